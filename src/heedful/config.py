@@ -1,0 +1,367 @@
+"""Every setting: its name, default, limits and help text, once.
+
+The command line, the TOML files, the generated reference and the model folder all read these classes. A run is
+described by five sections; a preset fills in what the user did not set. Nothing here knows torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+
+from heedful.errors import SettingError
+
+Preset = Literal["tiny", "small", "base", "big"]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def seconds(duration: str) -> float:
+    """'90s', '30m', '1.5h' or '1h30m' -> seconds."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", duration)
+    if not parts or "".join(n + unit for n, unit in parts) != duration:
+        raise ValueError("a duration looks like 90s, 30m or 1h30m")
+    return sum(float(n) * {"h": 3600, "m": 60, "s": 1}[unit] for n, unit in parts)
+
+
+def _duration(text: str) -> str:
+    if seconds(text) <= 0:
+        raise ValueError("a duration must be longer than nothing")
+    return text
+
+
+class Section(BaseModel):
+    """Settings that belong together. Unknown keys are errors, and what was validated cannot change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+class DataSettings(Section):
+    """Which files are read, and which pairs are kept."""
+
+    source: Path | None = Field(None, description="Source side, one sentence a line; plain or .gz.")
+    target: Path | None = Field(None, description="Target side, line by line the translation of the source.")
+    pairs: Path | None = Field(None, description="One TSV file, source TAB target, instead of source and target.")
+    valid_source: Path | None = Field(None, description="Source side of the validation set.")
+    valid_target: Path | None = Field(None, description="Target side of the validation set.")
+    valid_pairs: Path | None = Field(None, description="Validation set as one TSV file.")
+    valid_size: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Sources to hold out when there are no validation files; chosen from the corpus if not set."
+    )
+    max_length: Count = Field(256, description="Longest side of a training pair, in tokens; longer pairs are dropped.")
+    max_ratio: float = Field(9.0, ge=1, description="Largest ratio between the lengths of both sides, in tokens.")
+    store: Path | None = Field(
+        None, description="Folder for encoded corpora; `.heedful` beside the output folder if not set."
+    )
+    deduplicate: bool = Field(True, description="Drop pairs that are exact copies of an earlier pair.")
+
+
+class TextSettings(Section):
+    """How text becomes token ids."""
+
+    vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] | None = Field(
+        None, description="Size of the subword vocabulary; chosen from the corpus if not set."
+    )
+    joint: bool = Field(True, description="One vocabulary for both languages (the paper), or one for each.")
+    lowercase: bool = Field(False, description="Fold everything to lower case.")
+
+
+class ModelConfig(Section):
+    """The shape of a model. The defaults are the base model of the paper."""
+
+    family: Literal["encoder-decoder", "decoder", "encoder"] = Field(
+        "encoder-decoder", description="Translator, GPT or BERT: set by what is trained."
+    )
+    vocab_size: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
+        37_000, description="Tokens of the target vocabulary (and of the source's if shared): set by the tokeniser."
+    )
+    source_vocab_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
+        None, description="Tokens of a separate source vocabulary: set by the tokeniser."
+    )
+    d_model: Annotated[int, Field(ge=1, le=65_536)] = Field(512, description="Width of the hidden states.")
+    d_ff: Annotated[int, Field(ge=1, le=1_048_576)] = Field(2048, description="Inner width of the feed-forward layer.")
+    n_heads: Annotated[int, Field(ge=1, le=1024)] = Field(8, description="Attention heads; must divide d_model.")
+    d_key: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
+        None, description="Width of one head's queries and keys; d_model / n_heads if not set (Table 3, row B)."
+    )
+    encoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(6, description="Blocks of the encoder.")
+    decoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(
+        6, description="Blocks of the decoder; one or two make a translator that is fast on a CPU."
+    )
+    norm: Literal["post", "pre"] = Field(
+        "post", description="LayerNorm after each residual (the paper) or before each sublayer (trains more easily)."
+    )
+    norm_eps: float = Field(1e-5, gt=0, le=0.1, description="Added to the variance in LayerNorm.")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"] = Field(
+        "relu", description="Nonlinearity of the feed-forward layer; swiglu adds a gate, and a third matrix."
+    )
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative"] = Field(
+        "sinusoidal",
+        description="How order gets in: added to embeddings (sinusoidal, learned), by turning queries and keys"
+        " (rotary), or on the scores (alibi; relative as in Shaw et al.).",
+    )
+    relative_window: Annotated[int, Field(ge=1, le=4096)] = Field(
+        16, description="Distance at which relative positions stop telling tokens apart."
+    )
+    max_length: Annotated[int, Field(ge=2, le=1_048_576)] = Field(
+        1024, description="Longest sequence the model accepts, in tokens."
+    )
+    tie: Literal["all", "target", "none"] = Field(
+        "all", description="Share embeddings three ways (the paper), only decoder input with output, or not at all."
+    )
+    scale_embedding: bool = Field(True, description="Multiply embeddings by the square root of d_model.")
+    embedding_norm: bool = Field(False, description="LayerNorm right after the embeddings (BERT).")
+    bias: bool = Field(True, description="Biases in every linear layer.")
+    output_bias: bool = Field(False, description="A bias on the output projection.")
+    token_types: Annotated[int, Field(ge=0, le=16)] = Field(0, description="Kinds of segments an encoder tells apart.")
+    dropout: Probability = Field(0.1, description="Dropout on embeddings and on every sublayer's output.")
+    attention_dropout: Probability = Field(0.0, description="Dropout on attention weights.")
+    activation_dropout: Probability = Field(0.0, description="Dropout inside the feed-forward layer.")
+    pad_id: Annotated[int, Field(ge=0)] = Field(0, description="Token that fills up a batch: set by the tokeniser.")
+    bos_id: Annotated[int, Field(ge=0)] = Field(2, description="Token that decoding starts from: set by the tokeniser.")
+    eos_id: Annotated[int, Field(ge=0)] = Field(3, description="Token that ends a sentence: set by the tokeniser.")
+
+    @model_validator(mode="after")
+    def _fits_together(self, info: ValidationInfo) -> Self:
+        if info.context == "draft":  # a preset will still fill in the rest
+            return self
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
+        if self.positions == "rotary" and self.key_width % 2:
+            raise ValueError(f"rotary positions need an even head width, and d_model / n_heads is {self.key_width}")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
+        if self.source_vocab_size is not None and self.tie == "all":
+            raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
+        if max(self.pad_id, self.bos_id, self.eos_id) >= self.vocab_size:
+            raise ValueError(f"pad_id, bos_id and eos_id must be below vocab_size ({self.vocab_size})")
+        return self
+
+    @property
+    def d_head(self) -> int:
+        """Width of one head's values."""
+        return self.d_model // self.n_heads
+
+    @property
+    def key_width(self) -> int:
+        """Width of one head's queries and keys."""
+        return self.d_key or self.d_head
+
+
+class TrainSettings(Section):
+    """How the model learns."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(1, description="Everything random follows from it.")
+    batch_tokens: Count = Field(4096, description="Most tokens of either side in one update, padding included.")
+    accumulate: Count = Field(1, description="Pieces that one update is computed in; more pieces need less memory.")
+    max_updates: Count = Field(100_000, description="Updates after which training ends.")
+    time: Annotated[str, AfterValidator(_duration)] | None = Field(
+        None, description="Time to train for, such as 30m; the schedule is planned to end with it."
+    )
+    learning_rate: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        None, description="Peak learning rate; (d_model * warmup) ** -0.5, as in the paper, if not set."
+    )
+    schedule: Literal["inverse-sqrt", "linear", "cosine", "constant"] = Field(
+        "inverse-sqrt", description="After warm-up: the paper's decay, or a decay to zero at the planned end, or none."
+    )
+    warmup: Count = Field(4000, description="Updates over which the learning rate rises to its peak.")
+    beta1: Probability = Field(0.9, description="Adam's memory of gradients.")
+    beta2: Probability = Field(0.98, description="Adam's memory of squared gradients.")
+    epsilon: float = Field(1e-9, gt=0, description="Adam's epsilon.")
+    weight_decay: float = Field(0.0, ge=0, le=1, description="Decoupled weight decay on matrices.")
+    clip_norm: float = Field(0.0, ge=0, description="Largest norm of the gradient; 0 for no limit.")
+    label_smoothing: Probability = Field(0.1, description="Probability taken from the right token.")
+    smoothing: Literal["uniform", "others"] = Field(
+        "uniform", description="Spread it over all V tokens (the paper) or over the V - 1 wrong ones."
+    )
+    checkpoint_every: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Updates between two checkpoints, each with a validation; chosen from the length if not set."
+    )
+    keep_checkpoints: Count = Field(2, description="Complete checkpoints kept to resume from.")
+    average: Count = Field(5, description="Last checkpoints whose weights are averaged for validation and the result.")
+    patience: Annotated[int, Field(ge=0)] = Field(
+        10, description="Validations without a better score before training stops; 0 for never."
+    )
+    valid_sentences: Count = Field(500, description="Validation sentences that are translated for BLEU and chrF.")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine has it."
+    )
+    device: str = Field("auto", description="auto, cpu or cuda.")
+    threads: Annotated[int, Field(ge=0)] = Field(0, description="CPU threads; 0 for all cores.")
+    vectors: Path | None = Field(None, description="Pretrained word vectors (word2vec or GloVe text) for embeddings.")
+    freeze_vectors: bool = Field(False, description="Keep the embeddings found in the vectors file as they are.")
+
+
+class SearchSettings(Section):
+    """How a trained model is decoded. Saved in the model folder as its defaults."""
+
+    beam: Annotated[int, Field(ge=1, le=1000)] = Field(4, description="Hypotheses kept at each step; 1 is greedy.")
+    alpha: float = Field(
+        0.6, ge=0, le=10, description="Length penalty of GNMT: scores are divided by ((5 + length) / 6) ** alpha."
+    )
+    max_extra: Annotated[int, Field(ge=0)] = Field(
+        50, description="Output may be longer than the source by so many tokens (the paper)."
+    )
+
+
+class RunConfig(Section):
+    """One training run."""
+
+    preset: Preset | None = Field(None, description="tiny, small, base or big; chosen from the corpus if not set.")
+    data: DataSettings = DataSettings()
+    text: TextSettings = TextSettings()
+    model: ModelConfig = ModelConfig()
+    train: TrainSettings = TrainSettings()
+    search: SearchSettings = SearchSettings()
+
+    def with_preset(self, name: Preset) -> RunConfig:
+        """Fill in from the preset whatever the user left open."""
+        filled: dict[str, Any] = {"preset": name}
+        for section in SECTIONS:
+            mine = getattr(self, section)
+            filled[section] = PRESETS[name].get(section, {}) | mine.model_dump(include=mine.model_fields_set)
+        return _validated(RunConfig, filled)
+
+    def replace(self, **sections: Mapping[str, Any]) -> RunConfig:
+        """The same run with some settings changed."""
+        mine = self.model_dump(exclude_unset=True)
+        return _validated(RunConfig, mine | {name: mine.get(name, {}) | dict(new) for name, new in sections.items()})
+
+
+SECTIONS = [name for name in RunConfig.model_fields if name != "preset"]
+
+PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
+    "tiny": {
+        "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
+        "train": {"learning_rate": 5e-3, "warmup": 1000, "schedule": "linear", "max_updates": 10_000},
+    },
+    "small": {
+        "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 2, "dropout": 0.2},
+        "train": {"learning_rate": 2e-3, "warmup": 2000, "schedule": "linear", "max_updates": 40_000},
+    },
+    "base": {"train": {"batch_tokens": 25_000, "accumulate": 8}},
+    "big": {
+        "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},
+        "train": {"batch_tokens": 25_000, "accumulate": 16, "max_updates": 300_000, "average": 20},
+    },
+}
+
+
+def preset_for(pairs: int) -> Preset:
+    """The preset that suits a corpus of so many pairs."""
+    if pairs < 100_000:
+        return "tiny"
+    return "small" if pairs < 1_000_000 else "base"
+
+
+def read(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[str, Any]) -> RunConfig:
+    """A TOML file, then the sections given as arguments, then `section.key=value` overrides, checked together."""
+    tree = _read_toml(path) if path else {}
+    for name, values in sections.items():
+        if not isinstance(tree.setdefault(name, {}), dict):
+            raise SettingError(f"{path}: {name} is a section, not a value; write [{name}] above its settings.")
+        tree[name].update(values)
+    for override in overrides:
+        _override(tree, override)
+    return _validated(RunConfig, tree, context="draft")
+
+
+def build(section: type[Section], values: Mapping[str, Any], where: str = "") -> Any:
+    """Check `values` against one section, with the same messages as for a run."""
+    return _validated(section, values, where)
+
+
+def template() -> str:
+    """A TOML file with every setting, commented out, at its default."""
+    lines = ["# Settings of a heedful run. Remove the # in front of what you want to change.", ""]
+    lines += _template_lines(RunConfig, skip=set(SECTIONS))
+    for name in SECTIONS:
+        section = RunConfig.model_fields[name].annotation
+        assert isinstance(section, type) and issubclass(section, Section)
+        lines += ["", f"[{name}]", f"# {(section.__doc__ or '').splitlines()[0]}"]
+        lines += _template_lines(section, skip=set())
+    return "\n".join(lines) + "\n"
+
+
+def _template_lines(section: type[Section], skip: set[str]) -> list[str]:
+    lines = []
+    for name, field in section.model_fields.items():
+        if name in skip:
+            continue
+        default = "" if field.default is None else _toml(field.default)
+        lines += ["", f"# {field.description}", f"# {name} = {default}".rstrip()]
+    return lines
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str | Path) else str(value)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingError(f"{path} does not exist; give the TOML file of a run.") from None
+    except OSError as error:
+        raise SettingError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise SettingError(f"{path} is not UTF-8 text; a run is described by a TOML file.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    name, equals, text = override.partition("=")
+    if not equals:
+        raise SettingError(f"'{override}' is not a setting; write section.key=value, such as train.seed=7.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    section, dot, key = name.strip().partition(".")
+    if not dot and section in SECTIONS:
+        raise SettingError(f"'{override}' sets a whole section; write {section}.key=value.")
+    if dot:
+        tree.setdefault(section, {})[key] = value
+    else:
+        tree[section] = value
+
+
+def _validated(kind: type[Section], values: Mapping[str, Any], where: str = "", context: str = "") -> Any:
+    try:
+        return kind.model_validate(values, context=context)
+    except ValidationError as error:
+        raise SettingError(" ".join(_sentence(kind, problem, where) for problem in error.errors()[:3])) from None
+
+
+def _sentence(kind: type[Section], problem: Any, where: str) -> str:
+    loc = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
+    name = ".".join(([where] if where else []) + loc[:2])
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(".".join(loc[:2]), _names(kind), n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "`heedful settings` lists them all."
+        return f"unknown key {name}; {hint}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "value_error" and not isinstance(problem["input"], str):
+        return f"{name + ': ' if name else ''}{message}."
+    given = problem["input"]
+    return f"{name} is {given!r}: {message[0].lower() + message[1:]}."
+
+
+def _names(kind: type[Section]) -> list[str]:
+    names = []
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            names += [name] + [f"{name}.{key}" for key in inner.model_fields]
+        else:
+            names.append(name)
+    return names
