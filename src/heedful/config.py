@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
@@ -40,6 +40,9 @@ class Section(BaseModel):
     """Settings that belong together. Unknown keys are errors, and what was validated cannot change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+S = TypeVar("S", bound=Section)
 
 
 class DataSettings(Section):
@@ -272,7 +275,7 @@ def read(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[s
     return _validated(RunConfig, tree, context="draft")
 
 
-def build(section: type[Section], values: Mapping[str, Any], where: str = "") -> Any:
+def build(section: type[S], values: Mapping[str, Any], where: str = "") -> S:
     """Check `values` against one section, with the same messages as for a run."""
     return _validated(section, values, where)
 
@@ -335,7 +338,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
         tree[section] = value
 
 
-def _validated(kind: type[Section], values: Mapping[str, Any], where: str = "", context: str = "") -> Any:
+def _validated(kind: type[S], values: Mapping[str, Any], where: str = "", context: str = "") -> S:
     try:
         return kind.model_validate(values, context=context)
     except ValidationError as error:

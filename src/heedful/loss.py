@@ -1,0 +1,39 @@
+"""What training lowers: sums over real tokens, and how many there were.
+
+An update divides the sum by the number of tokens over all its pieces and all ranks, so that neither changes the result.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from heedful.config import ModelConfig, TrainSettings
+from heedful.data.batch import Batch
+from heedful.model import EncoderDecoder
+from heedful.ops import linear_cross_entropy
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums over the real target tokens of a batch."""
+
+    smoothed: Tensor  # differentiable
+    likelihood: Tensor  # negative log-likelihood, the logarithm of perplexity once divided by `tokens`
+    tokens: int
+
+
+def smoothing_of(settings: TrainSettings, config: ModelConfig) -> float:
+    """ε of the uniform form that equals the form asked for."""
+    if settings.smoothing == "others":
+        return settings.label_smoothing * config.vocab_size / (config.vocab_size - 1)
+    return settings.label_smoothing
+
+
+def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0) -> Loss:
+    """Label-smoothed cross-entropy of the target, given the source; logits only where there is a real token."""
+    hidden: Tensor = model(batch.source, batch.decoder_input)  # (B, T, D)
+    real = batch.labels != model.config.pad_id  # (B, T)
+    smoothed, likelihood = linear_cross_entropy(
+        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing
+    )
+    return Loss(smoothed, likelihood, batch.tokens)

@@ -1,0 +1,123 @@
+"""The one block that encoder, decoder, GPT and BERT are stacks of (section 3.1 and 3.3 of the paper)."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.config import ModelConfig
+from heedful.model.attention import Attention
+from heedful.model.cache import Cache, LayerCache
+from heedful.model.positions import POSITIONS, Position
+from heedful.ops import dropout
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "swiglu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every position; SwiGLU multiplies a gate in (Shazeer, 2020)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
+        self.gate = nn.Linear(config.d_model, config.d_ff, bias=config.bias) if config.activation == "swiglu" else None
+        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
+        self.activation = ACTIVATIONS[config.activation]
+        self.rate = config.activation_dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        inner = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x)) * self.up(x)
+        down: Tensor = self.down(dropout(inner, self.rate, self.training))
+        return down
+
+
+class Residual(nn.Module):
+    """LayerNorm(x + Sublayer(x)) as in the paper, or x + Sublayer(LayerNorm(x)) as is common today."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
+        self.pre = config.norm == "pre"
+        self.rate = config.dropout
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        if self.pre:
+            return x + dropout(sublayer(self.norm(x)), self.rate, self.training)
+        normed: Tensor = self.norm(x + dropout(sublayer(x), self.rate, self.training))
+        return normed
+
+
+class Block(nn.Module):
+    """Self-attention, attention over a memory if `cross`, feed-forward; each with its residual and norm."""
+
+    def __init__(self, config: ModelConfig, cross: bool) -> None:
+        super().__init__()
+        self.self = Attention(config)
+        self.self_residual = Residual(config)
+        self.cross = Attention(config) if cross else None
+        self.cross_residual = Residual(config) if cross else None
+        self.feed = FeedForward(config)
+        self.feed_residual = Residual(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        keep: Tensor | None,
+        position: Position,
+        memory: Tensor | None = None,
+        memory_keep: Tensor | None = None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        x = self.self_residual(x, lambda x: self.self.over_itself(x, keep, position, cache))
+        if self.cross is not None and self.cross_residual is not None:
+            cross, projected = self.cross, cache.memory if cache else None
+            if projected is None:
+                assert memory is not None
+                projected = cross.project(memory)
+            x = self.cross_residual(x, lambda x: cross.over_memory(x, projected, memory_keep))
+        fed: Tensor = self.feed_residual(x, self.feed)
+        return fed
+
+
+class Stack(nn.Module):
+    """N blocks, numbered from 0, over positions; pre-norm ends in a norm of its own."""
+
+    def __init__(self, config: ModelConfig, n_layers: int, cross: bool = False) -> None:
+        super().__init__()
+        self.position = POSITIONS[config.positions](config, n_layers)
+        self.rate = config.dropout
+        self.first_norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.embedding_norm else None
+        for index in range(n_layers):
+            self.add_module(str(index), Block(config, cross))
+        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.norm == "pre" else None
+
+    def forward(
+        self,
+        x: Tensor,
+        keep: Tensor | None,
+        memory: Tensor | None = None,
+        memory_keep: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """(B, T, D) embeddings -> (B, T, D) hidden states."""
+        x = self.position.embed(x, cache.length if cache else 0)
+        if self.first_norm is not None:
+            x = self.first_norm(x)
+        x = dropout(x, self.rate, self.training)
+        for index, block in enumerate(self.blocks):
+            x = block(x, keep, self.position.layer(index), memory, memory_keep, cache.layers[index] if cache else None)
+        return x if self.norm is None else self.norm(x)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks in order; block i is the submodule named `i`."""
+        return [block for block in self.children() if isinstance(block, Block)]

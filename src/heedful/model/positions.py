@@ -1,0 +1,154 @@
+"""How the model knows where a token stands.
+
+A scheme acts in at most three places, so it has three methods that do nothing unless it needs them: on the embeddings,
+on queries and keys, and on the scores. Callers call all three and never ask which scheme it is.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from heedful.config import ModelConfig
+
+
+class Position(nn.Module):
+    """No positions at all: what every scheme starts from."""
+
+    def __init__(self, config: ModelConfig, n_layers: int) -> None:
+        super().__init__()
+
+    def embed(self, x: Tensor, start: int = 0) -> Tensor:
+        """(B, T, D) -> (B, T, D); `start` tokens are already in the cache."""
+        return x
+
+    def turn(self, x: Tensor, start: int = 0) -> Tensor:
+        """(B, H, T, d) -> (B, H, T, d): queries or keys."""
+        return x
+
+    def bias(self, query: Tensor, keys: int) -> Tensor | None:
+        """(B, H, T, d) and S -> what is added to the scaled scores, broadcast to (B, H, T, S)."""
+        return None
+
+    def layer(self, index: int) -> "Position":
+        """The scheme as layer `index` sees it."""
+        return self
+
+
+class Sinusoidal(Position):
+    """Sines and cosines of geometrically growing wavelengths, added to the embeddings (section 3.5 of the paper)."""
+
+    def __init__(self, config: ModelConfig, n_layers: int) -> None:
+        super().__init__(config, n_layers)
+        self.table: Tensor
+        self.register_buffer("table", sinusoids(config.max_length, config.d_model), persistent=False)
+
+    def embed(self, x: Tensor, start: int = 0) -> Tensor:
+        return x + self.table[start : start + x.size(1)].to(x.dtype)
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """-> (length, width): PE(pos, 2i) = sin(pos / 10000^(2i/width)), PE(pos, 2i+1) = cos of the same."""
+    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
+    angle = torch.outer(torch.arange(length, dtype=torch.float64), rate)  # (length, width / 2)
+    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1).float()
+
+
+class Learned(Position):
+    """A vector for each position, learned like the embedding of a token (row E of Table 3)."""
+
+    def __init__(self, config: ModelConfig, n_layers: int) -> None:
+        super().__init__(config, n_layers)
+        self.table = nn.Parameter(torch.empty(config.max_length, config.d_model))
+        nn.init.normal_(self.table, std=0.02)
+
+    def embed(self, x: Tensor, start: int = 0) -> Tensor:
+        return x + self.table[start : start + x.size(1)]
+
+
+class Rotary(Position):
+    """Turn queries and keys by an angle that grows with position (Su et al., 2021).
+
+    The product of two turned vectors depends only on the distance between them.
+    """
+
+    def __init__(self, config: ModelConfig, n_layers: int) -> None:
+        super().__init__(config, n_layers)
+        angles = torch.outer(torch.arange(config.max_length, dtype=torch.float64), self._rate(config.key_width))
+        self.cos: Tensor
+        self.sin: Tensor
+        self.register_buffer("cos", angles.cos().float(), persistent=False)  # (max_length, d / 2)
+        self.register_buffer("sin", angles.sin().float(), persistent=False)
+
+    @staticmethod
+    def _rate(width: int) -> Tensor:
+        return torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
+
+    def turn(self, x: Tensor, start: int = 0) -> Tensor:
+        cos = self.cos[start : start + x.size(2)].to(x.dtype)
+        sin = self.sin[start : start + x.size(2)].to(x.dtype)
+        even, odd = x[..., 0::2], x[..., 1::2]  # (B, H, T, d/2)
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+
+
+class Alibi(Position):
+    """Lower each score in proportion to the distance, at another slope in each head (Press et al., 2022)."""
+
+    def __init__(self, config: ModelConfig, n_layers: int) -> None:
+        super().__init__(config, n_layers)
+        self.slopes: Tensor
+        self.register_buffer("slopes", alibi_slopes(config.n_heads), persistent=False)
+
+    def bias(self, query: Tensor, keys: int) -> Tensor | None:
+        return -self.slopes.to(query.dtype)[:, None, None] * _distance(query, keys).abs()  # (H, T, S)
+
+
+def alibi_slopes(n_heads: int) -> Tensor:
+    """-> (H): 2^(-8/H), 2^(-16/H), …; between two powers of two, every other slope of the next power fills up."""
+    power = 2 ** math.floor(math.log2(n_heads))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    extra = [2 ** (-8 * (i + 1) / (2 * power)) for i in range(0, 2 * (n_heads - power), 2)]
+    return torch.tensor(slopes + extra)
+
+
+class Relative(Position):
+    """A learned vector for each clipped distance, compared with the query (Shaw et al., 2018); one table a layer."""
+
+    def __init__(self, config: ModelConfig, n_layers: int) -> None:
+        super().__init__(config, n_layers)
+        for index in range(n_layers):
+            self.add_module(str(index), _RelativeLayer(config))
+
+    def layer(self, index: int) -> Position:
+        layer = self.get_submodule(str(index))
+        assert isinstance(layer, Position)
+        return layer
+
+
+class _RelativeLayer(Position):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config, 1)
+        self.window = config.relative_window
+        self.table = nn.Parameter(torch.empty(2 * self.window + 1, config.key_width))
+        nn.init.normal_(self.table, std=0.02)
+
+    def bias(self, query: Tensor, keys: int) -> Tensor | None:
+        """Every query is compared with the table once; the distances only pick from the result."""
+        by_distance = query @ self.table.t() / math.sqrt(query.size(-1))  # (B, H, T, 2w + 1)
+        index = _distance(query, keys).clamp(-self.window, self.window) + self.window  # (T, S)
+        return by_distance.gather(-1, index.expand(*query.shape[:2], -1, -1))
+
+
+def _distance(query: Tensor, keys: int) -> Tensor:
+    """-> (T, S): how far key j stands behind (+) or before (-) query i, aligned to the bottom right."""
+    here = torch.arange(keys - query.size(-2), keys, device=query.device)
+    return torch.arange(keys, device=query.device)[None, :] - here[:, None]
+
+
+POSITIONS: dict[str, type[Position]] = {
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "alibi": Alibi,
+    "relative": Relative,
+}

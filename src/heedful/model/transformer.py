@@ -1,0 +1,170 @@
+"""The three families: encoder-decoder (the paper's Transformer), decoder alone (GPT), encoder alone (BERT).
+
+They are stacks of the same block and differ by what a token may attend to: the other sequence, the past, or everything.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.config import ModelConfig
+from heedful.model.block import Stack
+from heedful.model.cache import Cache
+from heedful.model.masks import causal, not_padding
+
+
+class Embedding(nn.Module):
+    """A vector for each token, times √d_model (section 3.4 of the paper)."""
+
+    def __init__(self, vocab_size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, config.d_model))
+        self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) -> (B, T, D)."""
+        return F.embedding(ids, self.weight) * self.scale
+
+
+class Model(nn.Module):
+    """What the families share: the embedding of the (target) vocabulary and the projection back onto it."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config.vocab_size, config)
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=False) if config.tie == "none" else None
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
+
+    @property
+    def output_weight(self) -> Tensor:
+        """(V, D): the embeddings themselves unless untied."""
+        return self.embedding.weight if self.output is None else self.output.weight
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(..., D) -> (..., V): logits."""
+        return F.linear(hidden, self.output_weight, self.output_bias)
+
+    def initialise(self) -> None:
+        """Glorot-uniform matrices, zero biases, embeddings of standard deviation d_model ** -0.5."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, Embedding):
+                nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
+
+    def _check_length(self, ids: Tensor, start: int = 0) -> None:
+        if start + ids.size(1) > self.config.max_length:
+            raise ValueError(f"{start + ids.size(1)} tokens, but the model takes {self.config.max_length} at most")
+
+
+class EncoderDecoder(Model):
+    """The Transformer of the paper: the encoder reads the source, the decoder writes the target."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        separate = config.tie != "all"
+        self.source_embedding = Embedding(config.source_vocab_size or config.vocab_size, config) if separate else None
+        self.encoder = Stack(config, config.encoder_layers)
+        self.decoder = Stack(config, config.decoder_layers, cross=True)
+        self.initialise()
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """(B, S), (B, T) -> (B, T, D); `project` makes logits of it."""
+        source_keep = not_padding(source, self.config.pad_id)
+        return self.decode(target, self.encode(source, source_keep), source_keep)
+
+    def encode(self, source: Tensor, source_keep: Tensor) -> Tensor:
+        """(B, S) -> (B, S, D): the memory that the decoder attends to."""
+        self._check_length(source)
+        embedding = self.embedding if self.source_embedding is None else self.source_embedding
+        hidden: Tensor = self.encoder(embedding(source), source_keep)
+        return hidden
+
+    def decode(
+        self, target: Tensor, memory: Tensor | None, source_keep: Tensor | None, cache: Cache | None = None
+    ) -> Tensor:
+        """(B, T), (B, S, D) -> (B, T, D); with a cache, `target` holds only what comes after the cached tokens."""
+        past = cache.length if cache else 0
+        self._check_length(target, past)
+        keep = causal(target.size(1), past + target.size(1), target.device)
+        if cache is None and self.config.bos_id != self.config.pad_id:
+            keep = keep & not_padding(target, self.config.pad_id)
+        hidden: Tensor = self.decoder(self.embedding(target), keep, memory, source_keep, cache)
+        return hidden
+
+    def start(self, source: Tensor) -> Cache:
+        """(B, S) -> a cache that holds the source, projected for every decoder layer."""
+        source_keep = not_padding(source, self.config.pad_id)
+        memory = self.encode(source, source_keep)
+        cache = Cache(self.config.decoder_layers, source_keep)
+        for block, layer in zip(self.decoder.blocks, cache.layers, strict=True):
+            assert block.cross is not None
+            layer.memory = block.cross.project(memory)
+        return cache
+
+    def step(self, target: Tensor, cache: Cache) -> Tensor:
+        """(R, T) -> (R, T, D): the hidden states of the tokens that follow the cached ones."""
+        return self.decode(target, None, cache.source_keep, cache)
+
+
+class DecoderModel(Model):
+    """A language model: each token attends to itself and to what came before (GPT)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.decoder = Stack(config, config.decoder_layers)
+        self.initialise()
+
+    def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
+        """(B, T) -> (B, T, D); `project` makes logits of it."""
+        past = cache.length if cache else 0
+        self._check_length(ids, past)
+        hidden: Tensor = self.decoder(
+            self.embedding(ids), causal(ids.size(1), past + ids.size(1), ids.device), cache=cache
+        )
+        return hidden
+
+    def start(self) -> Cache:
+        """An empty cache."""
+        return Cache(self.config.decoder_layers)
+
+    def step(self, ids: Tensor, cache: Cache) -> Tensor:
+        """(R, T) -> (R, T, D)."""
+        hidden: Tensor = self(ids, cache)
+        return hidden
+
+
+class EncoderModel(Model):
+    """Hidden states that see the whole sequence, padding excepted (BERT)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.token_types = Embedding(config.token_types, config) if config.token_types else None
+        self.encoder = Stack(config, config.encoder_layers)
+        self.initialise()
+
+    def forward(self, ids: Tensor, keep: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """(B, S), (B, 1, 1, S) and (B, S) -> (B, S, D); without `keep`, padding is found by its id."""
+        self._check_length(ids)
+        x = self.embedding(ids)
+        if self.token_types is not None:
+            x = x + self.token_types(torch.zeros_like(ids) if types is None else types)
+        hidden: Tensor = self.encoder(x, not_padding(ids, self.config.pad_id) if keep is None else keep)
+        return hidden
+
+
+FAMILIES: dict[str, type[EncoderDecoder] | type[DecoderModel] | type[EncoderModel]] = {
+    "encoder-decoder": EncoderDecoder,
+    "decoder": DecoderModel,
+    "encoder": EncoderModel,
+}
+
+
+def build(config: ModelConfig) -> EncoderDecoder | DecoderModel | EncoderModel:
+    """A model of the family and shape that `config` says, with fresh weights."""
+    return FAMILIES[config.family](config)

@@ -1,0 +1,72 @@
+"""Scaled dot-product attention (section 3.2.1 of the paper), plain and fused.
+
+For sentences the plain body is the faster one on a CPU; `torch`'s fused kernel wins when the matrix of scores is large,
+and on a GPU.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.ops.dropout import dropout
+
+FUSED_FROM = 1024 * 1024  # scores in one head's matrix from which the fused kernel pays on a CPU
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keep: Tensor | None = None,
+    bias: Tensor | None = None,
+    rate: float = 0.0,
+    tap: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """(B, H, T, d), (B, H, S, d), (B, H, S, e) -> (B, H, T, e).
+
+    `keep` is True where a query may attend to a key; `bias` is added to the scaled scores; `rate` is the dropout on the
+    weights; `tap` sees the weights, and may replace them.
+    """
+    large = query.size(-2) * key.size(-2) >= FUSED_FROM
+    if tap is None and (large or query.device.type != "cpu"):
+        return attend_fused(query, key, value, keep, bias, rate)
+    return attend_plain(query, key, value, keep, bias, rate, tap)
+
+
+def attend_plain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keep: Tensor | None = None,
+    bias: Tensor | None = None,
+    rate: float = 0.0,
+    tap: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """softmax(Q Kᵀ / √d_k) V, as the paper has it."""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (B, H, T, S)
+    if bias is not None:
+        scores = scores + bias
+    if keep is not None:
+        scores = scores.masked_fill(~keep, -math.inf)
+    weights = scores.softmax(dim=-1)
+    if tap is not None:
+        weights = tap(weights)
+    return dropout(weights, rate, training=True) @ value
+
+
+def attend_fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keep: Tensor | None = None,
+    bias: Tensor | None = None,
+    rate: float = 0.0,
+) -> Tensor:
+    """The same by `torch`'s kernel, which never holds all scores at once."""
+    mask = keep
+    if bias is not None:
+        mask = bias if keep is None else torch.where(keep, bias, -math.inf)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)

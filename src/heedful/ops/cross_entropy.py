@@ -1,0 +1,98 @@
+"""Output projection and label-smoothed cross-entropy in one, without ever holding all logits.
+
+With 37,000 tokens in the vocabulary the logits are by far the largest tensor of a training step. The fast body computes
+them for a few rows at a time, together with their gradient, and keeps neither.
+
+Smoothing (section 5.4 of the paper) takes ε from the right token and spreads it evenly over all V tokens. The other
+common form, which spreads it over the V - 1 wrong tokens, is the same with ε · V / (V - 1).
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LOGITS_AT_ONCE = 1 << 21
+
+
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """(N, D), (V, D), (V), (N) -> the sums over N of the smoothed loss and of the plain negative log-likelihood.
+
+    Only the first can be differentiated.
+    """
+    if not torch.is_grad_enabled():
+        with torch.no_grad():
+            return _sums(hidden, weight, bias, labels, smoothing)
+    smoothed, plain = _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing)  # type: ignore[no-untyped-call]
+    return smoothed, plain
+
+
+def linear_cross_entropy_plain(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The same in three lines of `torch`."""
+    log_probs = F.linear(hidden, weight, bias).float().log_softmax(-1)  # (N, V)
+    likelihood = -log_probs.gather(1, labels.unsqueeze(1)).sum()
+    return (1 - smoothing) * likelihood - smoothing * log_probs.mean(-1).sum(), likelihood.detach()
+
+
+def _sums(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    smoothed, plain = hidden.new_zeros((), dtype=torch.float64), hidden.new_zeros((), dtype=torch.float64)
+    for part in _parts(len(labels), len(weight)):
+        logits = F.linear(hidden[part], weight, bias).float()
+        likelihood, spread, _ = _losses(logits, labels[part])
+        smoothed += (1 - smoothing) * likelihood.sum() + smoothing * spread.sum()
+        plain += likelihood.sum()
+    return smoothed.float(), plain.float()
+
+
+def _losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(N, V), (N) -> (N), (N), (N, 1): -log p of the label, the mean of -log p over the vocabulary, log of the sum."""
+    total = logits.logsumexp(-1, keepdim=True)
+    return (total - logits.gather(1, labels.unsqueeze(1))).squeeze(1), total.squeeze(1) - logits.mean(-1), total
+
+
+def _parts(rows: int, vocab_size: int) -> list[slice]:
+    step = max(16, LOGITS_AT_ONCE // vocab_size)
+    return [slice(start, start + step) for start in range(0, rows, step)]
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """The gradient of the loss is found in the forward pass, while the logits are at hand."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        smoothed, plain = hidden.new_zeros((), dtype=torch.float64), hidden.new_zeros((), dtype=torch.float64)
+        d_hidden = torch.empty_like(hidden)
+        d_weight = torch.zeros_like(weight)
+        d_bias = None if bias is None else torch.zeros_like(bias)
+        vocab_size = len(weight)
+        for part in _parts(len(labels), vocab_size):
+            logits = F.linear(hidden[part], weight, bias).float()  # (n, V)
+            likelihood, spread, total = _losses(logits, labels[part])
+            smoothed += (1 - smoothing) * likelihood.sum() + smoothing * spread.sum()
+            plain += likelihood.sum()
+            slope = logits.sub_(total).exp_().sub_(smoothing / vocab_size)  # softmax minus the smoothed target
+            slope[torch.arange(len(slope), device=slope.device), labels[part]] -= 1 - smoothing
+            slope = slope.to(hidden.dtype)
+            torch.mm(slope, weight, out=d_hidden[part])
+            d_weight.addmm_(slope.t(), hidden[part])
+            if d_bias is not None:
+                d_bias += slope.sum(0)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        smoothed, plain = smoothed.float(), plain.float()
+        ctx.mark_non_differentiable(plain)
+        return smoothed, plain
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        scale = grads[0]
+        return d_hidden * scale, d_weight * scale, None if d_bias is None else d_bias * scale, None, None

@@ -1,0 +1,47 @@
+"""Dropout whose random numbers are cheap.
+
+`torch`'s own draws one Bernoulli sample an element, which on a CPU takes a fifth of a training step. Here one 64-bit
+draw serves four elements: each compares its 16 bits with the rate, so the rate is exact to 1/65536.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """Zero elements with probability `rate` and scale up the others, so that the mean stays."""
+    if not training or rate == 0.0:
+        return x
+    if x.device.type != "cpu":
+        return dropout_plain(x, rate)
+    dropped: Tensor = _Dropout.apply(x, rate)  # type: ignore[no-untyped-call]
+    return dropped
+
+
+def dropout_plain(x: Tensor, rate: float) -> Tensor:
+    """The same by `torch`: other random numbers, same distribution."""
+    return torch.nn.functional.dropout(x, rate, training=True)
+
+
+def random_drop(shape: torch.Size, rate: float) -> Tensor:
+    """A boolean tensor that is True with probability `rate`, from the default CPU generator."""
+    count = math.prod(shape)
+    words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # all 64 bits are random
+    return words.view(torch.int16)[:count].view(shape) < round(rate * 65536) - 32768
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
+        drop = random_drop(x.shape, rate)
+        ctx.save_for_backward(drop)
+        ctx.scale = 1.0 / (1.0 - rate)
+        return torch.mul(x, ctx.scale).masked_fill_(drop, 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (drop,) = ctx.saved_tensors
+        return torch.mul(grads[0], ctx.scale).masked_fill_(drop, 0.0), None
