@@ -1,0 +1,12 @@
+"""Text <-> token ids: the first room of the house.
+
+Learns a subword vocabulary from lines, turns text into ids and back, and cuts lines that are too long for a model.
+Knows neither files of sentence pairs nor torch.
+"""
+
+from heedful.text.learn import learn
+from heedful.text.normalise import normaliser
+from heedful.text.split import split_long
+from heedful.text.tokenizer import Specials, Tokenizer
+
+__all__ = ["Specials", "Tokenizer", "learn", "normaliser", "split_long"]

@@ -1,0 +1,132 @@
+"""Lines of text -> a subword vocabulary (byte-pair encoding; Sennrich et al., 2016).
+
+Pieces never cross a space, and never mix words with punctuation or digits. Characters too rare to earn a place are
+spelled in bytes, so that there is no text without ids. Does not know where the lines come from.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import tokenizers
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+
+from heedful.errors import DataError
+from heedful.text.normalise import WORD_START, normalizer
+from heedful.text.tokenizer import Tokenizer
+
+SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+COVERAGE = 0.9999  # share of the characters of a corpus that are spelled as themselves and not in bytes
+MIN_FREQUENCY = 2  # a pair of pieces seen once says nothing about the language
+MAX_PIECE = 16  # characters; scripts without spaces would otherwise teach whole sentences as pieces
+SMALLEST, LARGEST = 500, 37_000  # limits of a size chosen from the corpus; the larger is the paper's
+WORDS_OF_CHARACTERS = 6  # where no spaces are written, this many characters count as a word
+
+# A word, a digit or a run of one punctuation mark, each with the space before it. Short elisions and clitics stay
+# whole with their apostrophe (l', qu', 's, 'll): 5 % fewer tokens in English and French than cutting at each side.
+PIECES = r"[▁\p{Zs}]?(?:\p{L}{1,2}['’](?=\p{L})|['’]\p{L}{1,2}(?!\p{L})|([\p{P}\p{S}])\1*|\p{N}|[\p{L}\p{M}]+)"
+
+
+def learn(
+    lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False, extra: Sequence[str] = ()
+) -> Tokenizer:
+    """Learn a vocabulary of `vocab_size`, or of a size that suits the lines; the same lines give the same vocabulary.
+
+    The lines are read twice, so an iterator is first held in memory. `extra` adds special tokens, such as <mask>.
+    """
+    if iter(lines) is lines:
+        lines = list(lines)
+    alphabet, words = _survey(lines, lowercase)
+    fixed = [*SPECIALS, *extra, *BYTES]
+    least = len(fixed) + len(alphabet)
+    size = suggest_size(words, least) if vocab_size is None else vocab_size
+    if size < least:
+        raise DataError(
+            f"text.vocab_size is {size}, but the special tokens, 256 bytes and {len(alphabet)} characters of this"
+            f" corpus alone take {least}; ask for more or leave it unset."
+        )
+    trained = _train(lines, size - len(BYTES), alphabet, lowercase, [*SPECIALS, *extra])
+    tokenizer = _with_bytes(trained, [*SPECIALS, *extra])
+    if vocab_size is not None and tokenizer.vocab_size < size:
+        raise DataError(
+            f"text.vocab_size is {size}, but this corpus has only enough repetition for {tokenizer.vocab_size} tokens;"
+            f" ask for at most {tokenizer.vocab_size} or leave it unset."
+        )
+    return tokenizer
+
+
+def suggest_size(words: int, least: int) -> int:
+    """12 tokens for the root of every word (10,000 for Multi30k), in hundreds, with as many merges as characters."""
+    size = min(max(12 * math.sqrt(words), SMALLEST), LARGEST)
+    room = least + (least - len(SPECIALS) - len(BYTES))
+    return max(round(size / 100) * 100, room)
+
+
+def _survey(lines: Iterable[str], lowercase: bool) -> tuple[list[str], int]:
+    """The characters worth a place in the vocabulary, and how many words there are."""
+    characters: Counter[str] = Counter()
+    count = 0
+    for line in lines:
+        characters.update(unicodedata.normalize("NFC", line.lower() if lowercase else line))
+        count += 1
+    total = sum(characters.values())
+    words = max(characters[" "] + count, total // WORDS_OF_CHARACTERS)
+    for blank in "\t\n\x0b\x0c\r \x85\u2028\u2029":
+        characters.pop(blank, None)
+    # Ordered by count and then by code point: the library would break ties at random.
+    ranked = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
+    covered = itertools.accumulate((n for _, n in ranked), initial=0)
+    enough = COVERAGE * sum(characters.values())
+    kept = [c for (c, n), before in zip(ranked, covered, strict=False) if n >= MIN_FREQUENCY and before < enough]
+    return [WORD_START, *(c for c in kept if c != WORD_START)], words
+
+
+def _train(
+    lines: Iterable[str], size: int, alphabet: list[str], lowercase: bool, specials: list[str]
+) -> tokenizers.Tokenizer:
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizer(lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always", split=True),
+            pre_tokenizers.Split(Regex(PIECES), "isolated"),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=MIN_FREQUENCY,
+        show_progress=False,
+        special_tokens=specials,
+        limit_alphabet=len(alphabet),
+        initial_alphabet=alphabet,
+        max_token_length=MAX_PIECE,
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    return tokenizer
+
+
+def _with_bytes(trained: tokenizers.Tokenizer, specials: list[str]) -> Tokenizer:
+    """Put the 256 bytes behind the special tokens.
+
+    The trainer could only take them as special tokens, and those are skipped when ids become text.
+    """
+    model = json.loads(trained.to_str())["model"]
+    learned = sorted(set(model["vocab"]) - set(specials), key=model["vocab"].__getitem__)
+    vocabulary = {token: i for i, token in enumerate([*specials, *BYTES, *learned])}
+    merges = [tuple(merge) for merge in model["merges"]]
+    tokenizer = tokenizers.Tokenizer(
+        models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", fuse_unk=False, byte_fallback=True)
+    )
+    tokenizer.normalizer = trained.normalizer
+    tokenizer.pre_tokenizer = trained.pre_tokenizer
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(WORD_START, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.add_special_tokens(specials)
+    return Tokenizer(tokenizer)

@@ -1,0 +1,162 @@
+"""Text <-> ids, with a vocabulary that is one JSON file of the `tokenizers` library.
+
+Stands between the text of a user and everything that counts in ids. Does not know how a vocabulary is learned, nor what
+is done with the ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tokenizers
+
+from heedful.errors import FolderError
+from heedful.text.normalise import valid
+
+# The names under which vocabularies, ours first and then other people's, hold the tokens that are not text.
+NAMES: dict[str, tuple[str, ...]] = {
+    "pad": ("<pad>", "[PAD]", "<|endoftext|>"),
+    "unk": ("<unk>", "[UNK]", "<|endoftext|>"),
+    "bos": ("<s>", "[CLS]", "<|endoftext|>", "<pad>"),  # Marian models start decoding from <pad>
+    "eos": ("</s>", "[SEP]", "<|endoftext|>"),
+    "mask": ("<mask>", "[MASK]"),
+}
+OPTIONAL = {"mask"}
+LINE_ENDS = str.maketrans("\n\r", "  ")
+
+
+@dataclass(frozen=True)
+class Specials:
+    """The ids that frame a sequence."""
+
+    pad: int
+    bos: int
+    eos: int
+
+
+class Tokenizer:
+    """Turns text into subword ids and back.
+
+    User text never becomes a special token: a literal `</s>` is encoded as the four characters that it is. With a
+    vocabulary learned here `decode(encode(x)) == normalise(x)` holds for every text x.
+    """
+
+    def __init__(self, inner: tokenizers.Tokenizer, names: Mapping[str, str] | None = None) -> None:
+        """`names` says which token plays a part (pad, unk, bos, eos, mask) where the usual names do not."""
+        inner.encode_special_tokens = True  # literal "<s>" in user text is text; this is not kept in the JSON
+        inner.no_padding()
+        inner.no_truncation()
+        self._inner = inner
+        vocabulary = inner.get_vocab(with_added_tokens=True)
+        self._size = max(vocabulary.values(), default=-1) + 1
+        self._ids = {part: _find(vocabulary, part, (names or {}).get(part)) for part in NAMES}
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the largest id."""
+        return self._size
+
+    @property
+    def pad_id(self) -> int:
+        return self._id("pad")
+
+    @property
+    def unk_id(self) -> int:
+        return self._id("unk")
+
+    @property
+    def bos_id(self) -> int:
+        return self._id("bos")
+
+    @property
+    def eos_id(self) -> int:
+        return self._id("eos")
+
+    @property
+    def mask_id(self) -> int | None:
+        """The id that hides a token from an encoder, if the vocabulary has one."""
+        return self._ids["mask"]
+
+    @property
+    def specials(self) -> Specials:
+        return Specials(pad=self.pad_id, bos=self.bos_id, eos=self.eos_id)
+
+    def normalise(self, text: str) -> str:
+        """The text as the vocabulary sees it, and as decoding gives it back."""
+        text = valid(text)
+        return self._inner.normalizer.normalize_str(text) if self._inner.normalizer else text
+
+    def encode(self, text: str) -> list[int]:
+        """Ids without special tokens."""
+        return list(self._inner.encode(valid(text), add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text without special tokens, computed on all cores."""
+        encodings = self._inner.encode_batch_fast([valid(text) for text in texts], add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """One line of text; special tokens are skipped."""
+        return _one_line(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
+
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
+        texts = self._inner.decode_batch([[int(i) for i in ids] for ids in batch], skip_special_tokens=True)
+        return [_one_line(text) for text in texts]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """One readable piece an id: "▁" starts a word, <0xE6> is a byte of a character that the vocabulary lacks."""
+        return [self._inner.id_to_token(int(i)) or f"<{int(i)}>" for i in ids]
+
+    def to_json(self) -> str:
+        return str(self._inner.to_str(pretty=False))
+
+    @classmethod
+    def from_json(cls, text: str, names: Mapping[str, str] | None = None, where: str = "tokenizer") -> Tokenizer:
+        """The opposite of `to_json`; `where` names the place in the error that damage raises."""
+        try:
+            inner = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises nothing more precise
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise FolderError(f"{where} is damaged ({reason}); copy it again from where it came from.") from None
+        tokenizer = cls(inner, names)
+        missing = [part for part in NAMES if tokenizer._ids[part] is None and part not in OPTIONAL]
+        if missing:
+            tried = ", ".join(NAMES[missing[0]])
+            raise FolderError(f"{where} has no token for {missing[0]} (looked for {tried}); it needs one.")
+        return tokenizer
+
+    def save(self, path: Path) -> None:
+        try:
+            path.write_text(self.to_json(), encoding="utf-8")
+        except OSError as error:
+            raise FolderError(f"{path} cannot be written: {error.strerror}.") from None
+
+    @classmethod
+    def load(cls, path: Path, names: Mapping[str, str] | None = None) -> Tokenizer:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise FolderError(f"{path} does not exist; a model folder holds its vocabulary there.") from None
+        except OSError as error:
+            raise FolderError(f"{path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise FolderError(f"{path} is damaged (not UTF-8 text); copy it again from where it came from.") from None
+        return cls.from_json(text, names, where=str(path))
+
+    def _id(self, part: str) -> int:
+        found = self._ids[part]
+        if found is None:
+            raise FolderError(f"the vocabulary has no token for {part} (looked for {', '.join(NAMES[part])}).")
+        return found
+
+
+def _find(vocabulary: Mapping[str, int], part: str, name: str | None) -> int | None:
+    candidates = (name,) if name is not None else NAMES[part]
+    return next((vocabulary[name] for name in candidates if name in vocabulary), None)
+
+
+def _one_line(text: str) -> str:
+    # A model may put the byte of a line end into its output; one line in must stay one line out.
+    return text.translate(LINE_ENDS) if "\n" in text or "\r" in text else text
