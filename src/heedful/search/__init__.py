@@ -1,0 +1,23 @@
+"""Next-token distributions -> hypotheses: beam search, greedy (a beam of one), sampling, constraints, ensembles.
+
+Read `next_token` first: it is all that search knows of a model. Text, files and weights are somebody else's.
+"""
+
+from heedful.search.beam import beam_search
+from heedful.search.ensemble import Ensemble
+from heedful.search.hypothesis import Hypothesis, length_penalty
+from heedful.search.next_token import Cache, NextToken
+from heedful.search.options import Constraint, Options
+from heedful.search.sample import sample
+
+__all__ = [
+    "Cache",
+    "Constraint",
+    "Ensemble",
+    "Hypothesis",
+    "NextToken",
+    "Options",
+    "beam_search",
+    "length_penalty",
+    "sample",
+]

@@ -1,0 +1,157 @@
+"""Beam search: next-token distributions -> the best hypotheses of every sentence. Greedy is a beam of one.
+
+Every step takes the model's log-probabilities of all rows, ranks the extensions of each sentence, sets aside those that
+end, lets the W best others grow, and dismisses the sentences that are done. Nothing here looks from one sentence at
+another: a sentence has the same result alone or in any batch. It knows no model, text or file.
+
+Legend: B sentences in the call, A of them still live, w rows of each (1 at the first step, then W), R = A * w, V
+vocabulary, K candidates of each sentence, t tokens so far.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.errors import SettingError
+from heedful.search.hypothesis import Hypothesis, hypotheses, length_penalty
+from heedful.search.next_token import NextToken
+from heedful.search.options import Options
+from heedful.search.rows import Rows
+from heedful.search.top import top
+
+
+class Candidates(NamedTuple):
+    """Extensions of rows by one token, (A, K) each, best first; a score of minus infinity fills up."""
+
+    score: Tensor  # sum of log-probabilities in float64
+    parent: Tensor  # row that is extended
+    id: Tensor
+    log_prob: Tensor  # of that id
+
+    def take(self, order: Tensor) -> Candidates:
+        """(A, k) columns -> (A, k) candidates."""
+        return Candidates(*(each.gather(1, order) for each in self))
+
+    def where(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(A, K) N of them true -> (N,) parents, ids and log-probabilities."""
+        return self.parent[chosen], self.id[chosen], self.log_prob[chosen]
+
+
+@torch.no_grad()
+def beam_search(
+    next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options
+) -> list[list[Hypothesis]]:
+    """(B, S), (B,) -> for each sentence at most n_best hypotheses, best first; finished ones before those cut off."""
+    if options.n_best > options.beam:
+        raise SettingError(f"n_best ({options.n_best}) must not be above beam ({options.beam}).")
+    if not len(source):
+        return []
+    rows = Rows(next_token, source, source_lengths, options)
+    ends = Ends(rows.limit, options)
+    score = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)  # (A, w)
+    while len(score):
+        candidates = extend(score, rows.step(), options.beam)  # 1. the best extensions of each sentence
+        ending, live = split(candidates, options.beam, next_token.eos_id)  # 2. those that end, those that go on
+        ends.finish(rows, candidates, ending)  # 3. what ends is a hypothesis
+        done = ends.done(rows, live)  # 4. sentences that nothing can improve
+        ends.cut(rows, score, live, done)  # 5. what the limit reaches is cut off
+        stay = ~done
+        rows.grow(live.parent, live.id, live.log_prob, stay)  # 6. the others go on, reordered
+        ends.leave(stay)
+        score = live.score[stay]
+    return ends.ranked()
+
+
+def extend(score: Tensor, log_probs: Tensor, beam: int) -> Candidates:
+    """(A, w), (R, V) -> the 2W best extensions of each sentence, ties to the lowest row, then the lowest id.
+
+    A row adds at most W that go on and one that ends, so W + 1 of every row are enough.
+    """
+    sentences, width = score.shape
+    log_prob, ids = top(log_probs, beam + 1)  # (R, k)
+    per_row = ids.size(1)
+    total = score.view(-1, 1) + log_prob  # (R, k) in float64
+    best, place = top(total.view(sentences, -1), 2 * beam)  # (A, K) among w * k
+    row = torch.arange(sentences, device=score.device).unsqueeze(1) * width + place // per_row
+    ids, log_prob = (each.reshape(sentences, -1).gather(1, place) for each in (ids, log_prob))
+    found = Candidates(best, row, ids, log_prob)
+    return _filled(found, 2 * beam)
+
+
+def _filled(candidates: Candidates, k: int) -> Candidates:
+    """Repeat the last candidate at minus infinity until there are k: a small vocabulary has not so many."""
+    missing = k - candidates.score.size(1)
+    if missing <= 0:
+        return candidates
+    order = torch.arange(k, device=candidates.score.device).clamp(max=k - missing - 1)
+    filled = candidates.take(order.expand(len(candidates.score), -1))
+    filled.score[:, k - missing :] = -torch.inf
+    return filled
+
+
+def split(candidates: Candidates, beam: int, eos_id: int) -> tuple[Tensor, Candidates]:
+    """-> (A, K) which of the W best candidates end, and the W best (A, W) that do not."""
+    ends = (candidates.id == eos_id) & (candidates.score > -torch.inf)
+    live = candidates.take(ends.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam])
+    ends[:, beam:] = False  # an ending beyond the beam is as lost as any other candidate there
+    return ends, live
+
+
+class Ends:
+    """The hypotheses that left the beam, and how good a row must become to join them."""
+
+    def __init__(self, limit: Tensor, options: Options) -> None:
+        self.options = options
+        self.found: list[list[Hypothesis]] = [[] for _ in limit]
+        self.count = torch.zeros_like(limit)  # (A,) finished hypotheses
+        self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
+        self.penalty = ((5 + limit.double()) / 6) ** options.alpha  # (A,) at the longest that a sentence may become
+
+    def finish(self, rows: Rows, candidates: Candidates, ending: Tensor) -> None:
+        """(A, K) which candidates end their row."""
+        if not ending.any():
+            return
+        self._add(rows, ending, *rows.extended(*candidates.where(ending)), finished=True)
+        score = candidates.score / length_penalty(rows.length + 1, self.options.alpha)
+        known = torch.cat((self.best, score.masked_fill(~ending, -torch.inf)), 1)
+        self.best = known.topk(self.options.n_best).values  # (A, n_best), largest first
+        self.count += ending.sum(1)
+
+    def done(self, rows: Rows, live: Candidates) -> Tensor:
+        """-> (A,) sentences with W endings, at their limit, or whose live rows can no longer reach the n best.
+
+        Log-probabilities only fall and the penalty only grows, so no descendant of a row can score better than its sum
+        so far divided by the penalty of the longest output.
+        """
+        reach = live.score[:, 0] / self.penalty
+        at_limit = rows.limit <= rows.length + 1
+        return at_limit | (self.count >= self.options.beam) | (reach <= self.best[:, -1])
+
+    def cut(self, rows: Rows, score: Tensor, live: Candidates, done: Tensor) -> None:
+        """Keep unfinished what a done sentence had in its beam, if it has too few endings."""
+        short = done & (self.count < self.options.n_best)
+        if not short.any():
+            return
+        grown = (live.score > -torch.inf) & short.unsqueeze(1)  # (A, W) at the limit
+        self._add(rows, grown, *rows.extended(*live.where(grown)), finished=False)
+        stuck = short & (live.score[:, 0] == -torch.inf) & (self.count == 0)  # the constraints leave no token
+        kept = (score > -torch.inf) & stuck.unsqueeze(1)  # (A, w)
+        self._add(rows, kept, rows.prefix[kept.flatten()], rows.log_probs[kept.flatten()], finished=False)
+
+    def leave(self, stay: Tensor) -> None:
+        """(A,) which sentences go on."""
+        if not stay.all():
+            self.count, self.best, self.penalty = self.count[stay], self.best[stay], self.penalty[stay]
+
+    def ranked(self) -> list[list[Hypothesis]]:
+        """-> for each of the B sentences the n best, best first; what was cut off is no output, and comes last."""
+        return [sorted(each, key=lambda h: (not h.finished, -h.score))[: self.options.n_best] for each in self.found]
+
+    def _add(self, rows: Rows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
+        """(A, k) of which N are true, (N, t), (N, t)."""
+        sentence = rows.sentence[chosen.nonzero()[:, 0]].tolist()
+        for index, each in zip(sentence, hypotheses(ids, log_probs, self.options.alpha, finished), strict=True):
+            self.found[index].append(each)

@@ -1,0 +1,58 @@
+"""Several models that decide together are one `NextToken` more: search does not notice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.errors import SettingError
+from heedful.search.next_token import Cache, NextToken
+
+
+class Caches(NamedTuple):
+    """One cache for each model, reordered together."""
+
+    each: tuple[Cache, ...]
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        for cache in self.each:
+            cache.select(rows, sources)
+
+
+class Ensemble:
+    """The mean of the probabilities of models that share a vocabulary."""
+
+    def __init__(self, members: Sequence[NextToken]) -> None:
+        if not members:
+            raise SettingError("an ensemble of no models was asked for; give at least one.")
+        self.members = tuple(members)
+        first = self.members[0]
+        self.bos_id, self.eos_id, self.pad_id = first.bos_id, first.eos_id, first.pad_id
+        self.vocab_size = first.vocab_size
+        for number, other in enumerate(self.members[1:], start=2):
+            self._check(number, other)
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> Caches:
+        """(B, S), (B,) -> the caches of all members."""
+        return Caches(tuple(member.start(source, source_lengths) for member in self.members))
+
+    def step(self, ids: Tensor, cache: Cache) -> Tensor:
+        """(R,) -> (R, V) log of the mean probability; summed as logarithms, so nothing underflows."""
+        assert isinstance(cache, Caches)
+        total, *others = (member.step(ids, own) for member, own in zip(self.members, cache.each, strict=True))
+        for log_probs in others:
+            total = torch.logaddexp(total, log_probs, out=total)
+        return total.sub_(math.log(len(self.members))) if others else total
+
+    def _check(self, number: int, other: NextToken) -> None:
+        for name in ("vocab_size", "bos_id", "eos_id", "pad_id"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise SettingError(
+                    f"model {number} of the ensemble has {name} {theirs}, and model 1 has {mine};"
+                    " an ensemble needs models trained with one vocabulary."
+                )

@@ -1,0 +1,47 @@
+"""The one thing that search knows of a model: which token may come next, and how probable it is.
+
+A translator, a GPT, an ensemble or a toy of a test are all a `NextToken`. Search keeps rows: R = B * W of them, W for
+each sentence, side by side. Nothing here knows weights, text or the way a cache is laid out.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Cache(Protocol):
+    """What a model remembers between two steps. It belongs to the search that was given it."""
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        """(R',), (B',): new row r continues old row rows[r]; the sentences in `sources` stay, or all if None.
+
+        `sources` are old indices in ascending order. The rows of one sentence stay side by side and every sentence has
+        equally many, so that the memory of a source is never copied for each of its beams.
+        """
+
+
+class NextToken(Protocol):
+    """A distribution over the next token, given a source and the tokens so far."""
+
+    @property
+    def bos_id(self) -> int: ...
+
+    @property
+    def eos_id(self) -> int: ...
+
+    @property
+    def pad_id(self) -> int: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> Cache:
+        """(B, S), (B,) -> a cache with one row for each sentence."""
+
+    def step(self, ids: Tensor, cache: Cache) -> Tensor:
+        """(R,) the last token of every row -> (R, V) log-probabilities of the next, in float32.
+
+        The tensor is a fresh one: the caller may write into it.
+        """

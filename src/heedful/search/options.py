@@ -1,0 +1,77 @@
+"""How one search is to be run: the defaults of the model folder, and what a single request adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from heedful.config import SearchSettings, build
+from heedful.errors import SettingError
+
+# (R, V) log-probabilities, (R, t) ids so far without bos, (R,) sentence of each row -> (R, V) log-probabilities
+Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class Options(SearchSettings):
+    """The settings of a search. Beam search reads `alpha` and `beam`, sampling reads `temperature` to `seed`."""
+
+    n_best: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Hypotheses or samples for each sentence.")
+    max_length: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Most tokens of any output, its end included; follows from the source if not set."
+    )
+    limit: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Most tokens that the model can produce at all, whatever is asked for."
+    )
+    temperature: Annotated[float, Field(ge=0)] = Field(
+        1.0, description="Below 1 sharpens the distribution that is sampled from, above 1 flattens it; 0 is greedy."
+    )
+    top_k: Annotated[int, Field(ge=0)] = Field(0, description="Sample among so many best tokens; 0 for all.")
+    top_p: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="Sample among the fewest tokens that hold this much probability together; 1 for all."
+    )
+    min_p: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="Sample among tokens at least this probable relative to the best one; 0 for all."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="The same seed samples the same text.")
+    prefix: tuple[tuple[int, ...], ...] | None = Field(
+        None, description="For each sentence the ids that its output must begin with."
+    )
+    constraints: tuple[Constraint, ...] = Field((), description="Functions on log-probabilities, applied in order.")
+
+    @classmethod
+    def of(cls, settings: SearchSettings, **changes: Any) -> Options:
+        """The settings of a model folder with the changes of one request."""
+        options: Options = build(cls, settings.model_dump() | changes, where="search")
+        return options
+
+    def limits(self, source_lengths: Tensor) -> Tensor:
+        """(B,) -> (B,) most output tokens of each sentence, eos included; from its own source and prefix alone."""
+        if self.max_length is not None:
+            most = torch.full_like(source_lengths, self.max_length)
+        else:
+            most = (source_lengths + self.max_extra).maximum(self._room_for_prefix(source_lengths))
+        return most if self.limit is None else most.clamp(max=self.limit)
+
+    def _room_for_prefix(self, source_lengths: Tensor) -> Tensor:
+        """(B,) tokens of each prefix and one more, so that a short source does not cut it."""
+        room = [len(ids) + 1 for ids in self.prefix] if self.prefix else [1] * len(source_lengths)
+        return torch.tensor(room, dtype=source_lengths.dtype, device=source_lengths.device)
+
+    def check(self, sentences: int, vocab_size: int, special: set[int]) -> None:
+        """Refuse prefixes that no output could begin with."""
+        if self.prefix is None:
+            return
+        if len(self.prefix) != sentences:
+            raise SettingError(f"{len(self.prefix)} prefixes were given for {sentences} sentences; give one for each.")
+        most = min((limit for limit in (self.max_length, self.limit) if limit is not None), default=None)
+        for ids in self.prefix:
+            if wrong := [token for token in ids if not 0 <= token < vocab_size or token in special]:
+                raise SettingError(
+                    f"a prefix holds token {wrong[0]}; give ids below {vocab_size} that are not special."
+                )
+            if most is not None and len(ids) >= most:
+                raise SettingError(f"a prefix of {len(ids)} tokens leaves no room in an output of {most}; shorten it.")

@@ -1,0 +1,72 @@
+"""The rows that still grow: what beam search and sampling have in common.
+
+It feeds the model, applies the constraints, and keeps prefixes and cache in step when rows are reordered or a sentence
+leaves the batch. It does not know why a row was chosen or when a sentence is done.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from heedful.errors import HeedfulError
+from heedful.search.constraints import ban, compose, force_prefix
+from heedful.search.next_token import NextToken
+from heedful.search.options import Constraint, Options
+
+
+class Rows:
+    """A sentences, w rows each (one at first), R = A * w rows of equal length t."""
+
+    def __init__(self, next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options) -> None:
+        self.next_token = next_token
+        self.constrain = _constraint(next_token, options, len(source))
+        self.sentence = torch.arange(len(source), device=source.device)  # (A,) index in the caller's batch
+        self.limit = options.limits(source_lengths)  # (A,)
+        self.prefix = source.new_empty((len(source), 0), dtype=torch.long)  # (R, t)
+        self.log_probs = source.new_empty((len(source), 0), dtype=torch.float32)  # (R, t)
+        self.last = torch.full_like(self.sentence, next_token.bos_id)  # (R,)
+        self.cache = next_token.start(source, source_lengths)
+
+    @property
+    def length(self) -> int:
+        return self.prefix.size(1)
+
+    def step(self) -> Tensor:
+        """-> (R, V) log-probabilities of the next token, as the constraints leave them."""
+        log_probs = self.next_token.step(self.last, self.cache)
+        # a NaN in one logit makes the whole row of a log-softmax NaN: one column shows it
+        if log_probs[:, self.next_token.eos_id].isnan().any():
+            raise HeedfulError("the model's probabilities are not numbers (NaN); its weights are damaged or overflow.")
+        width = len(self.last) // len(self.sentence)
+        return self.constrain(log_probs, self.prefix, self.sentence.repeat_interleave(width))
+
+    def extended(self, parents: Tensor, ids: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
+        """(N,) rows, (N,) their next ids, (N,) log-probabilities of these -> (N, t + 1) ids and log-probabilities."""
+        whole = torch.cat((self.prefix[parents], ids.unsqueeze(1)), 1)
+        return whole, torch.cat((self.log_probs[parents], log_probs.unsqueeze(1)), 1)
+
+    def grow(self, parents: Tensor, ids: Tensor, log_probs: Tensor, stay: Tensor) -> None:
+        """(A, w) old rows, their next ids and log-probabilities; (A,) which sentences stay in the batch."""
+        sources = None
+        if not stay.all():
+            sources = stay.nonzero().squeeze(1)
+            self.sentence, self.limit = self.sentence[sources], self.limit[sources]
+            parents, ids, log_probs = parents[sources], ids[sources], log_probs[sources]
+        rows = parents.flatten()
+        if len(rows) and (sources is not None or not self._in_place(rows)):
+            self.cache.select(rows, sources)
+        self.last = ids.flatten()
+        self.prefix, self.log_probs = self.extended(rows, self.last, log_probs.flatten())
+
+    def _in_place(self, rows: Tensor) -> bool:
+        """(R',) -> whether every row continues itself, so that the cache may stay as it is."""
+        return torch.equal(rows, torch.arange(len(self.last), device=rows.device))
+
+
+def _constraint(next_token: NextToken, options: Options, sentences: int) -> Constraint:
+    """What the options ask for; bos and pad are never generated, unless they double as eos."""
+    options.check(sentences, next_token.vocab_size, {next_token.bos_id, next_token.eos_id, next_token.pad_id})
+    never = {next_token.bos_id, next_token.pad_id} - {next_token.eos_id}
+    constraint = compose(*options.constraints, ban(never))
+    return force_prefix(options.prefix, then=constraint) if options.prefix is not None else constraint

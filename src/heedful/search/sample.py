@@ -1,0 +1,127 @@
+"""Sampling: next-token distributions -> texts drawn at random, n of each sentence.
+
+The chance of a token is its probability after temperature, top-k, top-p and min-p, in this order. The dice belong to
+the sentence: they follow from the seed, the source ids and the number of the sample alone, so the same line gives the
+same text alone or in any batch. It knows no model, text or file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.search.hypothesis import Hypothesis, hypotheses
+from heedful.search.next_token import NextToken
+from heedful.search.options import Options
+from heedful.search.rows import Rows
+from heedful.search.top import top
+
+HEAD = 256  # most probable tokens in which a nucleus is looked for before the whole vocabulary is sorted
+
+
+@torch.no_grad()
+def sample(next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+    """(B, S), (B,) -> for each sentence n_best samples, in the order of their numbers."""
+    if not len(source):
+        return []
+    n = options.n_best
+    rows = Rows(next_token, source, source_lengths, options)
+    dice = throw(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
+    samples = Samples(len(source), n, options.alpha, source.device)
+    while len(rows.sentence):
+        log_probs = rows.step()  # 1. (R, V)
+        number = dice[rows.sentence, :, rows.length].view(len(log_probs), -1)  # 2. (R, n) at first, then (R, 1)
+        ids = draw(log_probs, number, options)  # 3. one token for every number
+        chosen = log_probs.gather(1, ids).view(-1, n)  # (A, n) what the model thinks of it
+        parents = torch.arange(len(ids), device=ids.device).unsqueeze(1).expand_as(ids).reshape(-1, n)  # (A, n)
+        ids = ids.view(-1, n)
+        stay = samples.collect(rows, parents, ids, chosen, next_token.eos_id)  # 4. what ends here is a sample
+        rows.grow(parents, ids, chosen, stay)  # 5. the rest goes on
+    return samples.drawn()
+
+
+def throw(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int) -> Tensor:
+    """(B, S), (B,) -> (B, n, length) numbers in [0, 1) that depend on seed, source ids and sample number alone."""
+    dice = np.empty((len(source), n, length))
+    for b, (ids, end) in enumerate(zip(source.tolist(), source_lengths.tolist(), strict=True)):
+        for number in range(n):
+            key = np.array([seed, number, *ids[:end]], dtype="<i8").tobytes()
+            digest = int.from_bytes(hashlib.blake2b(key, digest_size=16).digest(), "little")
+            dice[b, number] = np.random.Generator(np.random.Philox(key=digest)).random(length)
+    return torch.from_numpy(dice).to(source.device)
+
+
+def draw(log_probs: Tensor, number: Tensor, options: Options) -> Tensor:
+    """(R, V), (R, m) in [0, 1) -> (R, m) ids, drawn after temperature, top-k, top-p and min-p."""
+    k = options.top_k if options.temperature > 0 else 1
+    scores, ids = top(log_probs, k) if k else (log_probs, None)  # what top-k leaves out need not be looked at again
+    if options.temperature not in (0, 1):
+        scores = (scores - scores.amax(1, keepdim=True)) / options.temperature  # the best stays 0: no overflow
+    if options.top_p < 1:
+        scores = keep_top_p(scores, options.top_p)
+    if options.min_p > 0:
+        scores = keep_min_p(scores, options.min_p)
+    column = _invert(scores, number)
+    return column if ids is None else ids.gather(1, column)
+
+
+def keep_top_p(scores: Tensor, mass: float) -> Tensor:
+    """(R, N) -> (R, N) minus infinity outside the fewest tokens that hold `mass` together (Holtzman et al., 2020)."""
+    probs = scores.softmax(1)
+    best, column = top(probs, HEAD)
+    if best.size(1) < probs.size(1) and (best.sum(1) < mass).any():  # a flat distribution: sort it all
+        best, column = top(probs, probs.size(1))
+    before = best.cumsum(1) - best  # what the better ones hold without this one
+    kept = scores.gather(1, column).masked_fill(before >= mass, -torch.inf)
+    return torch.full_like(scores, -torch.inf).scatter(1, column, kept)
+
+
+def keep_min_p(scores: Tensor, share: float) -> Tensor:
+    """(R, N) -> (R, N) minus infinity where a token is less than `share` times as probable as the best one."""
+    least = scores.amax(1, keepdim=True) + math.log(share)
+    return scores.masked_fill(scores < least, -torch.inf)
+
+
+def _invert(scores: Tensor, number: Tensor) -> Tensor:
+    """(R, N), (R, m) in [0, 1) -> (R, m) columns at which the summed probability passes the number."""
+    total = scores.softmax(1).cumsum(1, dtype=torch.float64)  # (R, N)
+    end = total[:, -1:]
+    point = (number * end).minimum(end.nextafter(torch.zeros_like(end)))  # rounding must not reach the very end
+    return torch.searchsorted(total, point, right=True).clamp(max=total.size(1) - 1)
+
+
+class Samples:
+    """The samples that have ended, and which ones still run, (A, n)."""
+
+    def __init__(self, sentences: int, n: int, alpha: float, device: torch.device) -> None:
+        self.alpha = alpha
+        self.ended: list[dict[int, Hypothesis]] = [{} for _ in range(sentences)]
+        self.running = torch.ones(sentences, n, dtype=torch.bool, device=device)
+
+    def collect(self, rows: Rows, parents: Tensor, ids: Tensor, log_probs: Tensor, eos_id: int) -> Tensor:
+        """(A, n) rows with their next ids and log-probabilities -> (A,) sentences with a sample that still runs."""
+        stuck = self.running & (log_probs == -torch.inf)  # the constraints leave no token
+        self._add(rows, stuck, rows.prefix[parents[stuck]], rows.log_probs[parents[stuck]], finished=False)
+        ending = self.running & ~stuck & (ids == eos_id)
+        self._add(rows, ending, *rows.extended(parents[ending], ids[ending], log_probs[ending]), finished=True)
+        cut = self.running & ~stuck & ~ending & (rows.limit <= rows.length + 1).unsqueeze(1)
+        self._add(rows, cut, *rows.extended(parents[cut], ids[cut], log_probs[cut]), finished=False)
+        self.running &= ~(stuck | ending | cut)
+        stay = self.running.any(1)
+        self.running = self.running[stay]
+        return stay
+
+    def drawn(self) -> list[list[Hypothesis]]:
+        """-> the samples of each of the B sentences in the order of their numbers."""
+        return [[each[number] for number in sorted(each)] for each in self.ended]
+
+    def _add(self, rows: Rows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
+        """(A, n) of which N are true, (N, t), (N, t)."""
+        place, number = chosen.nonzero(as_tuple=True)
+        found = hypotheses(ids, log_probs, self.alpha, finished)
+        for sentence, index, each in zip(rows.sentence[place].tolist(), number.tolist(), found, strict=True):
+            self.ended[sentence][index] = each

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_toys import BOS, EOS, PAD, Conditional, Toy, batch, exhaustive, greedy, reference_beam
+
+from heedful.errors import HeedfulError, SettingError
+from heedful.search import Options, beam_search, length_penalty
+
+SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3), (3, 3)]
+
+
+def run(toy, sentences, **options):
+    return beam_search(toy, *batch(sentences), Options(**options))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("vocab_size, max_extra", [(5, 2), (6, 1)])
+def test_a_wide_beam_finds_what_exhaustive_search_finds_in_the_same_order(alpha, vocab_size, max_extra):
+    toy = Toy(vocab_size, seed=3)
+    found = run(toy, SENTENCES, beam=300, n_best=20, alpha=alpha, max_extra=max_extra)
+    for sentence, mine in zip(SENTENCES, found, strict=True):
+        all_of_them = exhaustive(toy, sentence, len(sentence) + max_extra, alpha)[:20]
+        assert [(h.finished, h.ids) for h in mine] == [(finished, ids) for finished, _, ids in all_of_them]
+        assert [h.score for h in mine] == pytest.approx([score for _, score, _ in all_of_them], abs=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    beam=st.integers(1, 5),
+    alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    eos=st.sampled_from([-2.0, 0.0, 2.0]),
+    data=st.data(),
+)
+def test_beams_equal_a_reference_in_plain_loops(seed, beam, alpha, eos, data):
+    toy = Toy(9, seed=seed, eos=eos)
+    n_best = data.draw(st.integers(1, beam))
+    found = run(toy, SENTENCES, beam=beam, n_best=n_best, alpha=alpha, max_extra=4)
+    for sentence, mine in zip(SENTENCES, found, strict=True):
+        theirs = reference_beam(toy, sentence, beam, n_best, len(sentence) + 4, alpha)
+        assert [(h.ids, h.finished) for h in mine] == [(ids, finished) for ids, _, finished in theirs]
+        assert [h.score for h in mine] == pytest.approx([score for _, score, _ in theirs], abs=1e-9)
+
+
+def test_a_beam_in_a_large_vocabulary_equals_the_reference():
+    toy = Toy(1003, seed=5, sharp=3.0, eos=6.0)
+    found = run(toy, SENTENCES, beam=3, n_best=3, max_extra=8)
+    for sentence, mine in zip(SENTENCES, found, strict=True):
+        theirs = reference_beam(toy, sentence, 3, 3, len(sentence) + 8, 0.6)
+        assert [(h.ids, h.finished) for h in mine] == [(ids, finished) for ids, _, finished in theirs]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_beam_of_one_is_greedy(seed):
+    toy = Toy(12, seed=seed)
+    for sentence, (mine,) in zip(SENTENCES, run(toy, SENTENCES, beam=1, max_extra=6), strict=True):
+        assert (mine.ids, mine.finished) == greedy(toy, sentence, len(sentence) + 6)
+
+
+def test_the_length_penalty_by_hand():
+    assert length_penalty(1, 0.6) == 1
+    assert length_penalty(7, 1.0) == 2
+    assert length_penalty(19, 0.5) == 2
+    assert length_penalty(100, 0.0) == 1
+
+
+def test_a_hypothesis_carries_the_numbers_of_the_model():
+    toy = Toy(8, seed=1, eos=1.0)
+    for sentence, (mine, *_) in zip(SENTENCES, run(toy, SENTENCES, beam=4, max_extra=9), strict=True):
+        model = Conditional(toy, sentence)
+        said = (*mine.ids, EOS) if mine.finished else mine.ids
+        real = [model.log_probs(said[:i])[token] for i, token in enumerate(said)]
+        assert mine.token_log_probs == tuple(real)
+        assert mine.log_prob == pytest.approx(math.fsum(real))
+        assert mine.score == pytest.approx(mine.log_prob / ((5 + len(said)) / 6) ** 0.6)
+
+
+def test_the_n_best_are_sorted_distinct_and_never_hold_special_tokens():
+    for each in run(Toy(9, seed=2), SENTENCES, beam=5, n_best=5, max_extra=5):
+        assert len({h.ids for h in each}) == len(each) == 5
+        finished = [h.score for h in each if h.finished]
+        cut = [h.score for h in each if not h.finished]
+        assert [h.finished for h in each] == [True] * len(finished) + [False] * len(cut)
+        assert finished == sorted(finished, reverse=True) and cut == sorted(cut, reverse=True)
+        assert not {PAD, BOS, EOS} & {token for h in each for token in h.ids}
+
+
+sentence = st.lists(st.integers(3, 9), min_size=1, max_size=6).map(tuple)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sentences=st.lists(sentence, min_size=1, max_size=8),
+    seed=st.integers(0, 99),
+    beam=st.integers(1, 5),
+    eos=st.sampled_from([-1.0, 1.0, 3.0]),
+    order=st.randoms(use_true_random=False),
+)
+def test_a_sentence_gives_the_same_alone_and_in_any_batch(
+    sentences: list[tuple[int, ...]], seed: int, beam: int, eos: float, order: random.Random
+):
+    toy = Toy(10, seed=seed, eos=eos)
+    options = {"beam": beam, "n_best": beam, "max_extra": 5}
+    alone = {each: run(toy, [each], **options)[0] for each in sentences}
+    shuffled = order.sample(sentences, len(sentences))
+    assert run(toy, shuffled, **options) == [alone[each] for each in shuffled]
+
+
+def test_sentences_that_are_done_leave_the_batch():
+    toy = Toy(10, seed=4, eos=-1.0)
+    sentences = [*SENTENCES, (9, 8, 7, 6, 5, 4, 3)]
+    run(toy, sentences, beam=3, max_extra=3)
+    assert toy.rows[0] == len(sentences)  # one row for each sentence at first
+    assert toy.rows[1] == 3 * len(sentences)
+    assert all(later <= earlier for earlier, later in zip(toy.rows[1:], toy.rows[2:], strict=False))
+    assert len(set(toy.rows)) > 3
+
+
+def test_the_cache_is_left_alone_while_no_row_moves():
+    toy = Toy(10, seed=4, eos=-9.0)
+    run(toy, SENTENCES[:1], beam=1, max_extra=20)
+    assert len(toy.rows) == 22
+    assert toy.cache.selects == 0
+
+
+class Ties(Toy):
+    """Every token is equally probable, always."""
+
+    def step(self, ids, cache):
+        super().step(ids, cache)
+        return torch.full((len(ids), self.vocab_size), -math.log(self.vocab_size))
+
+
+@pytest.mark.parametrize("vocab_size", [8, 700])
+def test_ties_go_to_the_lowest_row_and_the_lowest_id(vocab_size):
+    (found,) = run(Ties(vocab_size), [(3, 4)], beam=3, n_best=3, alpha=0, max_extra=1)
+    assert [h.ids for h in found] == [(), (3,), (3, 3)]
+
+
+def test_a_search_ends_when_nothing_can_improve():
+    toy = Toy(10, seed=4, eos=8.0)  # eos is almost certain at once
+    run(toy, SENTENCES, beam=5, alpha=0, max_extra=50)
+    assert len(toy.rows) < 4
+
+
+def test_a_vocabulary_smaller_than_the_beam_is_enough():
+    (found,) = run(Toy(4, seed=1), [(3,)], beam=10, n_best=10, max_extra=2)
+    assert sorted(h.ids for h in found) == [(), (3,), (3, 3), (3, 3, 3)]
+    assert [h.finished for h in found] == [True, True, True, False]
+
+
+def test_lengths_come_from_the_source_unless_they_are_given():
+    never = Toy(10, eos=-60.0)
+    assert [len(each[0].ids) for each in run(never, SENTENCES, beam=2, max_extra=3)] == [5, 4, 7, 6, 5]
+    assert [len(each[0].ids) for each in run(never, SENTENCES, beam=2, max_length=4)] == [4] * 5
+    assert [len(each[0].ids) for each in run(never, SENTENCES, beam=2, max_extra=3, limit=6)] == [5, 4, 6, 6, 5]
+    assert [len(each[0].ids) for each in run(never, [()], beam=2, max_extra=0)] == [1]
+
+
+def test_no_sentences_give_no_hypotheses():
+    assert run(Toy(), [], beam=2) == []
+
+
+def test_eos_may_double_as_bos_and_pad():
+    toy = Toy(6, eos=2.0)
+    toy.bos_id = toy.pad_id = EOS
+    assert all(each[0].finished for each in run(toy, SENTENCES, beam=2))
+
+
+def test_more_hypotheses_than_beams_are_refused():
+    with pytest.raises(SettingError, match=r"n_best \(3\) must not be above beam \(2\)"):
+        run(Toy(), SENTENCES, beam=2, n_best=3)
+
+
+def test_a_broken_model_is_refused():
+    class Broken(Toy):
+        def step(self, ids, cache):
+            return super().step(ids, cache) * math.nan
+
+    with pytest.raises(HeedfulError, match="not numbers"):
+        run(Broken(), SENTENCES, beam=2)
