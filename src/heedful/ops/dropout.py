@@ -30,7 +30,8 @@ def random_drop(shape: torch.Size, rate: float) -> Tensor:
     """A boolean tensor that is True with probability `rate`, from the default CPU generator."""
     count = math.prod(shape)
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # all 64 bits are random
-    return words.view(torch.int16)[:count].view(shape) < round(rate * 65536) - 32768
+    limit = min(round(rate * 65536), 65535) - 32768  # 32768 itself is no 16-bit number, and would drop nothing
+    return words.view(torch.int16)[:count].view(shape) < limit
 
 
 class _Dropout(torch.autograd.Function):
