@@ -1,0 +1,139 @@
+"""The fused output layer and loss against three lines of `torch`, and against `torch`'s own cross-entropy."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.ops import cross_entropy, linear_cross_entropy
+from heedful.ops.cross_entropy import linear_cross_entropy_plain
+
+VOCABULARY = 23
+CHUNKS = [1, 20 * VOCABULARY, 37 * VOCABULARY, 1 << 21]  # 16 rows at once (the least), 20, 37, all
+
+
+def example(
+    rows: int = 37, bias: bool = True, dtype: torch.dtype = torch.float32
+) -> tuple[list[Tensor | None], Tensor]:
+    """Hidden states (rows, 8), weight (V, 8) and bias (V), all with gradients, and labels."""
+    generator = torch.Generator().manual_seed(rows)
+    shapes = [(rows, 8), (VOCABULARY, 8), (VOCABULARY,)]
+    tensors = [torch.randn(shape, generator=generator).to(dtype).requires_grad_() for shape in shapes]
+    return [*tensors[:2], tensors[2] if bias else None], torch.randint(VOCABULARY, (rows,), generator=generator)
+
+
+def values_and_gradients(body, tensors, labels, smoothing, upstream=1.0):
+    smoothed, likelihood = body(*tensors, labels, smoothing)
+    inputs = [x for x in tensors if x is not None]
+    return [smoothed, likelihood, *torch.autograd.grad(smoothed, inputs, torch.tensor(upstream))]
+
+
+@pytest.fixture(params=CHUNKS)
+def chunk(request, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "LOGITS_AT_ONCE", request.param)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [2, 37])
+def test_fast_equals_plain_in_values_and_gradients(chunk, rows, bias, smoothing):
+    tensors, labels = example(rows, bias)
+    fast = values_and_gradients(linear_cross_entropy, tensors, labels, smoothing)
+    plain = values_and_gradients(linear_cross_entropy_plain, tensors, labels, smoothing)
+    torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("upstream", [-3.0, 0.01])
+def test_the_gradient_that_arrives_is_multiplied_in(chunk, upstream):
+    tensors, labels = example()
+    fast = values_and_gradients(linear_cross_entropy, tensors, labels, 0.1, upstream)
+    plain = values_and_gradients(linear_cross_entropy_plain, tensors, labels, 0.1, upstream)
+    torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("body", [linear_cross_entropy, linear_cross_entropy_plain])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_it_is_the_cross_entropy_of_torch(chunk, body, smoothing):
+    tensors, labels = example()
+    hidden, weight, bias = tensors
+    logits = F.linear(hidden, weight, bias)
+    expected = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    smoothed, likelihood = body(*tensors, labels, smoothing)
+    torch.testing.assert_close(smoothed, expected)
+    torch.testing.assert_close(likelihood, F.cross_entropy(logits, labels, reduction="sum"))
+    assert not likelihood.requires_grad
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode])
+def test_values_are_the_same_without_gradients(chunk, smoothing, without):
+    tensors, labels = example()
+    expected = linear_cross_entropy(*tensors, labels, smoothing)
+    with without():
+        values = linear_cross_entropy(*tensors, labels, smoothing)
+    torch.testing.assert_close(values, tuple(x.detach() for x in expected))
+    assert not any(x.requires_grad for x in values)
+
+
+def test_sums_of_parts_are_the_sum_of_the_whole():
+    tensors, labels = example()
+    hidden, weight, bias = tensors
+    whole = linear_cross_entropy(*tensors, labels, 0.1)
+    parts = [linear_cross_entropy(hidden[rows], weight, bias, labels[rows], 0.1) for rows in (slice(9), slice(9, None))]
+    torch.testing.assert_close([a + b for a, b in zip(*parts, strict=True)], list(whole))
+
+
+def test_a_weight_used_twice_gets_both_gradients():
+    (_, weight, _), labels = example()
+    ids = labels.flip(0)
+    gradients = []
+    for body in (linear_cross_entropy, linear_cross_entropy_plain):
+        smoothed, _ = body(F.embedding(ids, weight), weight, None, labels, 0.1)
+        gradients.append(torch.autograd.grad(smoothed, weight)[0])
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-5)
+
+
+def test_no_rows_cost_nothing():
+    tensors, labels = example(0)
+    smoothed, likelihood, *slopes = values_and_gradients(linear_cross_entropy, tensors, labels, 0.1)
+    assert smoothed == likelihood == 0
+    assert all((slope == 0).all() for slope in slopes)
+
+
+def test_enormous_logits_stay_finite(chunk):
+    tensors, labels = example()
+    tensors[0] = (tensors[0].detach() * 1e4).requires_grad_()
+    fast = values_and_gradients(linear_cross_entropy, tensors, labels, 0.1)
+    assert all(x.isfinite().all() for x in fast)
+    plain = values_and_gradients(linear_cross_entropy_plain, tensors, labels, 0.1)
+    torch.testing.assert_close(fast, plain, atol=1e-4, rtol=1e-4)
+
+
+def test_the_sum_of_many_rows_keeps_its_digits(monkeypatch):
+    """Sums over the tokens of a large batch are kept in more digits than their parts."""
+    monkeypatch.setattr(cross_entropy, "LOGITS_AT_ONCE", 1)
+    rows = 20_000
+    with torch.no_grad():
+        likelihood = linear_cross_entropy(torch.zeros(rows, 2), torch.zeros(3, 2), None, torch.zeros(rows).long())[1]
+    assert likelihood.item() == pytest.approx(rows * torch.tensor(3.0, dtype=torch.float64).log().item(), rel=2e-7)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_bfloat16_is_right_to_its_precision(chunk, smoothing):
+    tensors, labels = example(dtype=torch.bfloat16)
+    exact = [x.detach().double().requires_grad_() for x in tensors]
+    fast = values_and_gradients(linear_cross_entropy, tensors, labels, smoothing)
+    right = values_and_gradients(linear_cross_entropy_plain, exact, labels, smoothing)
+    assert [x.dtype for x in fast] == [torch.float32] * 2 + [torch.bfloat16] * 3
+    for mine, theirs in zip(fast, right, strict=True):
+        assert (mine.double() - theirs).norm() < 2**-7 * theirs.norm()
+
+
+def test_autocast_leaves_gradients_in_float32():
+    tensors, labels = example()
+    with torch.autocast("cpu", torch.bfloat16):
+        fast = values_and_gradients(linear_cross_entropy, tensors, labels, 0.1)
+    right = values_and_gradients(linear_cross_entropy_plain, tensors, labels, 0.1)
+    for mine, theirs in zip(fast, right, strict=True):
+        assert mine.dtype == torch.float32
+        assert (mine - theirs).norm() < 2**-6 * theirs.norm()
