@@ -1,0 +1,86 @@
+"""Pairs of ids -> padded tensors: the last step of data, and the only one that knows torch.
+
+A source ends in its end-of-sentence token; a target lies between its start and its end, so that the decoder's input and
+its labels are the same row shifted by one. Knows no text, and no device but the one it is sent to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.data.pairs import Pairs, Ragged
+from heedful.text import Specials
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded right: source (B, S) with its end, target (B, T + 1) with its start and its end."""
+
+    source: Tensor
+    target: Tensor
+    source_lengths: Tensor  # (B,) real tokens of the source, its end included
+    target_lengths: Tensor  # (B,) real labels, the end included
+    tokens: int  # real labels in all
+
+    @property
+    def decoder_input(self) -> Tensor:
+        """(B, T): the start and all tokens before the end."""
+        return self.target[:, :-1]
+
+    @property
+    def labels(self) -> Tensor:
+        """(B, T): all tokens and the end."""
+        return self.target[:, 1:]
+
+    def __len__(self) -> int:
+        return self.source.size(0)
+
+    def to(self, device: torch.device | str) -> Batch:
+        return replace(
+            self,
+            source=self.source.to(device),
+            target=self.target.to(device),
+            source_lengths=self.source_lengths.to(device),
+            target_lengths=self.target_lengths.to(device),
+        )
+
+
+def collate(
+    pairs: Pairs, indices: Sequence[int] | NDArray[np.integer], source: Specials, target: Specials | None = None
+) -> Batch:
+    """The pairs of these indices as one batch; without `target` both sides have the same special tokens."""
+    target = target or source
+    rows = np.asarray(indices, np.int64)
+    sources, source_lengths = _padded(pairs.sources, rows, source, start=False)
+    targets, target_lengths = _padded(pairs.targets, rows, target, start=True)
+    return Batch(
+        source=torch.from_numpy(sources),
+        target=torch.from_numpy(targets),
+        source_lengths=torch.from_numpy(source_lengths),
+        target_lengths=torch.from_numpy(target_lengths),
+        tokens=int(target_lengths.sum()),
+    )
+
+
+def _padded(
+    sequences: Ragged, rows: NDArray[np.int64], ids: Specials, start: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(B, longest + 1 or 2) with the end and, if asked, the start; lengths (B,) that count the end."""
+    begin = sequences.offsets[rows]
+    lengths = sequences.offsets[rows + 1] - begin
+    longest = int(lengths.max(initial=0))
+    first = int(start)
+    padded = np.full((len(rows), longest + 1 + first), ids.pad, np.int64)
+    if start:
+        padded[:, 0] = ids.bos
+    real = np.arange(longest) < lengths[:, None]  # (B, longest)
+    inside = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    padded[:, first : first + longest][real] = sequences.ids[np.repeat(begin, lengths) + inside]
+    padded[np.arange(len(rows)), lengths + first] = ids.eos
+    return padded, lengths + 1

@@ -1,0 +1,151 @@
+"""Files -> lines -> pairs of lines, exactly as they are written.
+
+The first step of a corpus: it knows encodings, compression and layouts, and refuses to know what a good pair is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from heedful.config import DataSettings
+from heedful.errors import DataError, SettingError
+
+GZIP = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+EXTRA_COLUMNS = "extra columns"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where pairs are: two line-aligned files, or one TSV file (then `target` is None)."""
+
+    source: Path
+    target: Path | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.source] if self.target is None else [self.source, self.target]
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.files))
+
+    def pairs(self, notes: Counter[str] | None = None) -> Iterator[tuple[str, str]]:
+        """All pairs in order; `notes` counts what was passed over on the way."""
+        return read_tsv(self.source, notes) if self.target is None else read_pairs(self.source, self.target)
+
+
+def training_corpus(data: DataSettings) -> Corpus:
+    """The corpus that the settings name."""
+    corpus = _choose(data.source, data.target, data.pairs, "")
+    if corpus is None:
+        raise SettingError("no corpus is given; set data.source and data.target, or data.pairs for a TSV file.")
+    return corpus
+
+
+def validation_corpus(data: DataSettings) -> Corpus | None:
+    """The validation files that the settings name, if any."""
+    corpus = _choose(data.valid_source, data.valid_target, data.valid_pairs, "valid_")
+    if corpus is not None and data.valid_size is not None:
+        raise SettingError(
+            f"data.valid_size ({data.valid_size}) holds out a part of the corpus, but validation files"
+            f" ({corpus}) are given as well; remove one of the two."
+        )
+    return corpus
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines of UTF-8 text, plain or gzipped, that end at a line feed and nowhere else."""
+    with _bytes_of(path) as file:
+        for number, raw in enumerate(file, 1):
+            line = raw.removesuffix(b"\n").removesuffix(b"\r")
+            if number == 1:
+                line = line.removeprefix(BOM)
+            if b"\0" in line:
+                raise DataError(
+                    f"line {number} of {path} holds a NUL character, so it is probably a binary or UTF-16 file;"
+                    " convert it to UTF-8 text."
+                )
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"line {number} of {path} is not UTF-8 (byte 0x{line[error.start]:02x} at position"
+                    f" {error.start + 1}); convert the file, for example with iconv -t UTF-8."
+                ) from None
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Line n of one file with line n of the other."""
+    left, right = read_lines(source), read_lines(target)
+    for count in itertools.count():
+        a, b = next(left, None), next(right, None)
+        if a is not None and b is not None:
+            yield a, b
+            continue
+        if a is b:
+            return
+        lines = count + 1 + sum(1 for _ in (left if b is None else right))
+        ours, theirs = (lines, count) if b is None else (count, lines)
+        raise DataError(
+            f"{source} has {ours} lines but {target} has {theirs}; line n of one must be the translation of"
+            " line n of the other."
+        )
+
+
+def read_tsv(path: Path, notes: Counter[str] | None = None) -> Iterator[tuple[str, str]]:
+    """The first two columns of every line; lines with more are counted in `notes`."""
+    for number, line in enumerate(read_lines(path), 1):
+        source, tab, rest = line.partition("\t")
+        if not tab:
+            raise DataError(f"line {number} of {path} has no TAB; every line must be source TAB target.")
+        target, more, _ = rest.partition("\t")
+        if more and notes is not None:
+            notes[EXTRA_COLUMNS] += 1
+        yield source, target
+
+
+def _choose(source: Path | None, target: Path | None, pairs: Path | None, prefix: str) -> Corpus | None:
+    if pairs is not None:
+        if source is not None or target is not None:
+            other = "source" if source is not None else "target"
+            raise SettingError(
+                f"data.{prefix}pairs ({pairs}) and data.{prefix}{other} ({source or target}) are both given;"
+                " keep the TSV file or the two line-aligned files."
+            )
+        return Corpus(pairs)
+    if source is not None and target is not None:
+        return Corpus(source, target)
+    if source is None and target is None:
+        return None
+    given, missing = ("source", "target") if target is None else ("target", "source")
+    raise SettingError(
+        f"data.{prefix}{given} ({source or target}) is given without data.{prefix}{missing}; set both,"
+        f" or data.{prefix}pairs for a TSV file."
+    )
+
+
+@contextmanager
+def _bytes_of(path: Path) -> Iterator[BinaryIO]:
+    """The content of a file, unpacked if it begins like gzip, whatever its name."""
+    try:
+        with path.open("rb") as file:
+            packed = file.peek(len(GZIP)).startswith(GZIP)
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist; check the path.") from None
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder; give a text file.") from None
+    except EOFError:
+        raise DataError(f"{path} ends in the middle of its gzip data; copy or download it again.") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is damaged gzip data ({error}); copy or download it again.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None

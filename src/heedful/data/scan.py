@@ -1,0 +1,124 @@
+"""One reading of a corpus: a hash of each side, empty sides, and characters out of the ordinary.
+
+After it, duplicates and the validation split are arithmetic on hashes: no text stays in memory. Sixteen bytes a pair;
+two different sentences share a 64-bit hash once in a few hundred thousand corpora of ten million. Knows no tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.config import DataSettings
+from heedful.data.readers import EXTRA_COLUMNS, Corpus
+from heedful.data.report import Oddity
+from heedful.errors import DataError, SettingError
+
+Hashes = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+
+ODD = {
+    "line separators inside a line (U+2028, U+2029, U+0085, \\v, \\f)": r"\u2028\u2029\x85\x0b\x0c",
+    "control characters": r"\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\r",
+    "replacement characters (U+FFFD: text that was damaged before)": r"\ufffd",
+    "invisible characters (zero-width, direction marks)": r"\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff",
+    "private-use characters": r"\ue000-\uf8ff\U000f0000-\U0010ffff",
+}
+ANY_ODD = re.compile(f"[{''.join(ODD.values())}]")
+ODD_KINDS = [(name, re.compile(f"[{characters}]")) for name, characters in ODD.items()]
+
+
+@dataclass
+class Scan:
+    """What one reading of a corpus leaves behind."""
+
+    source: Hashes
+    target: Hashes
+    empty: Flags
+    identical: int = 0
+    extra_columns: int = 0
+    oddities: dict[str, Oddity] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def scan(
+    source_normalise: Callable[[str], str],
+    target_normalise: Callable[[str], str],
+    corpus: Corpus,
+    progress: Callable[[str], None],
+) -> Scan:
+    """Read every pair once; texts that normalise to the same count as the same."""
+    hashes, empty, notes = (bytearray(), bytearray()), bytearray(), Counter[str]()
+    oddities: dict[str, Oddity] = {}
+    identical = 0
+    for number, (source, target) in enumerate(corpus.pairs(notes), 1):
+        for side, text in enumerate((source, target)):
+            if (not text.isprintable() or "\ufffd" in text) and ANY_ODD.search(text):
+                _note_odd(oddities, text, str(corpus.files[side % len(corpus.files)]), number)
+        a, b = source_normalise(source), target_normalise(target)
+        hashes[0].extend(_hash(a))
+        hashes[1].extend(_hash(b))
+        empty.append(not a.strip() or not b.strip())
+        identical += a == b
+        if number % 500_000 == 0:
+            progress(f"read {number:,} pairs")
+    if not empty:
+        raise DataError(f"{corpus} holds no lines; give a corpus with at least a few pairs.")
+    return Scan(
+        np.frombuffer(hashes[0], np.uint64),
+        np.frombuffer(hashes[1], np.uint64),
+        np.frombuffer(empty, np.bool_),
+        identical,
+        notes[EXTRA_COLUMNS],
+        oddities,
+    )
+
+
+def duplicates(scan: Scan) -> Flags:
+    """Which pairs repeat an earlier pair."""
+    both = scan.source * np.uint64(0x9E3779B97F4A7C15) + scan.target  # wraps around, as a hash may
+    first = np.unique(both, return_index=True)[1]
+    repeated = np.ones(len(scan), np.bool_)
+    repeated[first] = False
+    return repeated
+
+
+def hold_out(sources: Hashes, candidates: Flags, data: DataSettings, seed: int) -> Flags:
+    """Which pairs leave the corpus for validation: all that have one of the chosen sources."""
+    unique = np.unique(sources[candidates])
+    size = data.valid_size or _valid_size(len(unique))
+    if size >= len(unique):
+        if data.valid_size is None:
+            raise DataError(
+                f"the corpus has {len(unique)} different sources, too few to hold one out for validation;"
+                " give more pairs, or validation files (data.valid_source and data.valid_target)."
+            )
+        raise SettingError(
+            f"data.valid_size is {size}, but the corpus has only {len(unique)} different sources; hold out fewer."
+        )
+    chosen = np.random.default_rng(seed).choice(unique, size, replace=False)
+    return candidates & np.isin(sources, chosen)
+
+
+def _valid_size(sources: int) -> int:
+    """One in a hundred, 50 to 2,000, but never more than one in ten."""
+    return max(1, min(max(50, sources // 100), 2000, sources // 10))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def _note_odd(oddities: dict[str, Oddity], text: str, file: str, number: int) -> None:
+    for name, pattern in ODD_KINDS:
+        if found := len(pattern.findall(text)):
+            first = oddities.get(name, Oddity(0, file, number))
+            oddities[name] = Oddity(first.count + found, first.file, first.line)

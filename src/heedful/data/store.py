@@ -1,0 +1,162 @@
+"""A corpus, encoded once and kept on disk.
+
+`prepare` reads, checks, learns the vocabulary, encodes, and leaves a folder named after everything that went into it;
+the next run with the same files and settings finds it there. Knows files and ids; knows no batches and no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers as library
+
+from heedful.config import RunConfig
+from heedful.data.build import build
+from heedful.data.pairs import Pairs, id_type, open_pairs
+from heedful.data.readers import Corpus, training_corpus, validation_corpus
+from heedful.data.report import Report
+from heedful.errors import DataError, FolderError, HeedfulError
+from heedful.text import Tokenizer
+
+FORMAT = 1  # changes whenever the same files and settings would be encoded differently
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Store:
+    """An encoded corpus. Both tokenizers are one object if the vocabulary is joint."""
+
+    path: Path
+    train: Pairs
+    valid: Pairs
+    valid_text: list[tuple[str, str]]
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    report: Report
+    reused: bool
+
+    @property
+    def joint(self) -> bool:
+        return self.source_tokenizer is self.target_tokenizer
+
+
+def prepare(
+    config: RunConfig,
+    folder: Path,
+    progress: Callable[[str], None] = lambda message: None,
+    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+) -> Store:
+    """The encoded corpus of a run, from `folder` if it is there already.
+
+    `tokenizers` (source and target) are those of a model that is trained further; otherwise they are learned.
+    """
+    train, valid = training_corpus(config.data), validation_corpus(config.data)
+    progress(f"checking {train}")
+    name = fingerprint(config, train, valid, tokenizers)
+    path = folder / name
+    try:
+        with _alone(folder, name):
+            if _intact(path):
+                return _open(path, reused=True)
+            temporary = folder / f".{name}.tmp"
+            for leftover in (temporary, path):  # of a run that was killed, or damaged since
+                if leftover.exists():
+                    shutil.rmtree(leftover)
+            temporary.mkdir()
+            try:
+                build(config, train, valid, tokenizers, temporary, progress)
+                _seal(temporary)
+                temporary.rename(path)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+            return _open(path, reused=False)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FolderError(f"the encoded corpus cannot be kept in {folder}: {reason}; set data.store.") from None
+
+
+def fingerprint(
+    config: RunConfig, train: Corpus, valid: Corpus | None, tokenizers: tuple[Tokenizer, Tokenizer] | None
+) -> str:
+    """A name for everything that the encoded corpus depends on: file contents, not their names or dates."""
+    data = config.data.model_dump(include={"valid_size", "max_length", "max_ratio", "deduplicate"})
+    parts: dict[str, Any] = {
+        "format": FORMAT,
+        "tokenizers": library.__version__,
+        "data": data,
+        "train": [_content(path) for path in train.files],
+        "valid": [_content(path) for path in valid.files] if valid else config.train.seed,
+        "text": config.text.model_dump() if tokenizers is None else [_hash(t.to_json()) for t in tokenizers],
+    }
+    return _hash(json.dumps(parts, sort_keys=True))[:16]
+
+
+def _open(path: Path, reused: bool) -> Store:
+    report = Report.from_json((path / "report.json").read_text(encoding="utf-8"))
+    source = Tokenizer.load(path / "source.tokenizer.json")
+    target = source if report.joint else Tokenizer.load(path / "target.tokenizer.json")
+    types = (id_type(source.vocab_size), id_type(target.vocab_size))
+    texts = json.loads((path / "valid.json").read_text(encoding="utf-8"))
+    return Store(
+        path=path,
+        train=open_pairs(path, "train", types),
+        valid=open_pairs(path, "valid", types),
+        valid_text=[(source_text, target_text) for source_text, target_text in texts],
+        source_tokenizer=source,
+        target_tokenizer=target,
+        report=report,
+        reused=reused,
+    )
+
+
+def _seal(path: Path) -> None:
+    files = {file.name: _content(file) for file in sorted(path.iterdir())}
+    (path / MANIFEST).write_text(json.dumps(files, indent=1), encoding="utf-8")
+
+
+def _intact(path: Path) -> bool:
+    """Whether every file is as it was written."""
+    try:
+        files = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        return bool(files) and all(_content(path / name) == digest for name, digest in files.items())
+    except (OSError, ValueError, AttributeError, HeedfulError):
+        return False
+
+
+def _content(path: Path) -> str:
+    try:
+        if not path.is_file() and path.exists() and not path.is_dir():
+            raise DataError(f"{path} is a pipe or device, but a corpus is read several times; write it to a file.")
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist; check the path.") from None
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder; give a text file.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """Of several processes that want the same store, one builds it and the others wait for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # not on this system; the rename is still atomic
+        yield
+        return
+    with (folder / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
