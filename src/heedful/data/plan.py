@@ -25,7 +25,7 @@ def plan(source_lengths: Lengths, target_lengths: Lengths, batch_tokens: int, se
     source = np.asarray(source_lengths, np.int64) + 1
     target = np.asarray(target_lengths, np.int64) + 1
     order = _by_length(source, target, random)
-    batches = _cut(order, source[order], target[order], batch_tokens, random)
+    batches = _cut(order, np.maximum(source, target)[order], batch_tokens, random)
     return [batches[i] for i in random.permutation(len(batches))]
 
 
@@ -45,28 +45,28 @@ def padding(batches: Sequence[Indices], lengths: Lengths) -> float:
 
 
 def _by_length(source: Indices, target: Indices, random: np.random.Generator) -> Indices:
-    """Sorted by target length and then by source length; pairs of the same lengths in random order.
+    """Sorted by the longer side, then by how much longer it is; pairs of the same lengths in random order.
 
-    The source lengths rise and fall in turns, so that where the target length changes the source length does not jump.
+    The difference rises and falls in turns, so that it does not jump where the longer side grows by one. Of the orders
+    tried (target first, target in strips, longer side first) this one needs the least padding and the fewest batches.
     """
     shuffled = random.permutation(len(source))
-    source, target = source[shuffled], target[shuffled]
-    span = int(source.max(initial=0)) + 1
-    key = target * span + np.where(target % 2, source, span - 1 - source)
+    longer = np.maximum(source, target)[shuffled]
+    difference = (source - target)[shuffled]
+    span = int(longer.max(initial=0)) + 1  # more than any difference
+    key = longer * (2 * span) + np.where(longer % 2, difference, -difference)
     return shuffled[np.argsort(key, kind="stable")]
 
 
-def _cut(order: Indices, source: Indices, target: Indices, budget: int, random: np.random.Generator) -> list[Indices]:
+def _cut(order: Indices, longer: Indices, budget: int, random: np.random.Generator) -> list[Indices]:
+    """Runs of `order`, each as long as the budget allows; `longer` is the longer side of each pair, rising."""
     batches: list[Indices] = []
     start = 0
     # The first batch is cut short at random, so that from epoch to epoch the borders fall between other pairs.
     limit = max(1, int(budget * random.uniform(0.1, 1.0)))
     while start < len(order):
-        most = max(1, limit // int(target[start]))  # targets only get longer from here
-        rows = np.arange(1, len(source[start : start + most]) + 1)
-        longest = np.maximum.accumulate(np.maximum(source[start : start + most], target[start : start + most]))
-        over = rows * longest > limit
-        size = max(1, int(over.argmax())) if over.any() else len(rows)
+        ahead = longer[start : start + max(1, limit // int(longer[start]))]
+        size = max(1, int(np.searchsorted(np.arange(1, len(ahead) + 1) * ahead, limit, side="right")))
         batches.append(order[start : start + size])
         start, limit = start + size, budget
     return batches

@@ -4,9 +4,9 @@ Learns a subword vocabulary from lines, turns text into ids and back, and cuts l
 Knows neither files of sentence pairs nor torch.
 """
 
-from heedful.text.learn import learn
 from heedful.text.normalise import normaliser
 from heedful.text.split import split_long
 from heedful.text.tokenizer import Specials, Tokenizer
+from heedful.text.vocabulary import learn
 
 __all__ = ["Specials", "Tokenizer", "learn", "normaliser", "split_long"]
