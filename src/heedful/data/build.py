@@ -161,7 +161,7 @@ def _encode(
     source_lengths, target_lengths = writers[TRAIN].close()
     writers[VALID].close()
     report.kept, report.valid_kept = len(source_lengths), len(texts)
-    report.valid_sources = len({source for source, _ in texts})
+    report.valid_sources = len({tokenizers[0].normalise(source) for source, _ in texts})
     report.held_out = report.valid_kept if valid is None else 0
     report.source_lengths, report.target_lengths = Lengths.of(source_lengths), Lengths.of(target_lengths)
     if not report.kept:

@@ -9,7 +9,7 @@ import gzip
 import itertools
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,22 +64,27 @@ def validation_corpus(data: DataSettings) -> Corpus | None:
 def read_lines(path: Path) -> Iterator[str]:
     """Lines of UTF-8 text, plain or gzipped, that end at a line feed and nowhere else."""
     with _bytes_of(path) as file:
-        for number, raw in enumerate(file, 1):
-            line = raw.removesuffix(b"\n").removesuffix(b"\r")
-            if number == 1:
-                line = line.removeprefix(BOM)
-            if b"\0" in line:
-                raise DataError(
-                    f"line {number} of {path} holds a NUL character, so it is probably a binary or UTF-16 file;"
-                    " convert it to UTF-8 text."
-                )
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"line {number} of {path} is not UTF-8 (byte 0x{line[error.start]:02x} at position"
-                    f" {error.start + 1}); convert the file, for example with iconv -t UTF-8."
-                ) from None
+        yield from decode_lines(file, str(path))
+
+
+def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """The lines of an open file; `name` is what a message calls it."""
+    for number, raw in enumerate(file, 1):
+        line = raw.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 1:
+            line = line.removeprefix(BOM)
+        if b"\0" in line:
+            raise DataError(
+                f"line {number} of {name} holds a NUL character, so it is probably a binary or UTF-16 file;"
+                " convert it to UTF-8 text."
+            )
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"line {number} of {name} is not UTF-8 (byte 0x{line[error.start]:02x} at position"
+                f" {error.start + 1}); convert the file, for example with iconv -t UTF-8."
+            ) from None
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

@@ -43,7 +43,7 @@ class Oddity:
     """Characters out of the ordinary: how many, and where the first one stands."""
 
     count: int
-    file: str
+    side: str
     line: int
 
 
@@ -118,7 +118,7 @@ class Report:
         if self.extra_columns:
             yield f"{self.extra_columns:,} lines have more than two columns (the others are ignored)"
         for name, odd in self.oddities.items():
-            yield f"{odd.count:,} {name}, first in line {odd.line:,} of {odd.file}"
+            yield f"{odd.count:,} {name}, first on the {odd.side} side of line {odd.line:,}"
 
 
 def _dropped(dropped: dict[str, int], where: str) -> Iterable[str]:

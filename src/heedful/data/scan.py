@@ -60,9 +60,9 @@ def scan(
     oddities: dict[str, Oddity] = {}
     identical = 0
     for number, (source, target) in enumerate(corpus.pairs(notes), 1):
-        for side, text in enumerate((source, target)):
+        for side, text in (("source", source), ("target", target)):
             if (not text.isprintable() or "\ufffd" in text) and ANY_ODD.search(text):
-                _note_odd(oddities, text, str(corpus.files[side % len(corpus.files)]), number)
+                _note_odd(oddities, text, side, number)
         a, b = source_normalise(source), target_normalise(target)
         hashes[0].extend(_hash(a))
         hashes[1].extend(_hash(b))
@@ -117,8 +117,8 @@ def _hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def _note_odd(oddities: dict[str, Oddity], text: str, file: str, number: int) -> None:
+def _note_odd(oddities: dict[str, Oddity], text: str, side: str, number: int) -> None:
     for name, pattern in ODD_KINDS:
         if found := len(pattern.findall(text)):
-            first = oddities.get(name, Oddity(0, file, number))
-            oddities[name] = Oddity(first.count + found, first.file, first.line)
+            first = oddities.get(name, Oddity(0, side, number))
+            oddities[name] = Oddity(first.count + found, first.side, first.line)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,10 @@ def prepare(
     try:
         with _alone(folder, name):
             if _intact(path):
-                return _open(path, reused=True)
+                store = _open(path, reused=True)
+                store.report.corpus = str(train)  # the same content may have another name by now
+                store.report.valid_corpus = str(valid) if valid else None
+                return store
             temporary = folder / f".{name}.tmp"
             for leftover in (temporary, path):  # of a run that was killed, or damaged since
                 if leftover.exists():
@@ -158,5 +161,6 @@ def _alone(folder: Path, name: str) -> Iterator[None]:
         yield
         return
     with (folder / f".{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # some cluster file systems have no locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

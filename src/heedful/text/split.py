@@ -8,21 +8,23 @@ from __future__ import annotations
 import bisect
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 # From the best place for a cut to the worst; the last resort, between any two characters, is not a pattern.
 BORDERS = [
-    re.compile(r"[.!?…]+[\"'»”’)\]]*\s+|[。！？｡]+[」』”’）]*\s*"),  # ends of sentences
-    re.compile(r"[,;:–—]\s+|[，；：、､]\s*"),  # ends of clauses
+    re.compile(r"[.!?…؟۔।॥]+[\"'»”’)\]]*\s+|[。！？｡]+[」』”’）]*\s*"),  # ends of sentences
+    re.compile(r"[,;:،؛–—]\s+|[，；：、､]\s*"),  # ends of clauses
     re.compile(r"\s+"),
 ]
 JOINER = "\u200d"
+SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")
 
 
 def split_long(text: str, fits: Callable[[str], bool]) -> list[str]:
     """Parts that fit, each as long as the kind of border it ends at allows; `"".join(parts)` is the text again.
 
-    A single character that does not fit is a part of its own.
+    White space stays at the end of the part before it, and tells how to join what becomes of the parts. A single
+    character that does not fit is a part of its own.
     """
     return [text] if fits(text) else _split(text, fits, 0)
 
@@ -30,9 +32,9 @@ def split_long(text: str, fits: Callable[[str], bool]) -> list[str]:
 def _split(text: str, fits: Callable[[str], bool], level: int) -> list[str]:
     cuts = _cuts(text, level)
     parts: list[str] = []
-    start = done = 0  # position in the text, and cuts that lie behind it
+    start = done = 0  # position in the text, and cuts up to it
     while start < len(text):
-        taken = _most(cuts, done, lambda cut, start=start: fits(text[start:cut]))  # type: ignore[misc]
+        taken = _most(text, start, cuts, done, fits)
         if taken > done:
             parts.append(text[start : cuts[taken - 1]])
         else:  # not even the next segment fits
@@ -53,14 +55,18 @@ def _cuts(text: str, level: int) -> list[int]:
 
 def _glued(left: str, right: str) -> bool:
     """Whether both belong to one character as a reader sees it: a letter and its accent, the parts of an emoji."""
-    return JOINER in (left, right) or unicodedata.category(right) in {"Mn", "Me", "Mc"}
+    return (
+        JOINER in (left, right)
+        or SKIN_TONES[0] <= right <= SKIN_TONES[1]
+        or unicodedata.category(right) in {"Mn", "Me", "Mc"}
+    )
 
 
-def _most(cuts: Sequence[int], done: int, reaches: Callable[[int], bool]) -> int:
-    """How many cuts can be taken together: steps that double, then halving, so that few texts are measured."""
+def _most(text: str, start: int, cuts: list[int], done: int, fits: Callable[[str], bool]) -> int:
+    """Cuts behind the longest part that fits: steps that double and then halve, so that few texts are measured."""
     step, known = 1, done
-    while known < len(cuts) and reaches(cuts[min(known + step, len(cuts)) - 1]):
+    while known < len(cuts) and fits(text[start : cuts[min(known + step, len(cuts)) - 1]]):
         known = min(known + step, len(cuts))
         step *= 2
-    beyond = min(known + step, len(cuts) + 1)
-    return known + bisect.bisect_left(range(known + 1, beyond), True, key=lambda n: not reaches(cuts[n - 1]))
+    unknown = range(known + 1, min(known + step, len(cuts) + 1))
+    return known + bisect.bisect_left(unknown, True, key=lambda n: not fits(text[start : cuts[n - 1]]))

@@ -117,8 +117,11 @@ class Tokenizer:
         """The opposite of `to_json`; `where` names the place in the error that damage raises."""
         try:
             inner = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises nothing more precise
-            reason = " ".join(str(error).split()).rstrip(".")
+        except BaseException as error:
+            # The library raises a bare Exception, or a panic that is not even that.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            reason = " ".join(str(error).replace(".", " ").split())
             raise FolderError(f"{where} is damaged ({reason}); copy it again from where it came from.") from None
         tokenizer = cls(inner, names)
         missing = [part for part in NAMES if tokenizer._ids[part] is None and part not in OPTIONAL]

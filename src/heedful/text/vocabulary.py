@@ -30,7 +30,11 @@ WORDS_OF_CHARACTERS = 6  # where no spaces are written, this many characters cou
 
 # A word, a digit or a run of one punctuation mark, each with the space before it. Short elisions and clitics stay
 # whole with their apostrophe (l', qu', 's, 'll): 5 % fewer tokens in English and French than cutting at each side.
-PIECES = r"[▁\p{Zs}]?(?:\p{L}{1,2}['’](?=\p{L})|['’]\p{L}{1,2}(?!\p{L})|([\p{P}\p{S}])\1*|\p{N}|[\p{L}\p{M}]+)"
+# Merging takes time that grows with the square of the run, so runs end after 64 characters.
+PIECES = (
+    r"[▁\p{Zs}]?(?:\p{L}{1,2}['’](?=\p{L})|['’]\p{L}{1,2}(?!\p{L})"
+    r"|[\p{L}\p{M}]{1,64}|\p{N}|([\p{P}\p{S}])\1{0,63}|[\p{Z}\p{C}]{1,64})"
+)
 
 
 def learn(
