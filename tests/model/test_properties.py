@@ -1,0 +1,154 @@
+"""What must hold for every scheme of positions, place of the norm and activation, whatever the weights."""
+
+from itertools import cycle, product
+
+import pytest
+import torch
+from torch import Tensor
+
+from heedful.model import POSITIONS
+
+from .samples import ACTIVATIONS, NORMS, another, fresh, pad_right, sentences, shared, small
+
+SHAPES = [
+    pytest.param({"positions": p, "norm": n, "activation": a}, id=f"{p}-{n}-{a}")
+    for p, n, a in product(POSITIONS, NORMS, ACTIVATIONS)
+]
+every_shape = pytest.mark.parametrize("shape", SHAPES)
+SOURCE_LENGTHS, TARGET_LENGTHS = [7, 3, 5], [4, 6, 2]
+
+
+def assert_same(ours: Tensor, theirs: Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-9)
+
+
+def assert_causal(model, length: int, source: Tensor | None = None) -> None:
+    """Each row of a batch has another token at one place: its outputs must differ there and agree before."""
+    places = torch.linspace(0, length - 1, min(length, 8)).long()
+    rows = torch.arange(len(places))
+    ids = sentences([length], seed=length, start=2).expand(len(places) + 1, -1).clone()
+    ids[rows, places] = another(ids[rows, places])  # the last row stays as it is
+    out = model(ids) if source is None else model(source.expand(len(ids), -1), ids)
+    changed = (out[:-1] - out[-1]).abs().amax(-1)  # (row, place)
+    assert changed[torch.arange(length) < places[:, None]].max() < 1e-12
+    assert changed[rows, places].min() > 1e-6
+
+
+@every_shape
+def test_the_future_never_changes_the_past(shape):
+    assert_causal(shared(small(**shape)), 9, sentences([5], width=6))
+    assert_causal(shared(small(**shape, family="decoder")), 9)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_the_future_never_changes_the_past_at_any_length(positions):
+    others = cycle(product(NORMS, ACTIVATIONS))
+    for length, (norm, activation) in zip(range(2, 65), others, strict=False):
+        shape = {"positions": positions, "norm": norm, "activation": activation}
+        assert_causal(shared(small(**shape, family="decoder")), length)
+        assert_causal(shared(small(**shape)), length, sentences([length % 7 + 1], width=8))
+
+
+@every_shape
+def test_padding_never_changes_anything(shape):
+    config = small(**shape)
+    model = shared(config)
+    source, target = sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS, seed=1, start=2)
+    real = target != 0
+    out = model(source, target)[real]
+    assert_same(model(pad_right(source, 3), target)[real], out)
+    assert_same(model(source, pad_right(target, 4))[:, :6][real], out)
+    assert_same(model(pad_right(source, 1), pad_right(target, 2))[:, :6][real], out)
+
+    encoder, decoder = (shared(small(**shape, family=family)) for family in ("encoder", "decoder"))
+    real = source != 0
+    assert_same(encoder(pad_right(source, 3))[:, :7][real], encoder(source)[real])
+    assert_same(decoder(pad_right(source, 3))[:, :7][real], decoder(source)[real])
+
+
+@every_shape
+def test_a_row_alone_is_the_same_as_in_a_batch(shape):
+    models = [shared(small(**shape, family=family)) for family in ("encoder-decoder", "encoder", "decoder")]
+    source, target = sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS, seed=1, start=2)
+    together = [models[0](source, target), models[1](source), models[2](target)]
+    for row, (s, t) in enumerate(zip(SOURCE_LENGTHS, TARGET_LENGTHS, strict=True)):
+        alone_source, alone_target = source[row : row + 1, :s], target[row : row + 1, :t]
+        alone = [models[0](alone_source, alone_target), models[1](alone_source), models[2](alone_target)]
+        for mine, all_rows in zip(alone, together, strict=True):
+            assert_same(mine[0], all_rows[row, : mine.size(1)])
+
+
+@every_shape
+def test_order_matters(shape):
+    """Every scheme tells where a token stands: in the encoder, and on each side of the decoder."""
+    source, target = sentences([6, 6]), sentences([6, 6], seed=1, start=2)
+    moved = [1, 0, 2, 3, 4, 5]
+    encoder = shared(small(**shape, family="encoder"))
+    assert (encoder(source[:, moved])[:, moved] - encoder(source)).abs().amax(-1).min() > 1e-5
+    model = shared(small(**shape))
+    out = model(source, target)
+    assert (model(source[:, moved], target) - out).abs().amax(-1).min() > 1e-5
+    assert (model(source, target[:, [0, 2, 1, 3, 4, 5]])[:, 3:] - out[:, 3:]).abs().amax(-1).min() > 1e-5
+
+
+def test_an_alibi_encoder_tells_left_from_right_by_the_end_token_only():
+    """Its penalty is the same on both sides, so that a sentence without an end equals its mirror image."""
+    model = shared(small(positions="alibi", family="encoder"))
+    ids = sentences([6, 6])
+    assert_same(model(ids.flip(1)).flip(1), model(ids))
+    ended, mirrored = pad_right(ids, 1, pad=3), pad_right(ids.flip(1), 1, pad=3)
+    assert (model(mirrored)[:, :6].flip(1) - model(ended)[:, :6]).abs().amax(-1).min() > 1e-3
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_every_real_token_of_the_source_is_felt_everywhere(positions):
+    model = shared(small(positions=positions))
+    source, target = sentences([7, 4]), sentences([5, 6], seed=1, start=2)
+    out = model(source, target)
+    for row, length in enumerate((7, 4)):
+        for place in range(length):
+            other = source.clone()
+            other[row, place] = another(source[row, place])
+            changed = (model(other, target) - out).abs().amax(-1)
+            assert (changed[row][target[row] != 0] > 1e-8).all()
+            assert changed[1 - row].max() < 1e-12
+
+
+@pytest.mark.parametrize("pad", [1, 2])
+def test_padding_may_be_any_token_even_the_start(pad):
+    """Marian decodes from its padding token: in the target, padding is then told by its place alone."""
+    model = shared(small(pad_id=pad))
+    source, target = sentences(SOURCE_LENGTHS, pad=pad), sentences(TARGET_LENGTHS, seed=1, start=2, pad=pad)
+    real = torch.arange(6) < torch.tensor(TARGET_LENGTHS)[:, None]
+    out = model(source, target)
+    assert out.isfinite().all()
+    assert_same(model(source, pad_right(target, 3, pad))[:, :6][real], out[real])
+    assert_same(model(pad_right(source, 3, pad), target)[real], out[real])
+
+
+def test_an_encoder_takes_a_mask_in_place_of_the_padding_token():
+    model = shared(small(family="encoder"))
+    ids = sentences(SOURCE_LENGTHS)
+    keep = (ids != 0)[:, None, None, :]
+    real = ids != 0
+    assert_same(model(ids, keep)[real], model(ids)[real])
+    assert_same(model(torch.where(real, ids, 11), keep)[real], model(ids)[real])
+
+
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "relative"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_relative_schemes_do_not_feel_a_common_shift(positions, norm):
+    """With the first tokens hidden, only distances are left, and these stay the same."""
+    model = shared(small(positions=positions, norm=norm, family="encoder"))
+    ids = sentences([6, 6])
+    shifted = torch.nn.functional.pad(ids, (5, 0))
+    torch.testing.assert_close(model(shifted)[:, 5:], model(ids), atol=1e-5, rtol=1e-5)
+
+
+@every_shape
+def test_single_precision_agrees_with_double(shape):
+    config = small(**shape)
+    source, target = sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS, seed=1, start=2)
+    out = fresh(config).float()(source, target)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out.double(), shared(config)(source, target), atol=2e-5, rtol=1e-4)
