@@ -6,7 +6,15 @@ stands apart in `heedful.data.batch`, so that reading and reporting stay light.
 
 from heedful.data.pairs import Pairs
 from heedful.data.plan import padding, pieces, plan
-from heedful.data.readers import Corpus, read_lines, read_pairs, read_tsv, training_corpus, validation_corpus
+from heedful.data.readers import (
+    Corpus,
+    decode_lines,
+    read_lines,
+    read_pairs,
+    read_tsv,
+    training_corpus,
+    validation_corpus,
+)
 from heedful.data.report import Lengths, Oddity, Report
 from heedful.data.store import Store, prepare
 
@@ -17,6 +25,7 @@ __all__ = [
     "Pairs",
     "Report",
     "Store",
+    "decode_lines",
     "padding",
     "pieces",
     "plan",

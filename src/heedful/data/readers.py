@@ -70,6 +70,8 @@ def read_lines(path: Path) -> Iterator[str]:
 def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
     """The lines of an open file; `name` is what a message calls it."""
     for number, raw in enumerate(file, 1):
+        if number == 1 and raw == BOM:
+            return  # a mark without text
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             line = line.removeprefix(BOM)
