@@ -142,6 +142,8 @@ class ModelConfig(Section):
             raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
         if self.source_vocab_size is not None and self.tie == "all":
             raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
+        if self.max_length * self.d_model > 2**28:
+            raise ValueError(f"max_length ({self.max_length}) times d_model ({self.d_model}) is more than 2 ** 28")
         if max(self.pad_id, self.bos_id, self.eos_id) >= self.vocab_size:
             raise ValueError(f"pad_id, bos_id and eos_id must be below vocab_size ({self.vocab_size})")
         return self

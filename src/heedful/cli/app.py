@@ -1,0 +1,38 @@
+"""All commands by name. Importing this must stay cheap: a command imports torch only in its body."""
+
+from typing import Annotated
+
+import typer
+
+from heedful import __version__
+from heedful.cli.demo import demo
+from heedful.cli.evaluate import evaluate
+from heedful.cli.score import score
+from heedful.cli.settings import settings
+from heedful.cli.train import train
+from heedful.cli.translate import translate
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"heedful {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def heedful(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
+) -> None:
+    """Transformers of your own: train a translator from two text files, use it, measure it, look inside."""
+
+
+for command in (train, translate, evaluate, score, settings, demo):
+    app.command()(command)

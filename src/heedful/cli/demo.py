@@ -1,0 +1,63 @@
+"""`heedful demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "model": {"d_model": 128, "d_ff": 512, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.1},
+    "train": {
+        "learning_rate": 3e-3,
+        "warmup": 300,
+        "schedule": "linear",
+        "max_updates": 2000,
+        "checkpoint_every": 400,
+        "batch_tokens": 2048,
+        "average": 1,
+        "valid_sentences": 200,
+    },
+}
+PICTURED = "Why does the old man not believe that the children bought the red car yesterday?"
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the corpus and the model.")] = Path("runs/demo"),
+) -> None:
+    """Train a small English-German translator on the embedded corpus, measure it, and show what it does."""
+    from rich.console import Console
+
+    from heedful import config
+    from heedful import demo as corpus
+    from heedful.cli.train import run_training
+    from heedful.errors import FolderError
+    from heedful.evaluate import evaluate
+    from heedful.inside import draw_cross_attention
+    from heedful.translate import Translator
+
+    if out.exists() and any(out.iterdir()):
+        raise FolderError(f"{out} exists already; remove it to run the demo again, or choose another --out.")
+    console = Console(stderr=True)
+    data = out / "data"
+    corpus.write(data)
+    files = {"source": "train.en", "target": "train.de", "valid_source": "valid.en", "valid_target": "valid.de"}
+    settings = config.read(None, (), data={key: data / name for key, name in files.items()}, **SETTINGS)
+    model = out / "model"
+    run_training(settings, model, console=console)
+
+    translator = Translator.load(model)
+    test = corpus.splits().test
+    translated = translator.translate([pair.source for pair in test])
+    result = evaluate(translated, [pair.target for pair in test])
+    draw_cross_attention(translator, PICTURED, model / "attention.png")
+    print(f"\nOn {result.sentences} sentences that were not in the training corpus:")
+    print(f"  BLEU {result.bleu:.2f}   exact match {result.exact:.1f} %   ({result.signatures['BLEU']})\n")
+    for pair, text in list(zip(test, translated, strict=True))[:6]:
+        print(f"  {pair.source}\n  {text}{'' if text == pair.target else f'   (expected: {pair.target})'}\n")
+    print(f"Learning curve: {model / 'learning_curve.png'}\nAttention:      {model / 'attention.png'}\n")
+    print("Try next:")
+    print(f'  echo "{PICTURED}" | heedful translate {model}')
+    print(f"  heedful evaluate {model} --source {data / 'test.en'} --reference {data / 'test.de'}")
+    print("  heedful train --source your.en --target your.de --out runs/yours --time 30m")

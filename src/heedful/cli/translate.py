@@ -1,0 +1,76 @@
+"""`heedful translate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.cli.streams import DASH, input_lines, open_translator, output_stream
+
+if TYPE_CHECKING:
+    from heedful.translate import Translation
+
+
+def translate(
+    models: Annotated[list[Path], typer.Argument(help="A model folder, or several as an ensemble.")],
+    input: Annotated[Path, typer.Option("--input", "-i", help="Text to translate; - is standard input.")] = DASH,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to; - is standard output.")] = DASH,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Length penalty: scores are divided by ((5 + length) / 6) ** alpha.")
+    ] = None,
+    max_length: Annotated[int | None, typer.Option(help="Most tokens of a translation.")] = None,
+    n_best: Annotated[
+        int, typer.Option(help="Translations of each line, as `line ||| text ||| log-probability ||| score`.")
+    ] = 1,
+    scores: Annotated[bool, typer.Option("--scores", help="Put the score and a TAB before each translation.")] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Put a TAB and word alignments (0-0 1-2) behind each translation.")
+    ] = False,
+    sampling: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching the best.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 is more careful.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: only the k most probable tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="With --sample: only the most probable share p.")] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: the same seed gives the same text.")] = None,
+    prefix: Annotated[str, typer.Option(help="Text that every translation has to begin with.")] = "",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
+    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+) -> None:
+    """Translate text, line by line: N lines in, N lines out, in order; an empty line stays empty.
+
+    For example: heedful translate runs/x < in.en > out.de
+    """
+    asked = {"beam": beam, "alpha": alpha, "max_length": max_length, "temperature": temperature, "top_k": top_k}
+    asked |= {"top_p": top_p, "seed": seed}
+    options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
+    translator = open_translator(models, threads, precision)
+    lines = input_lines(input)
+    with output_stream(output) as stream:
+        for number, translations in enumerate(translator.stream(lines, **options)):
+            for translation in translations:
+                text = n_best_line(number, translation) if n_best > 1 else line(translation, scores)
+                print(text, file=stream)
+
+
+def line(translation: Translation, score: bool) -> str:
+    """Score, text and alignment, as far as they are wanted, between TABs."""
+    from heedful.align import pharaoh
+
+    fields = [f"{translation.score:.4f}"] if score else []
+    fields.append(translation.text)
+    if translation.alignment is not None:
+        fields.append(pharaoh(translation.alignment))
+    return "\t".join(fields)
+
+
+def n_best_line(number: int, translation: Translation) -> str:
+    """One line of an n-best list, as other tools read it."""
+    from heedful.align import pharaoh
+
+    fields = [str(number), translation.text, f"{translation.log_prob:.4f}", f"{translation.score:.4f}"]
+    if translation.alignment is not None:
+        fields.append(pharaoh(translation.alignment))
+    return " ||| ".join(fields)

@@ -1,0 +1,74 @@
+"""Writing so that a crash leaves the old or the new, never a mixture.
+
+Bytes go to a temporary name beside the goal, are forced to the disk, and are renamed; then the rename is forced too.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from heedful.errors import FolderError
+
+
+def write_file(path: Path, content: bytes | str) -> None:
+    """Replace one file as a whole."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with explained(path):
+        try:
+            temporary.write_bytes(data)
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder to fill, which becomes `path` when the block ends well and vanishes when it does not."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with explained(path):
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            for file in temporary.iterdir():
+                sync(file)
+            sync(temporary)
+            if path.exists():
+                shutil.rmtree(path)
+            temporary.replace(path)
+            sync(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Say in a sentence why `path` could not be written."""
+    try:
+        yield
+    except OSError as error:
+        raise FolderError(
+            f"{path} could not be written: {error.strerror or error}; what was there before is unchanged, "
+            "make room or choose another place and run again."
+        ) from error
+
+
+def sync(path: Path) -> None:
+    """Force a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

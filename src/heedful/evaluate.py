@@ -1,0 +1,52 @@
+"""How good translations are: BLEU, chrF and TER by sacreBLEU, always with their signatures, and exact match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from heedful.errors import DataError
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of a corpus, in percent."""
+
+    bleu: float
+    chrf: float
+    ter: float
+    exact: float
+    sentences: int
+    signatures: dict[str, str]
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def evaluate(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None, lowercase: bool = False
+) -> Evaluation:
+    """Compare with one reference a line; `tokenize` names one of sacreBLEU's tokenisers, such as none, zh or 13a."""
+    if len(hypotheses) != len(references):
+        raise DataError(f"{len(hypotheses)} translations and {len(references)} references; give one for each.")
+    if not references:
+        raise DataError("there is nothing to evaluate: no sentence was given.")
+    bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
+    chrf, ter = CHRF(lowercase=lowercase), TER(case_sensitive=not lowercase)
+    scores = {
+        name: metric.corpus_score(hypotheses, [references]).score
+        for name, metric in (("bleu", bleu), ("chrf", chrf), ("ter", ter))
+    }
+    same = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
+    signatures = {name: str(metric.get_signature()) for name, metric in (("BLEU", bleu), ("chrF", chrf), ("TER", ter))}
+    return Evaluation(exact=100 * same / len(references), sentences=len(references), signatures=signatures, **scores)
+
+
+def quick_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """BLEU and chrF alone, for validation while training."""
+    return {
+        "valid_bleu": BLEU(force=True).corpus_score(hypotheses, [references]).score,
+        "valid_chrf": CHRF().corpus_score(hypotheses, [references]).score,
+    }

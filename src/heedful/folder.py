@@ -1,0 +1,196 @@
+"""A model on disk is a folder: config.json, tokenizer.json, model.safetensors, generation_config.json, README.md.
+
+Saving replaces each file as a whole, the weights first and config.json last. Loading trusts nothing: sizes, shapes and
+numbers are checked against the configuration before a model is built, and nothing in a folder is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from heedful import __version__, config
+from heedful.config import ModelConfig, SearchSettings
+from heedful.disk import digest, explained, sync, write_file
+from heedful.errors import FolderError, SettingError
+from heedful.model import DecoderModel, EncoderDecoder, EncoderModel, build
+from heedful.text import Tokenizer
+
+FORMAT = 1  # raised when older code could misread a folder
+MOST_JSON = 4 << 20  # bytes of a JSON file we are willing to parse
+WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
+
+
+@dataclass
+class Folder:
+    """A model with everything it takes to use it."""
+
+    model: EncoderDecoder | DecoderModel | EncoderModel
+    tokenizer: Tokenizer
+    source_tokenizer: Tokenizer
+    search: SearchSettings
+    path: Path
+
+
+def save(folder: Folder, card: str = "") -> None:
+    """Write a model folder; other files in it stay as they are."""
+    path = folder.path
+    with explained(path):
+        path.mkdir(parents=True, exist_ok=True)
+    save_weights(folder.model.state_dict(), path / WEIGHTS)
+    write_file(path / TOKENIZER, folder.tokenizer.to_json())
+    if folder.source_tokenizer is not folder.tokenizer:
+        write_file(path / SOURCE_TOKENIZER, folder.source_tokenizer.to_json())
+    write_file(path / SEARCH, folder.search.model_dump_json(indent=2))
+    write_file(path / CARD, card or "---\nlibrary_name: heedful\n---\n")
+    description = {
+        "model_type": "heedful",
+        "format": FORMAT,
+        "heedful_version": __version__,
+        "sha256": {name: digest(path / name) for name in _hashed(path)},
+        "model": folder.model.config.model_dump(),
+    }
+    write_file(path / CONFIG, json.dumps(description, indent=2))
+
+
+def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Replace one safetensors file as a whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    with explained(path):
+        try:
+            save_file(plain, temporary, metadata or {"format": "pt"})
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def load(path: Path | str) -> Folder:
+    """Open a model folder, or say in one sentence why it is not one."""
+    path = Path(path)
+    description = read_description(path)
+    model_config = _model_config(path, description)
+    _check_digests(path, description.get("sha256", {}))
+    search = config.build(SearchSettings, read_json(path / SEARCH), str(path / SEARCH)) if _has(path, SEARCH) else None
+    tokenizer = Tokenizer.load(path / TOKENIZER)
+    source = Tokenizer.load(path / SOURCE_TOKENIZER) if model_config.source_vocab_size else tokenizer
+    _check_vocabulary(path / TOKENIZER, tokenizer, model_config.vocab_size)
+    if model_config.source_vocab_size:
+        _check_vocabulary(path / SOURCE_TOKENIZER, source, model_config.source_vocab_size)
+    model = load_model(model_config, path / WEIGHTS)
+    return Folder(model, tokenizer, source, search or SearchSettings(), path)
+
+
+def load_model(model_config: ModelConfig, weights: Path) -> EncoderDecoder | DecoderModel | EncoderModel:
+    """Build the model and fill it; shapes are compared before any memory is taken."""
+    with torch.device("meta"):
+        expected = {name: tuple(tensor.shape) for name, tensor in build(model_config).state_dict().items()}
+    _check_shapes(weights, expected)
+    tensors = load_file(weights)
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise FolderError(f"{weights}: {name} holds numbers that are not finite; the model cannot be used.")
+    model = build(model_config)
+    model.load_state_dict(tensors)
+    return model.eval()
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """config.json of a model folder, as it stands."""
+    if not path.is_dir():
+        what = "is not a folder" if path.exists() else "does not exist"
+        raise FolderError(f"{path} {what}; give the folder of a trained model, such as runs/x.")
+    if not _has(path, CONFIG):
+        raise FolderError(f"{path} is not a model folder: it has no {CONFIG}; give the --out of a training run.")
+    return read_json(path / CONFIG)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a reasonable size."""
+    try:
+        if path.stat().st_size > MOST_JSON:
+            raise FolderError(f"{path} has {path.stat().st_size:,} bytes; a file of settings is not that large.")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise FolderError(f"{path} is not valid JSON ({error}); the folder is damaged.") from None
+    if not isinstance(content, dict):
+        raise FolderError(f"{path} holds a JSON {type(content).__name__} where an object is expected.")
+    return content
+
+
+def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
+    kind, written = description.get("model_type"), description.get("format")
+    if kind != "heedful":
+        raise FolderError(f"{path / CONFIG} describes a model of type {kind!r}, not one of heedful's.")
+    if written != FORMAT:
+        raise FolderError(
+            f"{path} was written in format {written!r} and this version reads format {FORMAT}; update heedful."
+        )
+    try:
+        return config.build(ModelConfig, description.get("model", {}), "model")
+    except SettingError as error:
+        raise FolderError(f"{path / CONFIG}: {error}") from None
+
+
+def _check_digests(path: Path, digests: Any) -> None:
+    if not isinstance(digests, dict):
+        raise FolderError(f"{path / CONFIG}: sha256 is {digests!r} where a table of files is expected.")
+    for name, expected in digests.items():
+        if name not in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER):
+            raise FolderError(f"{path / CONFIG}: sha256 names {name!r}, which is no file of a model folder.")
+        if not _has(path, name):
+            raise FolderError(f"{path} has no {name}; the folder is incomplete, copy it again.")
+        if digest(path / name) != expected:
+            raise FolderError(f"{path / name} is not what was saved: it is damaged or was changed; copy it again.")
+
+
+def _check_shapes(weights: Path, expected: dict[str, tuple[int, ...]]) -> None:
+    try:
+        with safe_open(weights, framework="pt") as file:
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise FolderError(f"{weights} does not exist; the folder is incomplete, copy it again.") from None
+    except (SafetensorError, OSError) as error:
+        raise FolderError(f"{weights} is damaged ({error}); copy it again.") from None
+    for name, shape in expected.items():
+        if name not in found:
+            raise FolderError(f"{weights} lacks {name}, which the configuration calls for.")
+        if found[name] != shape:
+            raise FolderError(f"{weights}: {name} has shape {found[name]}, and the configuration says {shape}.")
+    surplus = sorted(found.keys() - expected.keys())
+    if surplus:
+        raise FolderError(f"{weights} holds {surplus[0]}, for which the configuration has no place.")
+
+
+def _check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
+    if tokenizer.vocab_size != size:
+        raise FolderError(f"{path} has {tokenizer.vocab_size:,} tokens, and the model expects {size:,}.")
+
+
+def _hashed(path: Path) -> list[str]:
+    return [name for name in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER) if _has(path, name)]
+
+
+def _has(path: Path, name: str) -> bool:
+    return (path / name).is_file()
+
+
+def parameter_count(model: torch.nn.Module) -> int:
+    """Numbers that the model learned; shared ones count once."""
+    return sum(math.prod(p.shape) for p in model.parameters())

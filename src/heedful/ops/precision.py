@@ -1,0 +1,22 @@
+"""Which numbers the products are computed in, found out from the machine and said in the log."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+
+def choose(precision: str, device: torch.device) -> str:
+    """'auto' -> bfloat16 where the machine has instructions for it, float32 elsewhere."""
+    if precision != "auto":
+        return precision
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    return "bfloat16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "float32"
+
+
+def computing_in(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which matrix products take `precision`; weights and sums stay in float32."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)

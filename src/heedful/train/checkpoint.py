@@ -1,0 +1,135 @@
+"""Everything a run needs to go on exactly, in `checkpoints/step-N/`.
+
+A checkpoint is written beside its place, hashed, forced to the disk and renamed, so it is whole or not there. The
+weights of the last few regular checkpoints stay in `checkpoints/weights/` for averaging (section 6.1 of the paper).
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from heedful.disk import digest, explained, new_folder
+from heedful.errors import FolderError
+from heedful.folder import read_json, save_weights
+
+WEIGHTS, OPTIMISER, STATE, MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
+
+
+@dataclass
+class State:
+    """Where a run stands, besides weights and optimiser."""
+
+    update: int = 0  # updates done
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch's plan already used
+    tokens: int = 0  # target tokens seen
+    total: int = 0  # updates planned
+    every: int = 0  # updates between two regular checkpoints
+    planned: bool = False  # whether `total` comes from the time given and the speed measured
+    elapsed: float = 0.0  # seconds of training, all sessions together
+    best: list[float] | None = None  # score of the best validation so far
+    best_update: int = 0
+    stale: int = 0  # validations since then
+    averaged: list[int] = field(default_factory=list)  # updates whose weights are kept for averaging
+    ended: str = ""  # why training ended, once it has
+
+
+def save(folder: Path, model: nn.Module, optimiser: Optimizer, state: State, keep: int) -> Path:
+    """Write `folder/step-N` and drop all but the last `keep` checkpoints."""
+    path = folder / f"step-{state.update}"
+    with new_folder(path) as new:
+        save_weights(model.state_dict(), new / WEIGHTS)
+        save_weights(_moments(model, optimiser), new / OPTIMISER)
+        (new / STATE).write_text(json.dumps(asdict(state), indent=2))
+        manifest = {name: digest(new / name) for name in (WEIGHTS, OPTIMISER, STATE)}
+        (new / MANIFEST).write_text(json.dumps(manifest, indent=2))
+    for old in _steps(folder)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest checkpoint that is whole; None if the run has not come to its first."""
+    damaged = []
+    for path in reversed(_steps(folder)):
+        if _whole(path):
+            return path
+        damaged.append(path.name)
+    if damaged:
+        raise FolderError(f"{folder}: every checkpoint is damaged ({', '.join(damaged)}); the run cannot be resumed.")
+    return None
+
+
+def load(path: Path, model: nn.Module, optimiser: Optimizer) -> State:
+    """Put weights and optimiser back as they were."""
+    try:
+        model.load_state_dict(load_file(path / WEIGHTS))
+        moments = load_file(path / OPTIMISER)
+        for name, parameter in model.named_parameters():
+            optimiser.state[parameter] = {
+                kind: moments[f"{name}.{kind}"].to(parameter.device if kind != "step" else "cpu")
+                for kind in ("step", "exp_avg", "exp_avg_sq")
+            }
+        return State(**read_json(path / STATE))
+    except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
+        raise FolderError(f"{path} does not belong to this run's settings ({error}).") from None
+
+
+def add_weights(folder: Path, model: nn.Module, state: State, keep: int) -> None:
+    """Keep these weights for averaging, and forget the oldest beyond `keep`."""
+    with explained(folder):
+        (folder / "weights").mkdir(parents=True, exist_ok=True)
+    save_weights(model.state_dict(), _weights(folder, state.update))
+    state.averaged = [*state.averaged, state.update][-keep:]
+
+
+def forget_weights(folder: Path) -> None:
+    """Delete kept weights that no checkpoint refers to any more."""
+    wanted = {update for path in _steps(folder) for update in read_json(path / STATE)["averaged"]}
+    for path in (folder / "weights").glob("*.safetensors"):
+        if not path.stem.isdigit() or int(path.stem) not in wanted:
+            path.unlink(missing_ok=True)
+
+
+def average(folder: Path, updates: Sequence[int]) -> dict[str, Tensor]:
+    """The mean of the kept weights, summed in double precision."""
+    total: dict[str, Tensor] = {}
+    for update in updates:
+        for name, tensor in load_file(_weights(folder, update)).items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(updates)).to(torch.float32) for name, tensor in total.items()}
+
+
+def _weights(folder: Path, update: int) -> Path:
+    return folder / "weights" / f"{update}.safetensors"
+
+
+def _moments(model: nn.Module, optimiser: Optimizer) -> dict[str, Tensor]:
+    return {
+        f"{name}.{kind}": value
+        for name, parameter in model.named_parameters()
+        for kind, value in optimiser.state[parameter].items()
+    }
+
+
+def _steps(folder: Path) -> list[Path]:
+    found = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+
+
+def _whole(path: Path) -> bool:
+    try:
+        manifest = read_json(path / MANIFEST)
+        return set(manifest) == {WEIGHTS, OPTIMISER, STATE} and all(
+            digest(path / name) == expected for name, expected in manifest.items()
+        )
+    except (FolderError, OSError):
+        return False

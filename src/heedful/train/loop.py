@@ -1,0 +1,279 @@
+"""The loop: rate, update, report, and now and then average, validate, publish, save.
+
+Validation reaches it as a function, so it knows no search. Where it stands is `State`, and everything random follows
+from the seed and from there, so a run that was killed goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.optim import Optimizer
+
+from heedful.config import RunConfig, seconds
+from heedful.data.batch import Batch, collate
+from heedful.data.plan import pieces, plan
+from heedful.data.store import Store
+from heedful.loss import Loss, smoothing_of, translation_loss
+from heedful.model import EncoderDecoder, build
+from heedful.ops.precision import choose, computing_in
+from heedful.train import checkpoint
+from heedful.train.checkpoint import State
+from heedful.train.ranks import Ranks
+from heedful.train.report import Record, Report, perplexity
+from heedful.train.schedule import learning_rate
+from heedful.train.update import Gradients, Outcome, apply_update
+
+LOG_SECONDS = 2.0  # how often progress is shown
+MEASURE_SECONDS = 20.0  # how long speed is measured before a run of a given time is planned, if it is long enough
+TRAINING_SHARE = 0.96  # of the time given; the rest is for the last validation
+
+Scores = dict[str, float]
+
+
+@dataclass
+class Run:
+    """Everything a training run is made of."""
+
+    config: RunConfig
+    store: Store
+    model: EncoderDecoder
+    optimiser: Optimizer
+    ranks: Ranks
+    report: Report
+    checkpoints: Path
+    translate: Callable[[EncoderDecoder], Scores]  # BLEU and chrF of a model on the validation set
+    publish: Callable[[EncoderDecoder, State, Scores], None]  # what happens with a model that is the best so far
+    state: State = field(default_factory=State)
+
+    def __post_init__(self) -> None:
+        self.gradients = Gradients(self.model)
+        self.smoothing = smoothing_of(self.config.train, self.config.model)
+        self.precision = choose(self.config.train.precision, self.ranks.device)
+        averaged = build(self.config.model).to(self.ranks.device).eval()
+        assert isinstance(averaged, EncoderDecoder)
+        self.averaged = averaged
+
+    def loss_of(self, batch: Batch) -> Loss:
+        """The loss that an update lowers."""
+        with computing_in(self.precision, self.ranks.device):
+            return translation_loss(self.model, batch, self.smoothing)
+
+    def collate(self, indices: NDArray[np.int64]) -> Batch:
+        """Training pairs as tensors on the device of this rank."""
+        source, target = self.store.source_tokenizer.specials, self.store.target_tokenizer.specials
+        return collate(self.store.train, indices, source, target).to(self.ranks.device)
+
+
+def train(run: Run) -> State:
+    """Train from where `run.state` stands to the end, or until a signal asks to stop."""
+    state, settings = run.state, run.config.train
+    if state.total == 0:
+        state.total = settings.max_updates
+        state.every = settings.checkpoint_every or default_interval(state.total)
+    run.model.train()
+    run.report.start(state.update, state.total)
+    clock = Clock(state)
+    try:
+        with interruptions() as interrupted:
+            for indices in batches(run):
+                outcome = update(run, indices, interrupted())
+                clock.tick(outcome.tokens)
+                report_progress(run, clock, outcome)
+                plan_for_time(run, clock)
+                regular = state.update % state.every == 0 or state.update >= state.total
+                if regular:
+                    validate(run, clock)
+                if regular or outcome.interrupted:
+                    save(run, clock)
+                if outcome.interrupted:
+                    state.ended = state.ended or "interrupted"
+                if state.ended:
+                    break
+    finally:
+        run.report.close()
+    return state
+
+
+def batches(run: Run) -> Iterator[NDArray[np.int64]]:
+    """The global batches from where the run stands, epoch after epoch."""
+    state, train = run.state, run.store.train
+    while True:
+        epoch = plan(
+            train.source_lengths,
+            train.target_lengths,
+            run.config.train.batch_tokens,
+            run.config.train.seed,
+            state.epoch,
+        )
+        while state.batch < len(epoch):
+            state.batch += 1
+            yield epoch[state.batch - 1]
+        state.epoch, state.batch = state.epoch + 1, 0
+
+
+def update(run: Run, indices: NDArray[np.int64], interrupted: bool) -> Outcome:
+    """One update on a global batch; this rank computes every world-th piece of it."""
+    state, settings, ranks = run.state, run.config.train, run.ranks
+    cut = pieces(indices, settings.accumulate * ranks.world)
+    mine = [(i, run.collate(piece)) for i, piece in enumerate(cut) if i % ranks.world == ranks.rank and len(piece)]
+    tokens = int(run.store.train.target_lengths[indices].sum()) + len(indices)  # each target ends in one more token
+    rate = learning_rate(state.update + 1, state.total, settings, run.config.model.d_model)
+    outcome = apply_update(
+        mine, run.loss_of, run.gradients, run.optimiser, ranks,
+        settings=settings, update=state.update + 1, tokens=tokens, rate=rate, interrupted=interrupted,
+    )  # fmt: skip
+    state.update += 1
+    state.tokens += tokens
+    return outcome
+
+
+def validate(run: Run, clock: Clock) -> None:
+    """Average the last weights, measure them, publish them if they are the best so far, and decide whether to go on."""
+    state, settings = run.state, run.config.train
+    if run.ranks.main:
+        checkpoint.add_weights(run.checkpoints, run.model, state, settings.average)
+        run.averaged.load_state_dict(checkpoint.average(run.checkpoints, state.averaged))
+        loss = validation_loss(run)
+        scores = {"valid_loss": loss, "valid_perplexity": perplexity(loss)} | run.translate(run.averaged)
+        score = [scores["valid_bleu"], -loss]
+        better = state.best is None or score > state.best
+        state.best, state.best_update = (score, state.update) if better else (state.best, state.best_update)
+        state.stale = 0 if better else state.stale + 1
+        run.report.record({"update": state.update, **scores})
+        run.report.validation({"update": state.update, **scores}, better)
+        if better:
+            run.publish(run.averaged, state, scores)
+    if settings.patience and state.stale >= settings.patience:
+        state.ended = f"no better score in {state.stale} validations"
+    elif state.update >= state.total:
+        state.ended = "all updates done"
+    elif settings.time and clock.elapsed() >= seconds(settings.time):
+        state.ended = "time is up"
+    ended = run.ranks.from_main(float(bool(state.ended)))  # the main rank alone knows the scores
+    state.ended = (state.ended or "the main rank has ended") if ended else ""
+    clock.skip()
+
+
+def validation_loss(run: Run) -> float:
+    """Negative log-likelihood per token of the averaged model on all validation pairs, without smoothing."""
+    valid, settings = run.store.valid, run.config.train
+    source, target = run.store.source_tokenizer.specials, run.store.target_tokenizer.specials
+    total, tokens = 0.0, 0
+    with torch.inference_mode(), computing_in(run.precision, run.ranks.device):
+        for indices in plan(valid.source_lengths, valid.target_lengths, settings.batch_tokens, 0, 0):
+            batch = collate(valid, indices, source, target).to(run.ranks.device)
+            loss = translation_loss(run.averaged, batch)
+            total, tokens = total + float(loss.likelihood), tokens + loss.tokens
+    return total / tokens
+
+
+def save(run: Run, clock: Clock) -> None:
+    """Write a checkpoint, on the main rank."""
+    run.state.elapsed = clock.elapsed()
+    if run.ranks.main:
+        checkpoint.save(run.checkpoints, run.model, run.optimiser, run.state, run.config.train.keep_checkpoints)
+        checkpoint.forget_weights(run.checkpoints)
+    run.ranks.from_main(0.0)
+
+
+def plan_for_time(run: Run, clock: Clock) -> None:
+    """With a time to keep, set the number of updates so that the schedule ends with it."""
+    state, settings = run.state, run.config.train
+    if not settings.time:
+        return
+    budget = seconds(settings.time)
+    first = not state.planned and clock.elapsed() >= min(MEASURE_SECONDS, budget / 20)
+    if run.ranks.from_main(float(first or (state.planned and state.update % state.every == 0))):
+        left = max(0.0, budget * TRAINING_SHARE - clock.elapsed()) / clock.seconds_per_update(validating=True)
+        state.total = int(run.ranks.from_main(min(settings.max_updates, state.update + max(1, int(left)))))
+        if not state.planned:
+            state.every = settings.checkpoint_every or default_interval(state.total)
+            state.planned = True
+
+
+def default_interval(total: int) -> int:
+    """Updates between two checkpoints: twenty in a run, at least a hundred updates and at most five thousand apart."""
+    return max(1, min(total, max(100, min(5000, total // 20))))
+
+
+def report_progress(run: Run, clock: Clock, outcome: Outcome) -> None:
+    """Show and record the mean loss since the last time, every few seconds and at every checkpoint."""
+    state = run.state
+    clock.loss += outcome.loss * outcome.tokens
+    if state.update % state.every and clock.since_record() < LOG_SECONDS and state.update < state.total:
+        return
+    record: Record = {
+        "update": state.update,
+        "loss": clock.loss / clock.tokens,
+        "learning_rate": learning_rate(state.update, state.total, run.config.train, run.config.model.d_model),
+        "gradient_norm": outcome.norm,
+        "tokens_per_second": clock.tokens / clock.since_record(),
+        "epoch": state.epoch,
+        "seconds": clock.elapsed(),
+    }
+    run.report.record(record)
+    run.report.progress(record, state.total, clock.seconds_per_update())
+    clock.restart()
+
+
+class Clock:
+    """Time spent training, in all sessions together, and the speed since the last record."""
+
+    def __init__(self, state: State) -> None:
+        self.before = state.elapsed
+        self.began = self.recorded = time.monotonic()
+        self.first = state.update
+        self.state = state
+        self.outside = 0.0  # seconds in validation
+        self.restart()
+
+    def tick(self, tokens: int) -> None:
+        self.tokens += tokens
+
+    def restart(self) -> None:
+        self.tokens, self.loss = 0, 0.0
+        self.recorded = time.monotonic()
+
+    def skip(self) -> None:
+        """Leave a validation, which started at the last record, out of the speed."""
+        self.outside += time.monotonic() - self.recorded
+        self.restart()
+
+    def since_record(self) -> float:
+        return max(1e-9, time.monotonic() - self.recorded)
+
+    def elapsed(self) -> float:
+        return self.before + time.monotonic() - self.began
+
+    def seconds_per_update(self, validating: bool = False) -> float:
+        """Mean of this session, with or without its validations."""
+        spent = time.monotonic() - self.began - (0.0 if validating else self.outside)
+        return spent / max(1, self.state.update - self.first)
+
+
+@contextmanager
+def interruptions() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM set a flag, so that the update under way is finished and saved; the second time they stop."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,49 @@
+"""One process or many: the same code. Under `torchrun` each process is a rank, and gradients are summed over them.
+
+The model knows nothing of it. What is summed is one flat tensor, so there is one message an update.
+"""
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Ranks:
+    """One process among its peers; alone unless `torchrun` started it."""
+
+    def __init__(self, device: str = "auto") -> None:
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        self.device = torch.device(device, local) if device == "cuda" else torch.device(device)
+        if self.world > 1 and not dist.is_initialized():
+            backend = "nccl" if self.device.type == "cuda" else "gloo"
+            dist.init_process_group(backend, timeout=timedelta(hours=12))  # others wait while one validates
+
+    @property
+    def main(self) -> bool:
+        """Whether this rank writes files and reports."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> None:
+        """Add up a tensor over all ranks, in place."""
+        if self.world > 1:
+            dist.all_reduce(values)
+
+    def from_main(self, value: float) -> float:
+        """The main rank's number, on every rank; also a meeting point."""
+        if self.world == 1:
+            return value
+        shared = torch.tensor([value], dtype=torch.float64, device=self.device)
+        dist.broadcast(shared, src=0)
+        return float(shared.item())
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self.world > 1 and dist.is_initialized():
+            dist.destroy_process_group()

@@ -1,0 +1,162 @@
+"""What a run says while it goes: a progress bar or plain lines, `metrics.jsonl`, TensorBoard, a table, a curve.
+
+All of them are written from the same records, so they agree. A resumed run drops the records after its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+METRICS = "metrics.jsonl"
+CURVE = "learning_curve.png"
+Record = dict[str, float]
+
+
+class Report:
+    """The voice of a run. A silent one belongs to every rank but the main one."""
+
+    def __init__(self, folder: Path, console: Console | None) -> None:
+        self.folder = folder
+        self.console = console or Console(quiet=True)
+        self.records: list[Record] = []
+        self._silent = console is None
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._board: Any = None
+        self._said = 0.0
+
+    def say(self, text: str) -> None:
+        """One line for the user."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def start(self, update: int, total: int) -> None:
+        """Open the files, with the records up to `update` of an earlier session."""
+        if self._silent:
+            return
+        self.records = [record for record in read_metrics(self.folder) if record["update"] <= update]
+        lines = "".join(json.dumps(record) + "\n" for record in self.records)
+        (self.folder / METRICS).write_text(lines, encoding="utf-8")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=update + 1)
+        if self.console.is_terminal:
+            self._bar = Progress(
+                TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+                TextColumn("{task.fields[status]}"), console=self.console,
+            )  # fmt: skip
+            self._task = self._bar.add_task("training", total=total, completed=update, status="")
+            self._bar.start()
+
+    def record(self, record: Record) -> None:
+        """Keep one record, in every place."""
+        if self._silent:
+            return
+        self.records.append(record)
+        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        for name, value in record.items():
+            if name != "update":
+                self._board.add_scalar(name, value, int(record["update"]))
+
+    def progress(self, record: Record, total: int, seconds_per_update: float) -> None:
+        """Show where training is."""
+        speed = f"{record['tokens_per_second']:,.0f} tokens/s"
+        status = f"loss {record['loss']:.3f} · rate {record['learning_rate']:.2e} · {speed}"
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=int(record["update"]), total=total, status=status)
+        elif not self._silent and time.monotonic() - self._said > 15:
+            self._said = time.monotonic()
+            left = (total - record["update"]) * seconds_per_update
+            self.say(f"update {record['update']:,.0f} of {total:,} · {status} · {duration(left)} left")
+
+    def validation(self, record: Record, best: bool) -> None:
+        """Show one validation."""
+        self.say(
+            f"update {record['update']:,.0f}: validation loss {record['valid_loss']:.3f} · "
+            f"perplexity {record['valid_perplexity']:.2f} · BLEU {record['valid_bleu']:.2f} · "
+            f"chrF {record['valid_chrf']:.2f}{' · best so far' if best else ''}"
+        )
+
+    def close(self) -> None:
+        """Stop the bar and close the files."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+
+    def table(self) -> Table:
+        """All validations, as recorded."""
+        table = Table(title="Validations")
+        for column in ("update", "loss", "perplexity", "BLEU", "chrF"):
+            table.add_column(column, justify="right")
+        for record in self.records:
+            if "valid_loss" in record:
+                table.add_row(
+                    f"{record['update']:,.0f}", f"{record['valid_loss']:.3f}", f"{record['valid_perplexity']:.2f}",
+                    f"{record['valid_bleu']:.2f}", f"{record['valid_chrf']:.2f}",
+                )  # fmt: skip
+        return table
+
+
+def read_metrics(folder: Path) -> list[Record]:
+    """The records of a run; a last line cut short by a crash is left out."""
+    path = folder / METRICS
+    records: list[Record] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return records
+
+
+def draw_curve(folder: Path) -> Path:
+    """The learning curve as a picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    records = read_metrics(folder)
+    training = [(r["update"], r["loss"]) for r in records if "loss" in r]
+    valid = [(r["update"], r["valid_loss"], r["valid_bleu"]) for r in records if "valid_loss" in r]
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    axes.plot(*zip(*training, strict=True), color="#999999", label="training loss (smoothed labels)")
+    axes.set_xlabel("update")
+    axes.set_ylabel("loss per token")
+    if valid:
+        axes.plot([v[0] for v in valid], [v[1] for v in valid], color="#0072B2", marker="o", label="validation loss")
+        right = axes.twinx()
+        right.plot([v[0] for v in valid], [v[2] for v in valid], color="#D55E00", marker="s", label="validation BLEU")
+        right.set_ylabel("BLEU")
+        right.set_ylim(0, 100)
+        right.legend(loc="center right")
+    axes.legend(loc="upper right")
+    axes.set_ylim(bottom=0)
+    figure.savefig(folder / CURVE, dpi=150)
+    plt.close(figure)
+    return folder / CURVE
+
+
+def perplexity(loss: float) -> float:
+    """The exponential of a loss, without overflow."""
+    return math.exp(min(loss, 50.0))
+
+
+def duration(seconds: float) -> str:
+    """'1 h 02 min', '3 min 20 s' or '12 s'."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

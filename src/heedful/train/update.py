@@ -1,0 +1,124 @@
+"""One update: pieces of a batch -> gradients -> weights.
+
+The gradient of an update is the sum over its real tokens divided by their number, over all pieces and all ranks. Random
+numbers follow from the seed, the update and the piece, so the same update is the same wherever and whenever it is run.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from heedful.config import TrainSettings
+from heedful.data.batch import Batch
+from heedful.errors import TrainingError
+from heedful.loss import Loss
+from heedful.train.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one update did: means over the real tokens of its batch."""
+
+    loss: float
+    likelihood: float
+    tokens: int
+    norm: float
+    interrupted: bool
+
+
+class Gradients:
+    """All gradients of a model in one flat tensor, with room for the sums that travel with them."""
+
+    SUMS = 3  # smoothed loss, negative log-likelihood, ranks that were interrupted
+
+    def __init__(self, model: nn.Module) -> None:
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        sizes = [p.numel() for p in parameters]
+        self.flat = torch.zeros(sum(sizes) + self.SUMS, device=parameters[0].device)
+        self.weights = self.flat[: -self.SUMS]
+        self.sums = self.flat[-self.SUMS :]
+        for parameter, part in zip(parameters, torch.split(self.weights, sizes), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def clear(self) -> None:
+        self.flat.zero_()
+
+
+def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimizer:
+    """Adam as in section 5.3 of the paper; weight decay, if any, on matrices only."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": settings.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=0.0,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.epsilon,
+        fused=True,
+    )
+
+
+def apply_update(
+    pieces: Sequence[tuple[int, Batch]],
+    loss_of: Callable[[Batch], Loss],
+    gradients: Gradients,
+    optimiser: Optimizer,
+    ranks: Ranks,
+    *,
+    settings: TrainSettings,
+    update: int,
+    tokens: int,
+    rate: float,
+    interrupted: bool = False,
+) -> Outcome:
+    """Compute the numbered pieces that fall to this rank, sum over ranks, and step.
+
+    `tokens` counts the real target tokens of the whole batch, all ranks included.
+    """
+    gradients.clear()
+    for number, batch in pieces:
+        torch.manual_seed(_seed(settings.seed, update, number))
+        loss = loss_of(batch)
+        (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        gradients.sums[0] += loss.smoothed.detach()
+        gradients.sums[1] += loss.likelihood
+    gradients.sums[2] += float(interrupted)
+    ranks.sum(gradients.flat)
+    smoothed, likelihood, interruptions = (float(value) for value in gradients.sums.tolist())
+    norm = float(gradients.weights.norm())
+    _check_finite(smoothed / tokens, norm, update)
+    if settings.clip_norm and norm > settings.clip_norm:
+        gradients.weights.mul_(settings.clip_norm / norm)
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.step()
+    return Outcome(smoothed / tokens, likelihood / tokens, tokens, norm, interruptions > 0)
+
+
+def freeze_rows(weight: Tensor, rows: Tensor) -> None:
+    """Keep some rows of a parameter as they are: their gradient is always zero."""
+    open_rows = torch.ones(len(weight), 1, device=weight.device)
+    open_rows[rows] = 0.0
+    weight.register_hook(lambda gradient: gradient * open_rows)  # type: ignore[no-untyped-call]
+
+
+def _seed(seed: int, update: int, piece: int) -> int:
+    """One number for the three, far from its neighbours' (the finaliser of SplitMix64)."""
+    mixed = (seed << 40) ^ (update << 12) ^ piece
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & (2**64 - 1)
+    return (mixed ^ (mixed >> 31)) & (2**63 - 1)
+
+
+def _check_finite(loss: float, norm: float, update: int) -> None:
+    if not (abs(loss) < float("inf") and norm < float("inf")):
+        raise TrainingError(
+            f"The loss is {loss:g} and the gradient's norm {norm:g} at update {update}: training stopped before the "
+            "weights were changed, and the last checkpoint is intact; lower train.learning_rate or set train.clip_norm."
+        )

@@ -1,0 +1,294 @@
+"""Text in, text out: the one decoder of validation, command line, server and page.
+
+Lines are encoded, sorted by length, searched in batches and put back in order. What a line becomes depends on the line
+alone. A line that is longer than the model can take is cut at sentence or clause borders, and that is said.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from heedful import folder as model_folder
+from heedful.align import Alignment, align_words, cross_attention, word_of_piece
+from heedful.data.batch import Batch, collate
+from heedful.data.pairs import Pairs
+from heedful.data.plan import plan
+from heedful.errors import FolderError, SettingError
+from heedful.folder import Folder
+from heedful.model import Cache, EncoderDecoder
+from heedful.ops.precision import computing_in
+from heedful.search import Ensemble, Hypothesis, NextToken, Options, beam_search, sample
+from heedful.text import split_long
+
+ROWS = 256  # hypotheses that are searched at once
+SCORE_TOKENS = 2048  # target tokens that are scored at once
+CHUNK = 2000  # lines of a stream that are sorted by length together
+
+log = logging.getLogger("heedful")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One way to say it. `alignment` links whitespace-separated words, source first, if it was asked for."""
+
+    text: str
+    score: float
+    log_prob: float
+    tokens: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+    alignment: Alignment | None = None
+
+
+EMPTY = Translation("", 0.0, 0.0, (), (), [])
+
+
+@dataclass(frozen=True)
+class Part:
+    """A line, or a piece of one that is too long: its ids, and those that its translation must begin with."""
+
+    line: int
+    ids: list[int]
+    prefix: tuple[int, ...]
+
+
+class ModelNextToken:
+    """An encoder-decoder as search sees it."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.model = model
+        self.bos_id, self.eos_id, self.pad_id = model.config.bos_id, model.config.eos_id, model.config.pad_id
+        self.vocab_size = model.config.vocab_size
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> Cache:
+        return self.model.start(source)
+
+    def step(self, ids: Tensor, cache: Any) -> Tensor:
+        hidden = self.model.step(ids.unsqueeze(1), cache).squeeze(1)  # (R, D)
+        return self.model.project(hidden).float().log_softmax(-1)
+
+
+class Translator:
+    """A trained model, or several as an ensemble, ready to translate."""
+
+    def __init__(self, folders: Sequence[Folder], precision: str = "float32", device: str = "cpu") -> None:
+        self.device = torch.device(device)
+        self.precision = precision
+        self.models = [_encoder_decoder(each).to(self.device).eval() for each in folders]
+        _check_same_vocabularies(folders)
+        first = folders[0]
+        self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
+        members = [ModelNextToken(model) for model in self.models]
+        self.next_token: NextToken = members[0] if len(members) == 1 else Ensemble(members)
+        self.max_length = min(model.config.max_length for model in self.models)
+
+    @classmethod
+    def load(cls, *paths: Path | str, precision: str = "float32", device: str = "cpu") -> Translator:
+        """Open one model folder, or several as an ensemble."""
+        return cls([model_folder.load(path) for path in paths], precision, device)
+
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
+    def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
+        """The best translation of a text, or of each of several. Options are those of `translations`."""
+        best = [found[0].text for found in self.translations([texts] if isinstance(texts, str) else texts, **options)]
+        return best[0] if isinstance(texts, str) else best
+
+    def stream(self, lines: Iterable[str], **options: Any) -> Iterator[list[Translation]]:
+        """As `translations`, for as many lines as there are, in order and in bounded memory."""
+        rest, done = iter(lines), 0
+        while chunk := list(islice(rest, CHUNK)):
+            yield from self.translations(chunk, first_line=done + 1, **options)
+            done += len(chunk)
+
+    @torch.inference_mode()
+    def translations(
+        self,
+        texts: Sequence[str],
+        *,
+        sampling: bool = False,
+        alignments: bool = False,
+        prefix: str | Sequence[str] = "",
+        first_line: int = 1,
+        **search: Any,
+    ) -> list[list[Translation]]:
+        """For each text its `n_best` translations, best first; an empty text has an empty one.
+
+        `search` changes the settings of the model folder: beam, alpha, n_best, max_length, temperature and so on.
+        """
+        options = self.options(search)
+        prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
+        if len(prefixes) != len(texts):
+            raise SettingError(f"{len(prefixes)} prefixes were given for {len(texts)} texts; give one for each.")
+        parts = self._parts(texts, prefixes, first_line)
+        found = self._search(parts, sampling, options)
+        if alignments:
+            found = self._aligned(parts, found)
+        lines: list[list[list[Translation]]] = [[] for _ in texts]
+        for part, translations in zip(parts, found, strict=True):
+            lines[part.line].append(translations)
+        return [_joined(each) if each else [EMPTY] * options.n_best for each in lines]
+
+    def options(self, changes: dict[str, Any]) -> Options:
+        """The settings of a search: the model folder's, changed by a request; more hypotheses widen the beam."""
+        if "beam" not in changes and changes.get("n_best", 1) > self.search.beam:
+            changes = changes | {"beam": changes["n_best"]}
+        longest = min(changes.get("max_length") or self.max_length, self.max_length)
+        return Options.of(self.search, **changes | {"max_length": longest})
+
+    @torch.inference_mode()
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The log-probability of each target, given its source, under the model or the mean of an ensemble."""
+        ids = list(
+            zip(
+                self.source_tokenizer.encode_batch([source for source, _ in pairs]),
+                self.tokenizer.encode_batch([target for _, target in pairs]),
+                strict=True,
+            )
+        )
+        for number, (source, target) in enumerate(ids, 1):
+            if max(len(source), len(target)) >= self.max_length:
+                longest = max(len(source), len(target)) + 1
+                raise SettingError(
+                    f"pair {number} has {longest} tokens, and the model takes {self.max_length} at most."
+                )
+        encoded = Pairs.of(ids)
+        scores = [0.0] * len(pairs)
+        for indices in plan(encoded.source_lengths, encoded.target_lengths, SCORE_TOKENS, 0, 0):
+            batch = self._collate(encoded, indices)
+            total = self._log_probs(batch).masked_fill(batch.labels == self.next_token.pad_id, 0.0).double().sum(1)
+            for index, value in zip(indices.tolist(), total.tolist(), strict=True):
+                scores[index] = value
+        return scores
+
+    def _log_probs(self, batch: Batch) -> Tensor:
+        """-> (B, T): the log-probability of each label; an ensemble averages the probabilities of every step."""
+        each = []
+        for model in self.models:
+            with computing_in(self.precision, self.device):
+                logits = model.project(model(batch.source, batch.decoder_input)).float()  # (B, T, V)
+            each.append(logits.gather(2, batch.labels.unsqueeze(2)).squeeze(2) - logits.logsumexp(2))
+        return torch.stack(each).logsumexp(0) - torch.tensor(float(len(each))).log()
+
+    def _parts(self, texts: Sequence[str], prefixes: Sequence[str], first_line: int) -> list[Part]:
+        longest = max(1, self.max_length // 2 - 1)  # so that a translation may be twice as long as its source
+
+        def fits(text: str) -> bool:
+            return len(self.source_tokenizer.encode(text)) <= longest
+
+        parts = []
+        for line, (text, ids) in enumerate(zip(texts, self.source_tokenizer.encode_batch(texts), strict=True)):
+            if not ids:
+                continue
+            prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
+            if len(ids) <= longest:
+                parts.append(Part(line, ids, prefix))
+                continue
+            pieces = self.source_tokenizer.encode_batch(split_long(self.source_tokenizer.normalise(text), fits))
+            log.warning(
+                "line %d has %d tokens, and this model takes %d at once: it is translated in %d parts.",
+                first_line + line, len(ids), longest, len(pieces),
+            )  # fmt: skip
+            parts += [Part(line, piece, () if number else prefix) for number, piece in enumerate(pieces) if piece]
+        return parts
+
+    def _search(self, parts: list[Part], sampling: bool, options: Options) -> list[list[Translation]]:
+        find = sample if sampling else beam_search
+        width = options.n_best if sampling else options.beam
+        specials = self.source_tokenizer.specials
+        order = sorted(range(len(parts)), key=lambda index: -len(parts[index].ids))
+        found: list[list[Translation]] = [[] for _ in parts]
+        for chosen in _batches(order, max(1, ROWS // width)):
+            sources = [[*parts[index].ids, specials.eos] for index in chosen]
+            lengths = torch.tensor([len(ids) for ids in sources])
+            source = torch.full((len(sources), int(lengths.max())), specials.pad)
+            for row, ids in zip(source, sources, strict=True):
+                row[: len(ids)] = torch.tensor(ids)
+            prefix = tuple(parts[index].prefix for index in chosen)
+            asked = options.model_copy(update={"prefix": prefix if any(prefix) else None})
+            with computing_in(self.precision, self.device):
+                hypotheses = find(self.next_token, source.to(self.device), lengths.to(self.device), asked)
+            for index, each in zip(chosen, hypotheses, strict=True):
+                found[index] = [self._translation(hypothesis) for hypothesis in each]
+        return found
+
+    def _translation(self, found: Hypothesis) -> Translation:
+        pieces = tuple(self.tokenizer.pieces(found.ids))
+        return Translation(self.tokenizer.decode(found.ids), found.score, found.log_prob, pieces, found.token_log_probs)
+
+    def _aligned(self, parts: list[Part], found: list[list[Translation]]) -> list[list[Translation]]:
+        """The same translations with their alignments, from the first model; words are counted over the whole line."""
+        aligned, line, words = [], -1, 0
+        for part, translations in zip(parts, found, strict=True):
+            words = words if part.line == line else 0
+            line = part.line
+            source_words = [words + word for word in word_of_piece(self.source_tokenizer.pieces(part.ids))]
+            aligned.append([replace(each, alignment=self._align(part, source_words, each)) for each in translations])
+            words = source_words[-1] + 1
+        return aligned
+
+    def _align(self, part: Part, source_words: list[int], translation: Translation) -> Alignment:
+        target = self.tokenizer.encode(translation.text)
+        pairs = Pairs.of([(part.ids, target)])
+        with computing_in(self.precision, self.device):
+            weights = cross_attention(self.models[0], self._collate(pairs, [0]))[0].float().cpu()  # (T, S)
+        return align_words(weights, source_words, word_of_piece(self.tokenizer.pieces(target)))
+
+    def _collate(self, pairs: Pairs, indices: Any) -> Batch:
+        source, target = self.source_tokenizer.specials, self.tokenizer.specials
+        return collate(pairs, indices, source, target).to(self.device)
+
+
+def _batches(order: list[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def _joined(parts: list[list[Translation]]) -> list[Translation]:
+    """One line from its parts: the best of each, the second best of each, and so on."""
+    if len(parts) == 1:
+        return parts[0]
+    lines = []
+    for each in zip(*parts, strict=False):
+        alignment: Alignment = []
+        for index, part in enumerate(each):
+            words = sum(len(before.text.split()) for before in each[:index])
+            alignment += [(source, words + target) for source, target in part.alignment or []]
+        lines.append(
+            Translation(
+                " ".join(part.text for part in each),
+                sum(part.score for part in each),
+                sum(part.log_prob for part in each),
+                tuple(token for part in each for token in part.tokens),
+                tuple(value for part in each for value in part.token_log_probs),
+                alignment if each[0].alignment is not None else None,
+            )
+        )
+    return lines
+
+
+def _encoder_decoder(folder: Folder) -> EncoderDecoder:
+    if not isinstance(folder.model, EncoderDecoder):
+        raise FolderError(
+            f"{folder.path} holds a model of the {folder.model.config.family} family, which does not translate."
+        )
+    return folder.model
+
+
+def _check_same_vocabularies(folders: Sequence[Folder]) -> None:
+    first = folders[0]
+    for other in folders[1:]:
+        same = other.tokenizer.to_json() == first.tokenizer.to_json()
+        if not same or other.source_tokenizer.to_json() != first.source_tokenizer.to_json():
+            raise SettingError(
+                f"{other.path} has another vocabulary than {first.path}; the models of an ensemble must share theirs."
+            )
