@@ -59,7 +59,7 @@ def generate(count: int, seed: int = 0) -> list[Pair]:
     return [next(stream) for _ in range(count)]
 
 
-def splits(seed: int = 0, train: int = 12000, valid: int = 500, test: int = 500) -> Splits:
+def splits(seed: int = 0, train: int = 20000, valid: int = 500, test: int = 500) -> Splits:
     """Three parts that share no source sentence."""
     pairs = generate(test + valid + train, seed)
     return Splits(pairs[test + valid :], pairs[test : test + valid], pairs[:test])

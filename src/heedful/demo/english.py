@@ -69,7 +69,7 @@ def clause(it: Clause, at: str, order: Order) -> list[Token]:
     return [*lead, *subject, finite, *negation, *often, *predicate_part(it, at, tail)]
 
 
-def verb_group(it: Clause, at: str, turned: bool) -> tuple[Token, list[Token]]:
+def verb_group(it: Clause, at: str, turned: bool) -> tuple[Token, list[Token]]:  # noqa: PLR0911
     """The finite verb and the verbs after it; `do` helps a full verb in questions and negations."""
     who = person(it.object) if it.subject == THERE and it.object else person(it.subject)
     third, helped = who == "er", turned or it.negated
@@ -93,8 +93,8 @@ def verb_group(it: Clause, at: str, turned: bool) -> tuple[Token, list[Token]]:
             return token("will", finite), [token(it.verb.base, verb)]
         case "perfect":
             return token("has" if third else "have", finite), [token(it.verb.participle, verb)]
-        case "progressive":
-            return token(be(who, past=False), finite), [token(english_ing(it.verb.base), verb)]
+        case "progressive" | "past progressive" as tense:
+            return token(be(who, past=tense != "progressive"), finite), [token(english_ing(it.verb.base), verb)]
         case tense if it.verb.base == "be":
             return token(be(who, past=tense == "past"), finite, verb), []
         case "past":

@@ -66,7 +66,7 @@ def link(linked: Linked, at: str) -> list[Token]:
 
 
 def infinitive(it: Clause, at: str) -> list[Token]:
-    """zu öffnen, but aufzumachen"""
+    """Two words, `zu öffnen`, or one with a prefix: `aufzumachen`."""
     verb = it.verb
     if verb.prefix:
         return [token(verb.prefix + "zu" + verb.infinitive, at + "link", at + "verb")]
@@ -102,7 +102,7 @@ def verbs(it: Clause, at: str, order: Order, command: bool) -> tuple[Token, list
     if it.tense == "future":
         return token(morphology.conjugate(morphology.IRREGULAR["werden"], who), helper), [whole]
     preterite = it.tense == "past" and "preterite" in verb.traits
-    if it.tense in ("past", "perfect") and not preterite:
+    if it.tense in ("past", "past progressive", "perfect") and not preterite:
         participle = token(verb.prefix + verb.german_participle, at + "verb")
         auxiliary = morphology.IRREGULAR["sein" if verb.sein else "haben"]
         return token(morphology.conjugate(auxiliary, who), helper), [participle]
@@ -124,27 +124,27 @@ def middle_field(it: Clause, at: str) -> list[tuple[str, list[Token]]]:
 
 
 def field_order(it: Clause) -> list[str]:
-    """Pronouns, then what is known, then what is new; `nicht` stands between the two."""
-    dative_pronoun = isinstance(it.recipient, Pronoun) or (isinstance(it.object, Pronoun) and it.verb.case == "dat")
+    """Pronouns, then what is known, then what is new; `nicht` stands between the two.
+
+    A time comes before what is known, unless that is a person's name or the clause is denied.
+    """
     governed = bool(it.verb.german_preposition)
-    light_object = isinstance(it.object, Pronoun) and not governed
-    known_object = not light_object and not governed and is_known(it.object)
-    light = ["object"] if light_object else []
+    light = ["object"] if isinstance(it.object, Pronoun) and not governed else []
     light += ["recipient"] if isinstance(it.recipient, Pronoun) else []
-    if isinstance(it.subject, Pronoun | Gap) or not (dative_pronoun and not governed):
-        start = ["subject", "reflexive", *light]
-    else:
-        start = [*light, "subject"]
-    if it.verb.reflexive and not isinstance(it.subject, Pronoun | Gap):
-        start = ["reflexive", "subject"]
-    known = [] if isinstance(it.recipient, Pronoun) else ["recipient"]
-    known += ["object"] if known_object else []
-    new = [] if light_object or known_object else ["object"]
-    when = ["time", "frequency"]
+    dative = "recipient" in light or ("object" in light and it.verb.case == "dat")
+    early = (dative or it.verb.reflexive) and not isinstance(it.subject, Pronoun | Gap)
+    start = ["reflexive", *light, "subject"] if early else ["subject", "reflexive", *light]
+
+    objects = [name for name in ("recipient", "object") if name not in light and not (governed and name == "object")]
+    known = [name for name in objects if is_known(getattr(it, name))]
     late = it.negated or (it.frequency is not None and "like-not" in it.frequency.kinds)
-    middle = [*known, *when] if late else [*when, *known]
-    here = ["place", *new] if it.object and not governed else [*new, "manner", "place"]
-    return [*start, "reason", *middle, "not", "gladly", *here, *([] if "manner" in here else ["manner"]), "predicate"]
+    named = known if late else [name for name in known if isinstance(getattr(it, name), Name)]
+    known = [name for name in known if name not in named]
+
+    new = ["object"] if "object" not in [*light, *named, *known] else []
+    where = ["manner", "place"]
+    rest = [*new, *where] if governed or not it.object else [*reversed(where), *new] if new else where
+    return [*start, "reason", *named, "time", "frequency", *known, "not", "gladly", *rest, "predicate"]
 
 
 def is_known(it: Nominal | None) -> bool:
@@ -171,7 +171,7 @@ def after_field(it: Clause, at: str) -> list[Token]:
     return [*relative, token(","), *link(it.complement, at + "complement.")]
 
 
-def slot(it: Clause, name: str, at: str) -> list[Token]:
+def slot(it: Clause, name: str, at: str) -> list[Token]:  # noqa: PLR0911
     part = getattr(it, name)
     at += name
     match name, part:
@@ -234,11 +234,10 @@ def noun_phrase(it: NounPhrase, case: Case, at: str, negative: str = "") -> list
     """Determiner, adjectives, noun, owner; `negative` is the role of the `not` that a `kein` takes in."""
     gender = "p" if it.plural else it.noun.gender
     word = KEIN if negative else THE if isinstance(it.owner, NounPhrase) else it.determiner
-    start = [
-        token(text, *([] if it.owner else [f"{at}.determiner{i}"]), *([negative] if negative else []))
-        for i, text in enumerate(morphology.determiner(word, case, gender).split())
-    ]
-    if isinstance(it.owner, Name):
+    start = determiner(word, case, gender, at, [negative] if negative else [])
+    if isinstance(it.owner, NounPhrase):
+        start = [Token(start[0].text)]  # the owner has its own article
+    elif it.owner:
         start = nominal(it.owner, "gen", at + ".owner")
     pattern = "strong" if isinstance(it.owner, Name) else word.pattern
     adjectives = [
@@ -248,6 +247,14 @@ def noun_phrase(it: NounPhrase, case: Case, at: str, negative: str = "") -> list
     noun = token(morphology.noun(it.noun, case, it.plural), at + ".noun")
     owner = noun_phrase(it.owner, "gen", at + ".owner") if isinstance(it.owner, NounPhrase) else []
     return [*start, *adjectives, noun, *owner]
+
+
+def determiner(word: Determiner, case: Case, gender: str, at: str, extra: list[str]) -> list[Token]:
+    """One German word takes the roles of all English ones: all the, alle; two go in step: how many, wie viele."""
+    texts = morphology.determiner(word, case, gender).split()
+    if len(texts) == 1:
+        return [token(texts[0], at + ".determiner0", at + ".determiner1", *extra)]
+    return [token(text, f"{at}.determiner{i}") for i, text in enumerate(texts)]
 
 
 def relative_clause(it: NounPhrase, at: str) -> list[Token]:

@@ -6,6 +6,7 @@ names, and of the kind that bears its own English name. This module knows forms 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from heedful.demo import tables
@@ -129,10 +130,10 @@ def english_ing(verb: str) -> str:
 
 
 def _doubled(verb: str) -> str:
-    """stop, stopp-: a single vowel in a stressed last syllable doubles the consonant."""
-    short = len(verb) > 2 and verb[-1] in "bdgmnpt" and verb[-2] in "aeiou" and verb[-3] not in "aeiou"
+    """stop, stopp-: a single vowel in a stressed last syllable doubles the consonant, and so does travel."""
+    short = len(verb) > 2 and verb[-1] in "bdglmnpt" and verb[-2] in "aeiou" and verb[-3] not in "aeiou"
     one_syllable = sum(letter in "aeiou" for letter in verb) == 1
-    return verb + verb[-1] if short and (one_syllable or verb in ("begin", "forget")) else verb
+    return verb + verb[-1] if short and (one_syllable or verb in ("begin", "forget", "travel")) else verb
 
 
 INSEPARABLE = ("be", "emp", "ent", "er", "ge", "ver", "zer")
@@ -183,6 +184,11 @@ def _plain(words: Iterable[str]) -> list[str]:
     return [word for word in words if word[0] not in "(+="]
 
 
+@cache
+def _traits(infinitive: str) -> list[str]:
+    return [trait for trait, verbs in _rows(tables.TRAITS) if infinitive in verbs.split()]
+
+
 def _verb(english: str, german: str, subjects: str, objects: str, traits: str) -> Verb:
     words, german_words, object_words = english.split(), german.split(), objects.split()
     base, *forms = _plain(words)
@@ -205,7 +211,7 @@ def _verb(english: str, german: str, subjects: str, objects: str, traits: str) -
         case="dat" if "DAT" in object_words else "acc",
         subjects=tuple(subjects.split()),
         objects=tuple(word for word in object_words if word.islower()),
-        traits=(*traits.split(), *(["optional"] if "?" in object_words else [])),
+        traits=(*traits.split(), *_traits(prefix + infinitive), *(["optional"] if "?" in object_words else [])),
     )
 
 
@@ -231,6 +237,7 @@ def _counted(table: str) -> list[tuple[str, str]]:
 NOUNS = [_noun(*row) for row in _rows(tables.NOUNS)]
 VERBS = [_verb(*row) for row in _rows(tables.VERBS)]
 CLAUSE_VERBS = {verb.base: verb for verb in (_verb(*row) for row in _rows(tables.CLAUSE_VERBS))}
+VENUES = {verb: tuple(kinds.split()) for verb, kinds in _rows(tables.VENUES)}
 ADJECTIVES = [_adjective(*row) for row in _rows(tables.ADJECTIVES)]
 NAMES = list(_names())
 PHRASES = [phrase(*row) for row in _rows(tables.PHRASES)]
@@ -244,7 +251,7 @@ COST = _verb("cost cost cost", "kosten", "", "", "static")
 THE = Determiner("the", "the", "d", "der", True)
 THIS = Determiner("this", "these", "dies", "der", True)
 EVERY = Determiner("every", "", "jed", "der", True)
-ALL = Determiner("", "all", "all", "der", True)
+ALL = Determiner("", "all the", "all", "der", True)
 WHICH = Determiner("which", "which", "welch", "der", True)
 A = Determiner("a", "", "ein", "ein", False)
 NO_ARTICLE = Determiner("", "", "", "bare", False)
@@ -255,7 +262,10 @@ POSSESSIVES = [
     Determiner(english, english, german, "ein", True)
     for english, german in _counted("my mein  your dein  his sein  her ihr  our unser  their ihr")
 ]
-NUMBERS = [Determiner("", english, german, "bare", False) for english, german in _counted(tables.NUMBERS)]
+NUMBERS, TENS = (
+    [Determiner("", english, german, "bare", False) for english, german in _counted(table)]
+    for table in (tables.NUMBERS, tables.TENS)
+)
 
 MODALS = [
     Modal("can", "aux", Conjugation("kann", "kannst", "kann", "können")),

@@ -61,7 +61,7 @@ def noun(word: Noun, case: Case, plural: bool) -> str:
 
 
 def _genitive(singular: str) -> str:
-    """des Hundes, des Lehrers: the full ending follows a sibilant or a single syllable that ends in a consonant."""
+    """Hundes, but Lehrers: the full ending follows a sibilant or a single syllable that ends in a consonant."""
     if singular.endswith("s"):
         return singular + ("ses" if singular == "Bus" else "es")
     vowels = [letter in "aeiouyäöü" for letter in singular.lower()]
@@ -85,7 +85,7 @@ PRETERITE = {
 
 
 def conjugate(forms: Conjugation, person: Person) -> str:
-    return forms.wir if person == "sie" else getattr(forms, person)  # type: ignore[no-any-return]
+    return forms.wir if person == "sie" else getattr(forms, person)
 
 
 def present(verb: Verb) -> Conjugation:

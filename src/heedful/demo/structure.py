@@ -6,14 +6,14 @@ no guessing.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from heedful.demo.lexicon import Adjective, Determiner, Modal, Name, Noun, Phrase, Verb
 
 Person = Literal["ich", "du", "er", "wir", "sie"]
 Case = Literal["nom", "acc", "dat", "gen"]
-Tense = Literal["present", "progressive", "past", "perfect", "future"]
+Tense = Literal["present", "progressive", "past", "past progressive", "perfect", "future"]
 
 
 @dataclass(frozen=True)
@@ -174,13 +174,9 @@ def front(clause: Clause) -> str:
     """The slot that stands first: a question word or relative pronoun, else a fronted time, else the subject."""
     for slot in SLOTS:
         part = getattr(clause, slot)
-        if is_question(part) or isinstance(part, Gap):
+        if part is not None and (isinstance(part, Gap) or is_question(part)):
             return slot
     return "time" if clause.time_first else "subject"
-
-
-def without_relative(phrase: NounPhrase) -> NounPhrase:
-    return replace(phrase, relative=None)
 
 
 WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")

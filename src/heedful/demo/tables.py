@@ -12,9 +12,9 @@ child children       ; das Kind Kinder                ; human ours
 boy                  ; der Junge Jungen weak          ; human male
 girl                 ; das Mädchen Mädchen            ; human female
 baby                 ; das Baby Babys                 ; baby
-friend               ; der Freund Freunde             ; human ours male
-neighbour            ; der Nachbar Nachbarn weak      ; human ours male
-colleague            ; der Kollege Kollegen weak      ; human ours male
+friend               ; der Freund Freunde             ; human ours related male
+neighbour            ; der Nachbar Nachbarn weak      ; human ours related male
+colleague            ; der Kollege Kollegen weak      ; human ours related male
 guest                ; der Gast Gäste                 ; human ours male
 customer             ; der Kunde Kunden weak          ; human male
 tourist              ; der Tourist Touristen weak     ; human male
@@ -60,9 +60,9 @@ monkey               ; der Affe Affen weak            ; animal wild
 apple                ; der Apfel Äpfel                ; food fruit
 pear                 ; die Birne Birnen               ; food fruit
 banana               ; die Banane Bananen             ; food fruit
-strawberry           ; die Erdbeere Erdbeeren         ; food fruit
+strawberry           ; die Erdbeere Erdbeeren         ; food fruit several
 tomato tomatoes      ; die Tomate Tomaten             ; food fruit
-potato potatoes      ; die Kartoffel Kartoffeln       ; food cooked
+potato potatoes      ; die Kartoffel Kartoffeln       ; food cooked several
 egg                  ; das Ei Eier                    ; food cooked
 sausage              ; die Wurst Würste               ; food
 biscuit              ; der Keks Kekse                 ; food baked
@@ -120,7 +120,7 @@ hat                  ; der Hut Hüte                   ; clothing gift
 dress dresses        ; das Kleid Kleider              ; clothing gift
 jacket               ; die Jacke Jacken               ; clothing gift
 scarf scarves        ; der Schal Schals               ; clothing gift
-shoe                 ; der Schuh Schuhe               ; clothing
+shoe                 ; der Schuh Schuhe               ; clothing several
 table                ; der Tisch Tische               ; furniture top
 chair                ; der Stuhl Stühle               ; furniture seat
 sofa                 ; das Sofa Sofas                 ; furniture seat
@@ -184,132 +184,187 @@ market               ; der Markt Märkte               ; outdoors market
 """
 
 # English base [past participle] with +particle, (preposition) ; German prefix|infinitive [er-form participle] with
-# +sein, +sich, (preposition) ; kinds of subject ; case and kinds of object, ? = may be missing ; traits
+# +sein, +sich, (preposition) ; kinds of subject ; case and kinds of object, ? = may be missing ;
+# place (! = always), manner, recipient
 VERBS = """
-sleep slept slept            ; schlafen schläft geschlafen               ; person animal baby;  ; at well
-laugh                        ; lachen                                    ; person baby       ;  ; loudly
-cry                          ; weinen                                    ; person baby       ;  ; loudly
-work                         ; arbeiten                                  ; person            ;  ; at command alone with
-dance                        ; tanzen                                    ; person            ;  ; at command well with alone
-swim swam swum               ; schwimmen schwimmt geschwommen +sein      ; person            ;  ; shore command well with
-play                         ; spielen                                   ; person animal baby;  ; at command quietly with
-smile                        ; lächeln                                   ; person baby       ;  ;
-shop                         ; ein|kaufen                                ; person            ;  ; command
-watch =TV                    ; fern|sehen sieht gesehen                  ; person            ;  ;
-bark                         ; bellen bellt gebellt                                    ; barks             ;  ; loudly
-sit sat sat                  ; sitzen sitzt gesessen                     ; person            ;  ; seat!
-stand stood stood            ; stehen steht gestanden                    ; furniture dishes  ;  ; spot! static
-lie lay lain                 ; liegen liegt gelegen                      ; thing             ;  ; spot! static present
-hang hung hung               ; hängen hängt gehangen                     ; art               ;  ; wall! static
-live                         ; wohnen                                    ; person            ;  ; home! static
-stay                         ; bleiben bleibt geblieben +sein            ; person            ;  ; at! command
-arrive                       ; an|kommen kommt gekommen +sein            ; person public     ;  ; stop
-leave left left              ; ab|fahren fährt gefahren +sein            ; public            ;  ;
-begin began begun            ; an|fangen fängt gefangen                  ; event             ;  ; static
-end                          ; enden                                     ; event             ;  ; static
-ring rang rung               ; klingeln                                  ; rings             ;  ; loudly
-get got got =up              ; auf|stehen steht gestanden +sein          ; person            ;  ; command
-wake woke woken =up          ; auf|wachen +sein                          ; person baby       ;  ;
-fall fell fallen =asleep     ; ein|schlafen schläft geschlafen +sein     ; person animal baby;  ;
-come came come =back         ; zurück|kommen kommt gekommen +sein        ; person            ;  ; command
-rest                         ; aus|ruhen +sich                           ; person            ;  ; command
-hurry                        ; beeilen +sich                             ; person            ;  ; command
-go went gone                 ; gehen geht gegangen +sein                 ; person            ;  ; to! command
-come came come               ; kommen kommt gekommen +sein               ; person            ;  ; home-to! command
-run ran run                  ; laufen läuft gelaufen +sein               ; person animal     ;  ; to! command quickly
-travel                       ; reisen +sein                              ; person            ;  ; city-to! command
-fly flew flown               ; fliegen fliegt geflogen +sein             ; person            ;  ; city-to!
-drive drove driven           ; fahren fährt gefahren +sein               ; person            ;  ; city-to! command
+sleep slept slept           ; schlafen schläft geschlafen        ; person animal baby ;  ; well at
+laugh                       ; lachen                             ; person baby ;                            ; loudly
+cry                         ; weinen                             ; person baby ;                            ; loudly
+work                        ; arbeiten                           ; person ;                            ; alone with at
+dance                       ; tanzen                             ; person ;  ; well with alone at
+swim swam swum              ; schwimmen schwimmt geschwommen +sein; person ;  ; shore well with
+play                        ; spielen                            ; person animal baby ;  ; quietly with at
+smile                       ; lächeln                            ; person baby ;                            ;
+shop                        ; ein|kaufen                         ; person ;                            ;
+watch =TV                   ; fern|sehen sieht gesehen           ; person ;                            ;
+bark                        ; bellen bellt gebellt               ; barks  ;                            ; loudly
+sit sat sat                 ; sitzen sitzt gesessen              ; person ;                            ; seat!
+stand stood stood           ; stehen steht gestanden             ; furniture dishes ;  ; stand!
+lie lay lain                ; liegen liegt gelegen               ; thing  ;                            ; spot!
+hang hung hung              ; hängen hängt gehangen              ; art    ;                            ; wall!
+live                        ; wohnen                             ; person ;                            ; home!
+stay                        ; bleiben bleibt geblieben +sein     ; person ;                            ; at!
+arrive                      ; an|kommen kommt gekommen +sein     ; person public ;                            ; stop
+leave left left             ; ab|fahren fährt gefahren +sein     ; public ;                            ;
+begin began begun           ; an|fangen fängt gefangen           ; event  ;                            ;
+end                         ; enden                              ; event  ;                            ;
+ring rang rung              ; klingeln                           ; rings  ;                            ; loudly
+get got got =up             ; auf|stehen steht gestanden +sein   ; person ;                            ;
+wake woke woken =up         ; auf|wachen +sein                   ; person baby ;                            ;
+fall fell fallen =asleep    ; ein|schlafen schläft geschlafen +sein; person animal baby ;                            ;
+come came come =back        ; zurück|kommen kommt gekommen +sein ; person ;                            ;
+rest                        ; aus|ruhen +sich                    ; person ;                            ;
+hurry                       ; beeilen +sich                      ; person ;                            ;
+go went gone                ; gehen geht gegangen +sein          ; person ;                            ; to!
+come came come              ; kommen kommt gekommen +sein        ; person ;                            ; home-to!
+run ran run                 ; laufen läuft gelaufen +sein        ; person animal ;  ; to! quickly
+travel                      ; reisen +sein                       ; person ;                            ; far-to!
+fly flew flown              ; fliegen fliegt geflogen +sein      ; person ;                            ; far-to!
+drive drove driven          ; fahren fährt gefahren +sein        ; person ;                            ; city-to!
 
-eat ate eaten                ; essen isst gegessen                       ; person            ; food ; at command like
-drink drank drunk            ; trinken trinkt getrunken                  ; person            ; drink ; command like
-cook                         ; kochen                                    ; person            ; cooked ? ; command like
-bake                         ; backen backt gebacken                     ; person            ; baked ; command like
-order                        ; bestellen                                 ; person            ; food drink ; command
-buy bought bought            ; kaufen                                    ; person            ; gift food drink own furniture clothing ; command gives? like
-sell sold sold               ; verkaufen                                 ; person            ; gift own furniture clothing food ; command
-read read read               ; lesen liest gelesen                       ; person            ; text ; at command like slowly
-write wrote written          ; schreiben schreibt geschrieben            ; person            ; written ; command gives? like
-sing sang sung               ; singen singt gesungen                     ; person            ; song ? ; at command well loudly like with
-paint                        ; malen                                     ; person            ; art ; like
-hear heard heard             ; hören                                     ; person            ; person animal heard ; static
-see saw seen                 ; sehen sieht gesehen                       ; person animal     ; person animal thing building vehicle film ; static
-find found found             ; finden findet gefunden                    ; person            ; thing money ;
-look =for                    ; suchen                                    ; person            ; thing person pet work ; command
-lose lost lost               ; verlieren verliert verloren               ; person            ; thing money ; static
-forget forgot forgotten      ; vergessen vergisst vergessen              ; person            ; thing learnt written ; static
-hide hid hidden              ; verstecken                                ; person            ; thing money gift ; command
-need                         ; brauchen                                  ; person            ; thing money time own clothing furniture ; static
-have had had                 ; haben hat gehabt                          ; person            ; thing gift own pet furniture question problem money time ; static preterite
-love                         ; lieben                                    ; person            ; person pet town language heard ; static
-like                         ; mögen mag gemocht                         ; person            ; person animal food drink town clothing building text ; static present
-know knew known              ; kennen kennt gekannt                      ; person            ; person town text song building ; static present
-visit                        ; besuchen                                  ; person            ; person sight town ; command
-meet met met                 ; treffen trifft getroffen                  ; person            ; person ; command
-greet                        ; begrüßen                                  ; person            ; person ; command
-ask                          ; fragen                                    ; person            ; person ; command
-hug                          ; umarmen                                   ; person            ; person pet ; command
-invite                       ; ein|laden lädt geladen                    ; person            ; person ; command
-call                         ; an|rufen ruft gerufen                     ; person            ; person ; command
-pick +up                     ; ab|holen                                  ; person            ; person ; command
-understand understood understood; verstehen versteht verstanden             ; person            ; person issue language text ; static
-learn                        ; lernen                                    ; person            ; learnt song ; like
-carry                        ; tragen trägt getragen                     ; person            ; thing furniture ; command
-take took taken              ; nehmen nimmt genommen                     ; person            ; thing ; command
-use                          ; benutzen                                  ; person            ; device own dishes ; command
-wash                         ; waschen wäscht gewaschen                  ; person            ; clothing dishes own fruit ; command
-clean                        ; putzen                                    ; person            ; room window shoe ; command
-repair                       ; reparieren                                ; person            ; device vehicle repairable furniture ; command
-open                         ; auf|machen                                ; person            ; opens ; command carefully slowly
-close                        ; zu|machen                                 ; person            ; opens ; command quietly carefully
-turn +on                     ; ein|schalten                              ; person            ; device ; command
-turn +off                    ; aus|schalten                              ; person            ; device ; command
-put put put +on              ; an|ziehen zieht gezogen                   ; person            ; clothing ; command
-tidy +up                     ; auf|räumen                                ; person            ; room ; command
-bring brought brought +along ; mit|bringen bringt gebracht               ; person            ; thing gift food drink ; command
-throw threw thrown +away     ; weg|werfen wirft geworfen                 ; person            ; thing ; command
-feed fed fed                 ; füttern                                   ; person            ; animal baby ; command
-catch caught caught          ; fangen fängt gefangen                     ; cat               ; mouse bird ;
-plant                        ; pflanzen                                  ; person            ; plant ; command
-build built built            ; bauen                                     ; person            ; building furniture ;
-photograph                   ; fotografieren                             ; person            ; person animal building plant ; command
+eat ate eaten               ; essen isst gegessen                ; person ; food                       ; at
+drink drank drunk           ; trinken trinkt getrunken           ; person ; drink                      ;
+cook                        ; kochen                             ; person ; cooked ?                   ;
+bake                        ; backen backt gebacken              ; person ; baked                      ;
+order                       ; bestellen                          ; person ; food drink                 ;
+buy bought bought           ; kaufen                             ; person ; gift food drink own furniture shoe ; gives?
+sell sold sold              ; verkaufen                          ; person ; gift own furniture clothing food ;
+read read read              ; lesen liest gelesen                ; person ; text                       ; slowly at
+write wrote written         ; schreiben schreibt geschrieben     ; person ; written                    ; gives?
+sing sang sung              ; singen singt gesungen              ; person ; song ? ; well loudly with at
+paint                       ; malen                              ; person ; art                        ;
+hear heard heard            ; hören                              ; person ; person animal heard        ;
+see saw seen                ; sehen sieht gesehen                ; person ; person animal thing building vehicle film ;
+find found found            ; finden findet gefunden             ; person ; thing money                ;
+look =for                   ; suchen                             ; person ; thing person pet work      ;
+lose lost lost              ; verlieren verliert verloren        ; person ; thing money                ;
+forget forgot forgotten     ; vergessen vergisst vergessen       ; person ; thing learnt written       ;
+hide hid hidden             ; verstecken                         ; person ; thing money                ;
+need                        ; brauchen                           ; person ; thing money time own clothing furniture ;
+have had had                ; haben hat gehabt                   ; person ; thing own pet question problem time ;
+love                        ; lieben                             ; person ; person pet town language heard ;
+like                        ; mögen mag gemocht                  ; person ; person animal food drink town clothing ;
+know knew known             ; kennen kennt gekannt               ; person ; person town novel poem story song building ;
+visit                       ; besuchen                           ; person ; person sight town          ;
+meet met met                ; treffen trifft getroffen           ; person ; person                     ;
+greet                       ; begrüßen                           ; person ; person                     ;
+ask                         ; fragen                             ; person ; person                     ;
+hug                         ; umarmen                            ; person ; person pet                 ;
+invite                      ; ein|laden lädt geladen             ; person ; person                     ;
+call                        ; an|rufen ruft gerufen              ; person ; person                     ;
+pick +up                    ; ab|holen                           ; person ; person                     ;
+understand understood understood; verstehen versteht verstanden      ; person ; person issue language text ;
+learn                       ; lernen                             ; person ; learnt song                ;
+carry                       ; tragen trägt getragen              ; person ; box suitcase bag chair table ;
+take took taken             ; nehmen nimmt genommen              ; person ; thing                      ;
+use                         ; benutzen                           ; person ; device own dishes          ;
+wash                        ; waschen wäscht gewaschen           ; person ; clothing dishes own fruit  ;
+clean                       ; putzen                             ; person ; room window shoe           ;
+repair                      ; reparieren                         ; person ; device own repairable furniture ;
+open                        ; auf|machen                         ; person ; opens ; carefully slowly
+close                       ; zu|machen                          ; person ; opens ; quietly carefully
+turn +on                    ; ein|schalten                       ; person ; device                     ;
+turn +off                   ; aus|schalten                       ; person ; device                     ;
+put put put +on             ; an|ziehen zieht gezogen            ; person ; shirt coat dress jacket shoe ;
+tidy +up                    ; auf|räumen                         ; person ; room                       ;
+bring brought brought +along; mit|bringen bringt gebracht        ; person ; thing gift food drink      ;
+throw threw thrown +away    ; weg|werfen wirft geworfen          ; person ; thing                      ;
+feed fed fed                ; füttern                            ; person ; animal baby                ;
+catch caught caught         ; fangen fängt gefangen              ; cat    ; mouse bird                 ;
+plant                       ; pflanzen                           ; person ; plant                      ;
+build built built           ; bauen                              ; person ; house bridge table bed shelf boat ;
+photograph                  ; fotografieren                      ; person ; person animal building plant ;
 
-help                         ; helfen hilft geholfen                     ; person            ; DAT person ; command
-thank                        ; danken                                    ; person            ; DAT person ; command
-follow                       ; folgen +sein                              ; person animal     ; DAT person ; command
-trust                        ; vertrauen                                 ; person            ; DAT person ; command static
-congratulate                 ; gratulieren                               ; person            ; DAT person ; command
-listen =to                   ; zu|hören                                  ; person            ; DAT person ; command
-belong =to                   ; gehören gehört gehört                     ; thing own pet furniture; DAT person ; static
-wait (for)                   ; warten (auf)                              ; person            ; ACC person public awaited ? ; command at
-think thought thought (of)   ; denken denkt gedacht (an)                 ; person            ; ACC person ; command
-talk (to)                    ; sprechen spricht gesprochen (mit)         ; person            ; DAT person ; command
-dream (of)                   ; träumen (von)                             ; person            ; DAT person own town ;
+help                        ; helfen hilft geholfen              ; person ; DAT person                 ;
+thank                       ; danken                             ; person ; DAT person                 ;
+follow                      ; folgen +sein                       ; person dog ; DAT person                 ;
+trust                       ; vertrauen                          ; person ; DAT person                 ;
+congratulate                ; gratulieren                        ; person ; DAT person                 ;
+listen =to                  ; zu|hören                           ; person ; DAT person                 ;
+belong =to                  ; gehören gehört gehört              ; thing own pet furniture ; DAT person ;
+wait (for)                  ; warten (auf)                       ; person ; ACC person public awaited ? ; at
+think thought thought (of)  ; denken denkt gedacht (an)          ; person ; ACC person                 ;
+talk (to)                   ; sprechen spricht gesprochen (mit)  ; person ; DAT person                 ;
+dream (of)                  ; träumen (von)                      ; person ; DAT person own town        ;
 
-give gave given              ; geben gibt gegeben                        ; person            ; thing gift money ; command gives
-show showed shown            ; zeigen                                    ; person            ; thing gift building room ; command gives
-send sent sent               ; schicken                                  ; person            ; written gift money ; command gives
-lend lent lent               ; leihen leiht geliehen                     ; person            ; thing own money ; command gives
-bring brought brought        ; bringen bringt gebracht                   ; person            ; thing gift food drink ; command gives
-tell told told               ; erzählen                                  ; person            ; story ; command gives
-explain                      ; erklären                                  ; person            ; issue ; command gives-to
+give gave given             ; geben gibt gegeben                 ; person ; thing gift money           ; gives
+show showed shown           ; zeigen                             ; person ; thing gift building room   ; gives
+send sent sent              ; schicken                           ; person ; written gift money         ; gives
+lend lent lent              ; leihen leiht geliehen              ; person ; thing own money            ; gives
+bring brought brought       ; bringen bringt gebracht            ; person ; thing gift food drink      ; gives
+tell told told              ; erzählen                           ; person ; story                      ; gives
+explain                     ; erklären                           ; person ; issue                      ; gives-to
+"""
+
+# What the traits say:
+#   command: can be told to somebody        like: one can like to do it; takes plurals without an article
+#   lasting: goes on for a while            routine: part of any day           plan: keeps people from other things
+#   seasonal: fits a season or a year       once: not a habit                  scheduled: happens at a given hour
+#   static: has no progressive              timed: static, yet has a time      present, mishap: only present, only past
+#   general: takes no numbers               one: one thing at a time           pointed: its subject is this or that one
+#   involuntary: not with can or must       preterite: the German past is one word
+# Columns: trait ; verbs by their German infinitive
+TRAITS = """
+command     ; arbeiten tanzen schwimmen spielen einkaufen bleiben aufstehen zurückkommen ausruhen beeilen gehen kommen
+command     ; laufen reisen fahren essen trinken kochen backen bestellen kaufen verkaufen lesen schreiben singen suchen
+command     ; verstecken besuchen treffen begrüßen fragen umarmen einladen anrufen abholen tragen nehmen benutzen
+command     ; waschen putzen reparieren aufmachen zumachen einschalten ausschalten anziehen aufräumen mitbringen
+command     ; wegwerfen füttern pflanzen fotografieren helfen danken folgen vertrauen gratulieren zuhören warten denken
+command     ; sprechen geben zeigen schicken leihen bringen erzählen erklären
+like        ; arbeiten tanzen schwimmen spielen einkaufen reisen fliegen fahren essen trinken kochen backen bestellen
+like        ; kaufen verkaufen lesen schreiben singen malen sehen brauchen haben lieben mögen lernen pflanzen
+like        ; fotografieren
+lasting     ; schlafen arbeiten tanzen spielen fernsehen essen trinken kochen backen lesen schreiben singen malen
+lasting     ; waschen putzen reparieren aufräumen warten
+routine     ; schlafen arbeiten einkaufen bleiben aufstehen einschlafen zurückkommen gehen kommen fahren essen trinken
+routine     ; kochen lesen anrufen waschen putzen aufmachen zumachen einschalten ausschalten anziehen aufräumen füttern
+plan        ; arbeiten einkaufen gehen reisen fliegen fahren kochen besuchen treffen anrufen abholen lernen helfen
+seasonal    ; arbeiten schwimmen spielen reisen fliegen fahren kochen backen kaufen verkaufen lesen besuchen lernen
+seasonal    ; bauen
+once        ; beeilen verkaufen finden verstecken begrüßen umarmen einladen abholen verstehen wegwerfen fangen pflanzen
+once        ; bauen fotografieren gratulieren schicken leihen
+static      ; stehen liegen hängen wohnen anfangen enden hören sehen verlieren vergessen brauchen haben lieben mögen
+static      ; kennen verstehen vertrauen gehören
+timed       ; anfangen enden hören sehen verlieren vergessen verstehen
+present     ; liegen mögen kennen gehören
+mishap      ; verlieren vergessen
+general     ; lieben mögen kennen
+pointed     ; abfahren anfangen enden gehören
+scheduled   ; abfahren anfangen enden
+one         ; benutzen einschalten ausschalten anziehen warten träumen
+involuntary ; lachen weinen lächeln ankommen aufwachen finden denken träumen
+preterite   ; haben
+"""
+
+# Verb ; kinds of place where it is likely
+VENUES = """
+sleep ; room hotel garden
+work  ; work
+dance ; kitchen garden park restaurant beach
+play  ; garden park room forest beach
+sit   ; kitchen garden library park restaurant church beach
+stay  ; room hotel city village hospital office library
+eat   ; kitchen restaurant garden park
+read  ; library garden room park kitchen
+sing  ; church garden kitchen theatre school
+wait  ; stop hotel restaurant office park
 """
 
 # English ; German [comparative | -] ; kinds of noun. `-` means that it is not compared.
 ADJECTIVES = """
-old         ; alt älter     ; human animal vehicle building clothing furniture text thing device town
+old         ; alt älter     ; human animal vehicle building clothing furniture text thing device town minus
 young       ; jung jünger   ; human animal
-small       ; klein         ; child animal furniture building room thing town garden park forest lake
+small       ; klein         ; child animal furniture building room thing town garden park forest lake minus
 big         ; groß größer   ; animal furniture building room inside1 town garden park forest lake tree cake
-new         ; neu           ; vehicle clothing furniture device thing text building repairable
-beautiful   ; schön         ; animal clothing building room plant town art garden park beach lake song poem ring watch
-good        ; gut besser    ; text food wine coffee restaurant answer question film concert song
-friendly    ; freundlich    ; human kin
+new         ; neu           ; vehicle clothing furniture device thing text building repairable plus
+beautiful   ; schön         ; animal clothing building room plant town art garden park beach lake song poem ring plus
+good        ; gut besser    ; text food wine coffee restaurant answer question film concert song plus
+friendly    ; freundlich    ; human kin plus
 nice        ; nett          ; human
-clever      ; klug klüger   ; human kin animal
-strong      ; stark stärker ; man woman boy horse wild
+clever      ; klug klüger   ; human kin animal plus
+strong      ; stark stärker ; man woman boy horse wild plus
 rich        ; reich         ; man woman farmer artist doctor neighbour tourist
-poor        ; arm ärmer     ; man woman farmer artist student
+poor        ; arm ärmer     ; man woman farmer artist student minus
 famous      ; berühmt       ; artist singer doctor museum church novel theatre city hotel
 tired       ; müde          ; human kin animal state
 ill         ; krank kränker ; human kin animal baby state
@@ -317,10 +372,10 @@ happy       ; glücklich     ; human kin baby state
 sad         ; traurig       ; human kin state
 hungry      ; hungrig       ; human animal baby state
 angry       ; wütend        ; human kin state
-lazy        ; faul          ; human pet donkey
+lazy        ; faul          ; human pet donkey minus
 dangerous   ; gefährlich    ; wild machine
-expensive   ; teuer teurer  ; vehicle clothing furniture device gift food wine restaurant hotel ticket
-cheap       ; billig        ; clothing furniture food device gift wine ticket
+expensive   ; teuer teurer  ; vehicle clothing furniture device gift food wine restaurant hotel ticket minus
+cheap       ; billig        ; clothing furniture food device gift wine ticket plus
 red         ; rot -         ; clothing vehicle furniture apple tomato flower rose ball door bag umbrella pencil colour
 blue        ; blau -        ; clothing vehicle furniture flower ball door bag umbrella pencil cup plate colour
 green       ; grün -        ; clothing vehicle furniture apple pear ball door bag umbrella pencil cup tree colour
@@ -329,28 +384,28 @@ black       ; schwarz -     ; clothing vehicle furniture dog cat horse cow bird 
 white       ; weiß -        ; clothing vehicle furniture dog cat horse mouse rabbit plate cup rose door house colour
 brown       ; braun -       ; clothing dog cat horse cow bear bag sofa chair rabbit colour
 fresh       ; frisch        ; food milk juice water
-delicious   ; lecker        ; food dish
+delicious   ; lecker        ; food dish plus
 hot         ; heiß          ; soup brew milk potato meat
 cold        ; kalt kälter   ; cool soup room water meat
-warm        ; warm wärmer   ; coat jacket scarf room bread milk roll
+warm        ; warm wärmer   ; coat jacket scarf room bread milk roll plus
 sweet       ; süß           ; fruit baked brew lemonade juice
 ripe        ; reif          ; fruit
-long        ; lang länger   ; text dress coat scarf film bridge concert word song
-short       ; kurz kürzer   ; text dress film concert word answer song
-interesting ; interessant   ; text town museum film question course language
-boring      ; langweilig    ; text film course concert
-funny       ; lustig        ; story film song postcard picture photo poem
-difficult   ; schwierig     ; issue language poem course
+long        ; lang länger   ; text dress coat scarf film bridge concert word song minus
+short       ; kurz kürzer   ; text dress film concert word answer song minus
+interesting ; interessant   ; text town museum film question course language plus
+boring      ; langweilig    ; text film course concert minus
+funny       ; lustig        ; story film song postcard picture photo poem plus
+difficult   ; schwierig     ; issue language poem course minus
 important   ; wichtig       ; issue letter key
-heavy       ; schwer        ; box suitcase bag furniture book machine
+heavy       ; schwer        ; box suitcase bag furniture book machine minus
 empty       ; leer          ; box suitcase bag cupboard glass cup plate room bus train
-clean       ; sauber        ; clothing dishes room window beach hotel
-dirty       ; schmutzig     ; clothing dishes room window vehicle
-dark        ; dunkel dunkler ; room forest cinema
-quiet       ; ruhig         ; room village hotel library park beach
-modern      ; modern        ; building device kitchen office furniture city
-fast        ; schnell       ; vehicle horse
-slow        ; langsam       ; vehicle computer
+clean       ; sauber        ; clothing dishes room window beach hotel plus
+dirty       ; schmutzig     ; clothing dishes room window vehicle minus
+dark        ; dunkel dunkler ; room forest cinema minus
+quiet       ; ruhig         ; room village hotel library park beach plus
+modern      ; modern        ; building device kitchen office furniture city plus
+fast        ; schnell       ; vehicle horse plus
+slow        ; langsam       ; vehicle computer minus
 """
 
 # Kind ; names, `=` where German has another one
@@ -364,29 +419,29 @@ place  ; Germany=Deutschland France=Frankreich Italy=Italien Spain=Spanien Austr
 # Fixed phrases: English ; German ; kinds. Units are divided by spaces and stand in the same order in both languages;
 # `_` joins words of one unit.
 PHRASES = """
-yesterday          ; gestern          ; time past
+yesterday          ; gestern          ; time anyone past
 last week          ; letzte Woche     ; time past
-last year          ; letztes Jahr     ; time past
-this morning       ; heute Morgen     ; time past
-today              ; heute            ; time past now future
-now                ; jetzt            ; time now
-at_the moment      ; im Moment        ; time now
-every day          ; jeden Tag        ; time habit
+last year          ; letztes Jahr     ; time past-season
+this morning       ; heute Morgen     ; time anyone past
+today              ; heute            ; time anyone past now future
+now                ; jetzt            ; time anyone now
+at_the moment      ; im Moment        ; time anyone now
+every day          ; jeden Tag        ; time anyone habit
 every week         ; jede Woche       ; time habit
-every morning      ; jeden Morgen     ; time habit
-every evening      ; jeden Abend      ; time habit
-in_the morning     ; am Morgen        ; time habit
-in_the afternoon   ; am Nachmittag    ; time habit
-in_the evening     ; am Abend         ; time habit
-in summer          ; im Sommer        ; time habit
-in winter          ; im Winter        ; time habit
-in spring          ; im Frühling      ; time habit
-in autumn          ; im Herbst        ; time habit
-tomorrow           ; morgen           ; time future
-soon               ; bald             ; time future
+every morning      ; jeden Morgen     ; time anyone habit
+every evening      ; jeden Abend      ; time anyone habit
+in_the morning     ; am Morgen        ; time anyone habit
+in_the afternoon   ; am Nachmittag    ; time anyone habit
+in_the evening     ; am Abend         ; time anyone habit
+in summer          ; im Sommer        ; time habit-season
+in winter          ; im Winter        ; time habit-season
+in spring          ; im Frühling      ; time habit-season
+in autumn          ; im Herbst        ; time habit-season
+tomorrow           ; morgen           ; time anyone future
+soon               ; bald             ; time anyone future
 this evening       ; heute Abend      ; time future
 next week          ; nächste Woche    ; time future
-next year          ; nächstes Jahr    ; time future
+next year          ; nächstes Jahr    ; time future-season
 on Monday          ; am Montag        ; time past future
 on Tuesday         ; am Dienstag      ; time past future
 on Wednesday       ; am Mittwoch      ; time past future
@@ -399,7 +454,7 @@ always             ; immer            ; frequency
 sometimes          ; manchmal         ; frequency
 usually            ; meistens         ; frequency
 never              ; nie              ; frequency like-not
-already            ; schon            ; like-not
+already            ; schon            ; done like-not
 yet                ; noch             ; yet
 well               ; gut              ; manner
 loudly             ; laut             ; manner
@@ -419,6 +474,7 @@ how much           ; wie viel         ; question price
 """
 
 NUMBERS = "two zwei  three drei  four vier  five fünf  six sechs  seven sieben  eight acht  nine neun  ten zehn"
+TENS = "twenty zwanzig  thirty dreißig  forty vierzig  fifty fünfzig  sixty sechzig"
 HOURS = "one ein  " + NUMBERS + "  eleven elf  twelve zwölf"
 
 # Verbs that take a clause; columns as in VERBS, the traits say which clauses.
