@@ -57,11 +57,14 @@ def beam_search(
         ending, live = split(candidates, options.beam, next_token.eos_id)  # 2. those that end, those that go on
         ends.finish(rows, candidates, ending)  # 3. what ends is a hypothesis
         done = ends.done(rows, live)  # 4. sentences that nothing can improve
-        ends.cut(rows, score, live, done)  # 5. what the limit reaches is cut off
-        stay = ~done
-        rows.grow(live.parent, live.id, live.log_prob, stay)  # 6. the others go on, reordered
-        ends.leave(stay)
-        score = live.score[stay]
+        if done.any():
+            ends.cut(rows, score, live, done)  # 5. what is still live there is cut off, if it is needed
+            rows.shrink(~done, live.parent, live.id, live.log_prob)  # 6. they leave the batch,
+            ends.leave(done)
+            score = live.score[~done]
+        else:
+            rows.grow(live.parent, live.id, live.log_prob)  # 6. or all go on
+            score = live.score
     return ends.ranked()
 
 
@@ -72,13 +75,14 @@ def extend(score: Tensor, log_probs: Tensor, beam: int) -> Candidates:
     """
     sentences, width = score.shape
     log_prob, ids = top(log_probs, beam + 1)  # (R, k)
-    per_row = ids.size(1)
-    total = score.view(-1, 1) + log_prob  # (R, k) in float64
+    total = score.reshape(-1, 1) + log_prob  # (R, k) in float64
+    first = torch.arange(sentences, device=score.device).unsqueeze(1) * width  # (A, 1) row of each sentence
+    if width == 1:  # the candidates of a single row are in order
+        return _filled(Candidates(total, first.expand_as(ids), ids, log_prob), 2 * beam)
     best, place = top(total.view(sentences, -1), 2 * beam)  # (A, K) among w * k
-    row = torch.arange(sentences, device=score.device).unsqueeze(1) * width + place // per_row
+    row = first + place // ids.size(1)
     ids, log_prob = (each.reshape(sentences, -1).gather(1, place) for each in (ids, log_prob))
-    found = Candidates(best, row, ids, log_prob)
-    return _filled(found, 2 * beam)
+    return _filled(Candidates(best, row, ids, log_prob), 2 * beam)
 
 
 def _filled(candidates: Candidates, k: int) -> Candidates:
@@ -94,7 +98,10 @@ def _filled(candidates: Candidates, k: int) -> Candidates:
 
 def split(candidates: Candidates, beam: int, eos_id: int) -> tuple[Tensor, Candidates]:
     """-> (A, K) which of the W best candidates end, and the W best (A, W) that do not."""
-    ends = (candidates.id == eos_id) & (candidates.score > -torch.inf)
+    ends = candidates.id == eos_id
+    if not ends.any():  # as in most steps
+        return ends, Candidates(*(each[:, :beam] for each in candidates))
+    ends &= candidates.score > -torch.inf
     live = candidates.take(ends.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam])
     ends[:, beam:] = False  # an ending beyond the beam is as lost as any other candidate there
     return ends, live
@@ -141,10 +148,9 @@ class Ends:
         kept = (score > -torch.inf) & stuck.unsqueeze(1)  # (A, w)
         self._add(rows, kept, rows.prefix[kept.flatten()], rows.log_probs[kept.flatten()], finished=False)
 
-    def leave(self, stay: Tensor) -> None:
-        """(A,) which sentences go on."""
-        if not stay.all():
-            self.count, self.best, self.penalty = self.count[stay], self.best[stay], self.penalty[stay]
+    def leave(self, done: Tensor) -> None:
+        """(A,) which sentences are done."""
+        self.count, self.best, self.penalty = self.count[~done], self.best[~done], self.penalty[~done]
 
     def ranked(self) -> list[list[Hypothesis]]:
         """-> for each of the B sentences the n best, best first; what was cut off is no output, and comes last."""

@@ -38,30 +38,37 @@ class Rows:
         # a NaN in one logit makes the whole row of a log-softmax NaN: one column shows it
         if log_probs[:, self.next_token.eos_id].isnan().any():
             raise HeedfulError("the model's probabilities are not numbers (NaN); its weights are damaged or overflow.")
-        width = len(self.last) // len(self.sentence)
-        return self.constrain(log_probs, self.prefix, self.sentence.repeat_interleave(width))
+        of_row = self.sentence.unsqueeze(1).expand(-1, len(self.last) // len(self.sentence)).flatten()  # (R,)
+        return self.constrain(log_probs, self.prefix, of_row)
 
     def extended(self, parents: Tensor, ids: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         """(N,) rows, (N,) their next ids, (N,) log-probabilities of these -> (N, t + 1) ids and log-probabilities."""
         whole = torch.cat((self.prefix[parents], ids.unsqueeze(1)), 1)
         return whole, torch.cat((self.log_probs[parents], log_probs.unsqueeze(1)), 1)
 
-    def grow(self, parents: Tensor, ids: Tensor, log_probs: Tensor, stay: Tensor) -> None:
-        """(A, w) old rows, their next ids and log-probabilities; (A,) which sentences stay in the batch."""
-        sources = None
-        if not stay.all():
-            sources = stay.nonzero().squeeze(1)
-            self.sentence, self.limit = self.sentence[sources], self.limit[sources]
-            parents, ids, log_probs = parents[sources], ids[sources], log_probs[sources]
+    def grow(self, parents: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+        """(A, w) old rows, the ids that follow them and the log-probabilities of these: all sentences go on."""
         rows = parents.flatten()
-        if len(rows) and (sources is not None or not self._in_place(rows)):
+        if not self._in_place(rows):
+            self.cache.select(rows)
+        self._follow(rows, ids, log_probs)
+
+    def shrink(self, stay: Tensor, parents: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+        """The same, but only the sentences in `stay` (A,) go on; the others leave the batch."""
+        sources = stay.nonzero().squeeze(1)
+        self.sentence, self.limit = self.sentence[sources], self.limit[sources]
+        rows = parents[sources].flatten()
+        if len(rows):
             self.cache.select(rows, sources)
-        self.last = ids.flatten()
-        self.prefix, self.log_probs = self.extended(rows, self.last, log_probs.flatten())
+        self._follow(rows, ids[sources], log_probs[sources])
 
     def _in_place(self, rows: Tensor) -> bool:
         """(R',) -> whether every row continues itself, so that the cache may stay as it is."""
         return torch.equal(rows, torch.arange(len(self.last), device=rows.device))
+
+    def _follow(self, rows: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+        self.last = ids.flatten()
+        self.prefix, self.log_probs = self.extended(rows, self.last, log_probs.flatten())
 
 
 def _constraint(next_token: NextToken, options: Options, sentences: int) -> Constraint:

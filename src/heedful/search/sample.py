@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.search.hypothesis import Hypothesis, hypotheses
@@ -40,7 +41,10 @@ def sample(next_token: NextToken, source: Tensor, source_lengths: Tensor, option
         parents = torch.arange(len(ids), device=ids.device).unsqueeze(1).expand_as(ids).reshape(-1, n)  # (A, n)
         ids = ids.view(-1, n)
         stay = samples.collect(rows, parents, ids, chosen, next_token.eos_id)  # 4. what ends here is a sample
-        rows.grow(parents, ids, chosen, stay)  # 5. the rest goes on
+        if stay.all():
+            rows.grow(parents, ids, chosen)  # 5. the rest goes on,
+        else:
+            rows.shrink(stay, parents, ids, chosen)  # 5. in the sentences that have one
     return samples.drawn()
 
 
@@ -72,12 +76,19 @@ def draw(log_probs: Tensor, number: Tensor, options: Options) -> Tensor:
 def keep_top_p(scores: Tensor, mass: float) -> Tensor:
     """(R, N) -> (R, N) minus infinity outside the fewest tokens that hold `mass` together (Holtzman et al., 2020)."""
     probs = scores.softmax(1)
-    best, column = top(probs, HEAD)
-    if best.size(1) < probs.size(1) and (best.sum(1) < mass).any():  # a flat distribution: sort it all
-        best, column = top(probs, probs.size(1))
-    before = best.cumsum(1) - best  # what the better ones hold without this one
-    kept = scores.gather(1, column).masked_fill(before >= mass, -torch.inf)
-    return torch.full_like(scores, -torch.inf).scatter(1, column, kept)
+    kept, held = _nucleus(probs, mass, HEAD)
+    flat = (held < mass).nonzero().squeeze(1)  # rows whose head does not hold enough: these are sorted whole
+    if len(flat) and probs.size(1) > HEAD:
+        kept[flat], _ = _nucleus(probs[flat], mass, probs.size(1))
+    return scores.masked_fill(~kept, -torch.inf)
+
+
+def _nucleus(probs: Tensor, mass: float, k: int) -> tuple[Tensor, Tensor]:
+    """(R, N) -> (R, N) which of the k best belong to the nucleus, and (R,) what these k hold together."""
+    best, column = top(probs, k)
+    held = best.cumsum(1, dtype=torch.float64)
+    before = F.pad(held[:, :-1], (1, 0))  # what the better ones hold without this one
+    return torch.zeros_like(probs, dtype=torch.bool).scatter(1, column, before < mass), held[:, -1]
 
 
 def keep_min_p(scores: Tensor, share: float) -> Tensor:

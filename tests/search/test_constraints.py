@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from search_toys import EOS, Conditional, Toy, batch, exhaustive
+from transformers.generation.logits_process import (
+    MinLengthLogitsProcessor,
+    NoRepeatNGramLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+)
+
+from heedful.errors import SettingError
+from heedful.search import Options, beam_search, sample
+from heedful.search.constraints import ban, compose, force_prefix, min_length, no_repeat, penalise_repetition
+
+SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3)]
+PREFIXES = ((4, 3), (), (3,), (5, 5, 4))
+SENTENCE = torch.zeros(6, dtype=torch.long)
+
+
+def table(rows=6, columns=7):
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(1)).mul(3).log_softmax(1)
+
+
+def prefixes(rows=6, length=9, columns=7):
+    return torch.randint(0, columns, (rows, length), generator=torch.Generator().manual_seed(2))
+
+
+def both(toy, **options):
+    """The results of beam search and of sampling, flat."""
+    source = batch(SENTENCES)
+    beams = beam_search(toy, *source, Options(beam=3, n_best=3, max_extra=6, **options))
+    samples = sample(toy, *source, Options(n_best=3, max_extra=6, **options))
+    return [[*b, *s] for b, s in zip(beams, samples, strict=True)]
+
+
+@pytest.mark.parametrize("penalty", [0.7, 1.0, 1.3, 2.0])
+@pytest.mark.parametrize("length", [0, 1, 9])
+def test_the_repetition_penalty_is_that_of_transformers(penalty, length):
+    ids = prefixes(length=length)
+    theirs = RepetitionPenaltyLogitsProcessor(penalty)(ids, table()) if length else table()
+    assert torch.allclose(penalise_repetition(penalty)(table(), ids, SENTENCE), theirs)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("length", [1, 2, 3, 9, 30])
+def test_n_grams_are_banned_as_by_transformers(n, length):
+    ids = prefixes(length=length, columns=4)
+    assert torch.equal(no_repeat(n)(table(), ids, SENTENCE), NoRepeatNGramLogitsProcessor(n)(ids, table()))
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 4])
+def test_the_minimal_length_is_that_of_transformers(length):
+    ids = prefixes(length=length)
+    theirs = MinLengthLogitsProcessor(3, EOS)(ids, table())
+    assert torch.equal(min_length(3, EOS)(table(), ids, SENTENCE), theirs)
+
+
+def test_banned_tokens_are_gone_and_nothing_else_changes():
+    out = ban([4, 2, 4])(table(), prefixes(), SENTENCE)
+    assert (out[:, [2, 4]] == -torch.inf).all()
+    assert torch.equal(out[:, [0, 1, 3, 5, 6]], table()[:, [0, 1, 3, 5, 6]])
+    assert torch.equal(ban([])(table(), prefixes(), SENTENCE), table())
+
+
+def test_constraints_apply_one_after_the_other():
+    def double(log_probs, prefix, sentence):
+        return log_probs * 2
+
+    out = compose(double, penalise_repetition(3.0), double)(table(), prefixes(length=1), SENTENCE)
+    theirs = table() * 4
+    theirs.scatter_(1, prefixes(length=1), theirs.gather(1, prefixes(length=1)) * 3)
+    assert torch.allclose(out, theirs)
+
+
+def test_a_forced_token_keeps_its_number_whatever_the_other_constraints_say():
+    forced = force_prefix(((5,), ()), then=ban([5, 6]))
+    out = forced(table(2), prefixes(2, 0), torch.tensor([0, 1]))
+    assert out[0, 5] == table(2)[0, 5] and (out[0, [0, 1, 2, 3, 4, 6]] == -torch.inf).all()
+    assert torch.equal(out[1], ban([5, 6])(table(2), prefixes(2, 0), SENTENCE)[1])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_forced_prefix_gives_what_exhaustive_search_under_it_gives(alpha):
+    toy = Toy(6, seed=8)
+    options = Options(beam=200, n_best=5, alpha=alpha, max_extra=3, prefix=PREFIXES)
+    found = beam_search(toy, *batch(SENTENCES), options)
+    for sentence, prefix, mine in zip(SENTENCES, PREFIXES, found, strict=True):
+        theirs = exhaustive(toy, sentence, max(len(sentence) + 3, len(prefix) + 1), alpha, prefix)[:5]
+        assert [(h.finished, h.ids) for h in mine] == [(finished, ids) for finished, _, ids in theirs]
+        assert [h.score for h in mine] == pytest.approx([score for _, score, _ in theirs], abs=1e-9)
+
+
+def test_outputs_begin_with_their_prefix_at_the_model_s_log_probabilities():
+    toy = Toy(8, seed=8)
+    for sentence, prefix, each in zip(SENTENCES, PREFIXES, both(toy, prefix=PREFIXES), strict=True):
+        model = Conditional(toy, sentence)
+        real = tuple(model.log_probs(prefix[:i])[token] for i, token in enumerate(prefix))
+        assert len(each) == 6
+        for h in each:
+            assert h.ids[: len(prefix)] == prefix and h.token_log_probs[: len(prefix)] == real
+
+
+def test_a_prefix_longer_than_source_and_extra_is_not_cut():
+    options = Options(beam=2, max_extra=0, prefix=((4, 4, 4, 4),))
+    (found,) = beam_search(Toy(eos=9.0), *batch([(3,)]), options)
+    assert found[0].ids == (4, 4, 4, 4) and found[0].finished
+
+
+@pytest.mark.parametrize(
+    "prefix, more, message",
+    [
+        (((4,),), {}, "1 prefixes were given for 4 sentences"),
+        (((4,), (EOS,), (), ()), {}, "a prefix holds token 2"),
+        (((4,), (), (9,), ()), {}, "a prefix holds token 9; give ids below 6"),
+        (((-1,), (), (), ()), {}, "a prefix holds token -1"),
+        (((4, 4, 4), (), (), ()), {"max_length": 3}, "leaves no room in an output of 3"),
+        (((4, 4, 4), (), (), ()), {"limit": 3}, "leaves no room in an output of 3"),
+    ],
+)
+def test_impossible_prefixes_are_refused(prefix, more, message):
+    for search in (beam_search, sample):
+        with pytest.raises(SettingError, match=message):
+            search(Toy(6), *batch(SENTENCES), Options(prefix=prefix, **more))
+
+
+def test_banned_tokens_never_come():
+    assert not {4, 7} & {token for each in both(Toy(8), constraints=(ban([4, 7]),)) for h in each for token in h.ids}
+
+
+def test_no_n_gram_comes_twice():
+    for each in both(Toy(6, eos=-30.0), constraints=(no_repeat(2),)):
+        for h in each:
+            pairs = list(zip(h.ids, h.ids[1:], strict=False))
+            assert len(pairs) == len(set(pairs)) > 0
+
+
+def test_no_output_is_shorter_than_asked_for():
+    found = both(Toy(8, eos=3.0), constraints=(min_length(4, EOS),))
+    assert {len(h.ids) >= 4 for each in found for h in each} == {True}
+    assert {len(h.ids) for each in found for h in each} >= {4}
+
+
+def test_a_repetition_penalty_is_part_of_the_score():
+    toy, penalty = Toy(5, seed=3, eos=-1.0), 1.7
+    found = both(toy, constraints=(penalise_repetition(penalty),))
+    for sentence, each in zip(SENTENCES, found, strict=True):
+        model = Conditional(toy, sentence)
+        for h in each:
+            said = (*h.ids, EOS) if h.finished else h.ids
+            real = [model.log_probs(said[:i])[v] * (penalty if v in said[:i] else 1) for i, v in enumerate(said)]
+            assert np.allclose(h.token_log_probs, real)
+
+
+def test_constraints_that_leave_no_token_end_the_output_where_it_is():
+    for each in both(Toy(5), constraints=(no_repeat(1), min_length(99, EOS))):
+        assert {h.finished for h in each} == {False}
+        assert {tuple(sorted(h.ids)) for h in each} == {(3, 4)}
+    for each in both(Toy(5), constraints=(ban([3, 4, EOS]),)):
+        assert {(h.ids, h.log_prob, h.finished) for h in each} == {((), 0.0, False)}
+
+
+def test_a_sentence_is_known_by_its_place_in_the_batch():
+    words = torch.tensor([3, 4, 5, 6])  # sentence b says words[b] alone
+
+    def only(log_probs, prefix, sentence):
+        allowed = log_probs.gather(1, words[sentence][:, None])
+        rest = torch.full_like(log_probs, -torch.inf)
+        rest[:, EOS] = log_probs[:, EOS]
+        return rest.scatter(1, words[sentence][:, None], allowed)
+
+    for b, each in enumerate(both(Toy(8, eos=-1.0), constraints=(only,))):
+        assert {token for h in each for token in h.ids} == {int(words[b])}
+
+
+@pytest.mark.parametrize("build", [lambda: penalise_repetition(0.0), lambda: no_repeat(0)])
+def test_numbers_out_of_range_are_refused(build):
+    with pytest.raises(SettingError):
+        build()
