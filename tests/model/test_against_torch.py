@@ -183,6 +183,15 @@ def test_feed_forward_is_what_numpy_computes(name):
     torch.testing.assert_close(feed(x).detach(), torch.from_numpy(expected))
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("eps", [1e-12, 0.1])
+def test_every_norm_has_the_epsilon_of_the_settings(eps, norm):
+    model = fresh(small(norm=norm, norm_eps=eps, embedding_norm=True))
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
+    assert {module.eps for module in norms} == {eps}
+    assert len(norms) == 2 * 2 + 2 * 3 + 2 + 2 * (norm == "pre")
+
+
 def test_layer_norm_of_the_worked_example():
     norm = Block(small(d_model=4, n_heads=2), cross=False).feed_residual.norm
     out = norm(torch.tensor([3.0, 5.0, 2.0, 8.0]))

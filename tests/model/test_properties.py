@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from heedful.model import POSITIONS
+from heedful.ops import attention
 
 from .samples import ACTIVATIONS, NORMS, another, fresh, pad_right, sentences, shared, small
 
@@ -143,6 +144,23 @@ def test_relative_schemes_do_not_feel_a_common_shift(positions, norm):
     ids = sentences([6, 6])
     shifted = torch.nn.functional.pad(ids, (5, 0))
     torch.testing.assert_close(model(shifted)[:, 5:], model(ids), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("d_key", [None, 6])
+def test_the_fused_attention_makes_the_same_model(positions, d_key, monkeypatch):
+    """In values and in gradients, with the masks and biases that models make."""
+    source, target = sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS, seed=1, start=2)
+    results = []
+    for fused_from in (1 << 20, 0):
+        monkeypatch.setattr(attention, "FUSED_FROM", fused_from)
+        for family in ("encoder-decoder", "decoder", "encoder"):
+            model = fresh(small(family=family, positions=positions, d_key=d_key))
+            out = model(source, target) if family == "encoder-decoder" else model(source)
+            slopes = torch.autograd.grad(out.square().cos().sum(), list(model.parameters()))
+            results.append([out, *slopes])
+    for plain, fused in zip(results[:3], results[3:], strict=True):
+        torch.testing.assert_close(plain, fused, atol=1e-9, rtol=1e-7)
 
 
 @every_shape

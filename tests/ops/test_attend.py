@@ -91,10 +91,11 @@ def test_both_choices_of_attend_agree(monkeypatch, masks):
     torch.testing.assert_close(attend(*tensors, **options), plain)
 
 
-def test_the_tap_sees_distributions_over_what_may_be_attended_to():
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_the_tap_sees_distributions_over_what_may_be_attended_to(rate):
     tensors, options = example("causal, padding and bias")
     seen = []
-    attend(*tensors, **options, tap=lambda weights: seen.append(weights) or weights)
+    attend(*tensors, **options, rate=rate, tap=lambda weights: seen.append(weights) or weights)
     torch.testing.assert_close(seen[0].sum(-1), torch.ones(3, 2, 6, dtype=torch.float64))
     assert torch.equal(seen[0] > 0, options["keep"].expand(3, 2, 6, 6))
 
@@ -115,12 +116,13 @@ def test_hidden_keys_neither_count_nor_receive_gradients():
     assert torch.equal(attend(query, *noisy, **options), out)
 
 
-def test_dropout_acts_on_the_weights_and_keeps_their_mean():
+@pytest.mark.parametrize("body", [attend_plain, attend_fused])
+def test_dropout_acts_on_the_weights_and_keeps_their_mean(body):
     torch.manual_seed(3)
     query, key = torch.randn(2, 1, 2, 8, 4)
-    query, key, value = query.expand(2000, -1, -1, -1), key.expand(2000, -1, -1, -1), torch.eye(8)
-    kept = attend(query, key, value, rate=0.25)  # with the identity for values, the weights themselves
-    whole = attend(query, key, value)
+    query, key = query.expand(2000, -1, -1, -1), key.expand(2000, -1, -1, -1)
+    value = torch.eye(8).expand(2000, 2, -1, -1)  # with the identity for values, the output is the weights
+    kept, whole = body(query, key, value, rate=0.25), body(query, key, value)
     assert abs((kept == 0).double().mean() - 0.25) < 0.005
     torch.testing.assert_close(kept[kept > 0], whole[kept > 0] / 0.75)
     torch.testing.assert_close(kept.mean(0), whole.mean(0), atol=0.05, rtol=0)
