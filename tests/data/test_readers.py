@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.files import config, told, write, write_gz
 from heedful.data import Corpus, decode_lines, read_lines, read_pairs, read_tsv, training_corpus, validation_corpus
 from heedful.errors import DataError, SettingError
+
+from .files import config, told, write, write_gz
 
 ODD = "a\u2028b\x85c\x0bd\x0ce\x1cf\x1dg\u2029h\ri"
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.files import config, sentence_pairs, write_tsv
 from heedful.data import Lengths, Oddity, Report, prepare
+
+from .files import config, sentence_pairs, write_tsv
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.files import config, sentence_pairs, told, write, write_gz, write_tsv
 from heedful.config import RunConfig
 from heedful.data import Pairs, Store, prepare
 from heedful.data import build as building
 from heedful.errors import DataError, FolderError, SettingError
 from heedful.text import learn
+
+from .files import config, sentence_pairs, told, write, write_gz, write_tsv
 
 
 @pytest.fixture
@@ -164,7 +165,7 @@ def test_given_tokenizers_are_used(corpus: Path, tmp_path: Path) -> None:
 def test_held_out_sources_are_not_trained_on(tmp_path: Path) -> None:
     pairs = [(source, f"{target} {i}") for source, target in sentence_pairs() for i in range(3)]
     pairs += [(f"  {source} ", target) for source, target in sentence_pairs()]  # the same source to a model
-    corpus = write_tsv(tmp_path / "corpus.tsv", pairs)
+    corpus = write_tsv(tmp_path / "corpus.tsv", pairs + pairs + [(source, "") for source, _ in sentence_pairs()])
     store = prepare(config(pairs=corpus, valid_size=7), tmp_path / "store")
     held = {source.strip() for source, _ in store.valid_text}
     assert len(held) == store.report.valid_sources == 7
@@ -196,10 +197,14 @@ def test_validation_files_are_kept_as_they_are(corpus: Path, tmp_path: Path) -> 
 
 def test_a_corpus_is_read_in_chunks(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = prepare(config(pairs=corpus), tmp_path / "whole")
+    said: list[str] = []
     monkeypatch.setattr(building, "CHUNK_PAIRS", 7)
-    by_count = prepare(config(pairs=corpus), tmp_path / "count")
+    by_count = prepare(config(pairs=corpus), tmp_path / "count", said.append)
+    assert sum(message.startswith("encoded") for message in said) == 46
+    said.clear()
     monkeypatch.setattr(building, "CHUNK_CHARACTERS", 100)
-    by_characters = prepare(config(pairs=corpus), tmp_path / "characters")
+    by_characters = prepare(config(pairs=corpus), tmp_path / "characters", said.append)
+    assert 46 < sum(message.startswith("encoded") for message in said) < 160
     assert lists(whole.train) == lists(by_count.train) == lists(by_characters.train)
 
 

@@ -8,11 +8,12 @@ import pytest
 import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import models
+from tokenizers import models, pre_tokenizers
 
 from heedful.errors import FolderError, HeedfulError
 from heedful.text import Specials, Tokenizer, learn, normaliser
-from text.corpus import sentences
+
+from .corpus import sentences
 
 NAMES = ["<pad>", "<unk>", "<s>", "</s>"]
 BLANKS = "\t\n\x0b\x0c\r \x85\u2028\u2029"
@@ -203,10 +204,11 @@ def test_a_vocabulary_without_an_end_is_refused() -> None:
 
 def test_padding_and_truncation_of_foreign_files_are_switched_off() -> None:
     inner = foreign(["<pad>", "<unk>", "<s>", "</s>"])
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     inner.enable_truncation(1)
     inner.enable_padding(length=8)
     assert json.loads(inner.to_str())["padding"] is not None
-    assert Tokenizer(inner).encode_batch(["<s>", ""]) == [[2], []]
+    assert Tokenizer(inner).encode_batch(["<s> </s> <s>", ""]) == [[2, 3, 2], []]
 
 
 def check_sentence(error: HeedfulError) -> None:

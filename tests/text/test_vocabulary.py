@@ -8,8 +8,9 @@ import pytest
 from heedful.errors import DataError
 from heedful.text import Tokenizer, learn
 from heedful.text.vocabulary import suggest_size
-from text.corpus import sentences
-from text.test_tokenizer import check_sentence
+
+from .corpus import sentences
+from .test_tokenizer import check_sentence
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
@@ -63,6 +64,12 @@ def test_rare_characters_are_spelled_in_bytes() -> None:
     assert tokenizer.decode(tokenizer.encode("ж語ツ")) == "ж語ツ"
 
 
+def test_what_was_seen_once_is_not_learned() -> None:
+    tokenizer = learn([*sentences(), "Donaudampfschiff"])
+    assert len(tokenizer.encode("Donaudampfschiff")) > 5
+    assert tokenizer.pieces(tokenizer.encode("Katze")) == ["▁Katze"]
+
+
 def test_pieces_do_not_mix_words_with_punctuation_digits_or_spaces() -> None:
     learned = [piece.removeprefix("▁") for piece in pieces_of(learn(sentences() * 3))]
     assert {"dog", "Katze", "中国", "...", "'t", "L'", "qu'"} <= set(learned)
@@ -85,7 +92,7 @@ def test_extra_special_tokens_have_ids_of_their_own() -> None:
     assert tokenizer.decode([4, *tokenizer.encode("<mask> 我")]) == "<mask> 我"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_long_runs_take_no_long_time() -> None:
     runs = [
         "".join(chr(97 + i * i * 7 % 26) for i in range(300_000)),

@@ -68,5 +68,5 @@ def _most(text: str, start: int, cuts: list[int], done: int, fits: Callable[[str
     while known < len(cuts) and fits(text[start : cuts[min(known + step, len(cuts)) - 1]]):
         known = min(known + step, len(cuts))
         step *= 2
-    unknown = range(known + 1, min(known + step, len(cuts) + 1))
+    unknown = range(known + 1, min(known + step, len(cuts)))
     return known + bisect.bisect_left(unknown, True, key=lambda n: not fits(text[start : cuts[n - 1]]))
