@@ -123,6 +123,12 @@ class ModelConfig(Section):
     bias: bool = Field(True, description="Biases in every linear layer.")
     output_bias: bool = Field(False, description="A bias on the output projection.")
     token_types: Annotated[int, Field(ge=0, le=16)] = Field(0, description="Kinds of segments an encoder tells apart.")
+    head: Literal["linear", "transform", "none"] = Field(
+        "linear",
+        description="From an encoder's hidden states to logits: the output projection alone, or after a dense layer,"
+        " activation and LayerNorm (BERT); none for an encoder that only gives hidden states.",
+    )
+    pooler: bool = Field(False, description="Learn a vector for a whole sequence from its first token (BERT).")
     dropout: Probability = Field(0.1, description="Dropout on embeddings and on every sublayer's output.")
     attention_dropout: Probability = Field(0.0, description="Dropout on attention weights.")
     activation_dropout: Probability = Field(0.0, description="Dropout inside the feed-forward layer.")
@@ -142,6 +148,8 @@ class ModelConfig(Section):
             raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
         if self.source_vocab_size is not None and self.tie == "all":
             raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
+        if self.family != "encoder" and (self.head != "linear" or self.pooler):
+            raise ValueError(f"head and pooler are parts of an encoder, and this is the {self.family} family")
         if self.max_length * self.d_model > 2**28:
             raise ValueError(f"max_length ({self.max_length}) times d_model ({self.d_model}) is more than 2 ** 28")
         if max(self.pad_id, self.bos_id, self.eos_id) >= self.vocab_size:

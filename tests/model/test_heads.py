@@ -22,7 +22,7 @@ def test_a_transform_is_dense_activation_and_norm_before_the_projection():
 
 def test_a_pooler_sees_the_first_token_alone():
     model = fresh(small(family="encoder", pooler=True))
-    hidden = torch.randn(3, 5, 16)
+    hidden = torch.randn(3, 5, 16, dtype=model.pooler.weight.dtype)
     pooled = model.pool(hidden)
     torch.testing.assert_close(pooled, torch.tanh(model.pooler(hidden[:, 0])))
     hidden[:, 1:] = 0

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model.block import Stack
+from heedful.model.block import ACTIVATIONS, Stack
 from heedful.model.cache import Cache
 from heedful.model.masks import causal, not_padding
 
@@ -43,9 +43,13 @@ class Model(nn.Module):
         """(V, D): the embeddings themselves unless untied."""
         return self.embedding.weight if self.output is None else self.output.weight
 
+    def before_output(self, hidden: Tensor) -> Tensor:
+        """(..., D) -> (..., D): hidden states as the output projection takes them."""
+        return hidden
+
     def project(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (..., V): logits."""
-        return F.linear(hidden, self.output_weight, self.output_bias)
+        return F.linear(self.before_output(hidden), self.output_weight, self.output_bias)
 
     def initialise(self) -> None:
         """Glorot-uniform matrices, zero biases, embeddings of standard deviation d_model ** -0.5."""
@@ -139,13 +143,30 @@ class DecoderModel(Model):
         return hidden
 
 
+class Transform(nn.Module):
+    """LayerNorm(f(x W + b)): what BERT does to hidden states before it compares them with the embeddings."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.d_model, config.d_model, bias=config.bias)
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., D) -> (..., D)."""
+        normed: Tensor = self.norm(self.activation(self.dense(hidden)))
+        return normed
+
+
 class EncoderModel(Model):
-    """Hidden states that see the whole sequence, padding excepted (BERT)."""
+    """Hidden states that see the whole sequence, padding excepted (BERT; Devlin et al., 2019)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.token_types = Embedding(config.token_types, config) if config.token_types else None
         self.encoder = Stack(config, config.encoder_layers)
+        self.transform = Transform(config) if config.head == "transform" else None
+        self.pooler = nn.Linear(config.d_model, config.d_model, bias=config.bias) if config.pooler else None
         self.initialise()
 
     def forward(self, ids: Tensor, keep: Tensor | None = None, types: Tensor | None = None) -> Tensor:
@@ -156,6 +177,17 @@ class EncoderModel(Model):
             x = x + self.token_types(torch.zeros_like(ids) if types is None else types)
         hidden: Tensor = self.encoder(x, not_padding(ids, self.config.pad_id) if keep is None else keep)
         return hidden
+
+    def before_output(self, hidden: Tensor) -> Tensor:
+        if self.config.head == "none":
+            raise ValueError("this encoder gives hidden states and no logits: model.head is none")
+        return hidden if self.transform is None else self.transform(hidden)
+
+    def pool(self, hidden: Tensor) -> Tensor:
+        """(B, S, D) -> (B, D): one vector for each sequence, from its first token."""
+        if self.pooler is None:
+            raise ValueError("this encoder has no pooler: model.pooler is false")
+        return torch.tanh(self.pooler(hidden[:, 0]))
 
 
 FAMILIES: dict[str, type[EncoderDecoder] | type[DecoderModel] | type[EncoderModel]] = {
