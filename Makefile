@@ -1,0 +1,41 @@
+# Everything a fresh machine with Python 3.11 needs is set up by the first target that needs it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: setup demo test check bench clean
+
+setup: $(VENV)/.user
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) torch==2.13.0
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.user
+	$(PIP) -e .[dev]
+	touch $@
+
+demo: $(VENV)/.user
+	rm -rf runs/demo
+	$(BIN)/heedful demo --out runs/demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.dev
+	@echo "Programs in benchmarks/ print their own usage; each measures a peer and heedful in one run:"
+	@ls benchmarks/*.py
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

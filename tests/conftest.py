@@ -1,0 +1,37 @@
+"""Small corpora and settings that many tests share."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny: a second thread only gets in the way
+
+from pathlib import Path
+
+import pytest
+
+from heedful import demo
+
+TINY = [
+    "model.d_model=16",
+    "model.d_ff=32",
+    "model.n_heads=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "train.batch_tokens=384",
+    "train.warmup=5",
+    "train.valid_sentences=8",
+    "search.beam=2",
+    "search.max_extra=3",
+]
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.en, train.de, valid.en and valid.de from the embedded grammar."""
+    folder = tmp_path_factory.mktemp("corpus")
+    pairs = demo.generate(180, seed=3)
+    for name, part in (("train", pairs[:160]), ("valid", pairs[160:])):
+        (folder / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in part), encoding="utf-8")
+        (folder / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in part), encoding="utf-8")
+    return folder

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.config import ModelConfig, TrainSettings
+from heedful.errors import FolderError
+from heedful.model import EncoderDecoder
+from heedful.train import checkpoint
+from heedful.train.checkpoint import State
+from heedful.train.update import build_optimiser
+
+CONFIG = ModelConfig(vocab_size=11, d_model=8, d_ff=8, n_heads=2, encoder_layers=1, decoder_layers=1, max_length=8)
+
+
+def stepped(seed: int = 0) -> tuple[EncoderDecoder, torch.optim.Optimizer]:
+    torch.manual_seed(seed)
+    model = EncoderDecoder(CONFIG)
+    optimiser = build_optimiser(model, TrainSettings())
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimiser.step()
+    return model, optimiser
+
+
+def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    model, optimiser = stepped()
+    state = State(update=7, epoch=2, batch=3, tokens=99, total=50, every=5, best=[1.5, -2.0], averaged=[5])
+    path = checkpoint.save(tmp_path, model, optimiser, state, keep=2)
+    other, other_optimiser = stepped(seed=1)
+    assert checkpoint.load(path, other, other_optimiser) == state
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+        for kind in ("step", "exp_avg", "exp_avg_sq"):
+            assert torch.equal(optimiser.state[a][kind], other_optimiser.state[b][kind])
+
+
+def test_only_the_last_ones_are_kept_and_they_are_ordered_by_number(tmp_path: Path) -> None:
+    model, optimiser = stepped()
+    for update in (8, 9, 10, 100):
+        checkpoint.save(tmp_path, model, optimiser, State(update=update), keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-10", "step-100"]
+    assert checkpoint.latest(tmp_path) == tmp_path / "step-100"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, name: str, damage: str) -> None:
+    model, optimiser = stepped()
+    for update in (1, 2):
+        checkpoint.save(tmp_path, model, optimiser, State(update=update), keep=2)
+    path = tmp_path / "step-2" / name
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        half = len(data) // 2
+        path.write_bytes(data[:half] if damage == "cut" else data[:half] + bytes([data[half] ^ 4]) + data[half + 1 :])
+    assert checkpoint.latest(tmp_path) == tmp_path / "step-1"
+    (tmp_path / "step-1" / "state.json").write_text("{}")
+    with pytest.raises(FolderError, match=r"every checkpoint is damaged \(step-2, step-1\)"):
+        checkpoint.latest(tmp_path)
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint_and_no_rubbish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, optimiser = stepped()
+    checkpoint.save(tmp_path, model, optimiser, State(update=1), keep=2)
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("heedful.folder.save_file", full)
+    with pytest.raises(FolderError, match="No space left on device"):
+        checkpoint.save(tmp_path, model, optimiser, State(update=2), keep=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
+    assert checkpoint.latest(tmp_path) == tmp_path / "step-1"
+
+
+def test_the_average_is_the_mean_of_the_last_weights(tmp_path: Path) -> None:
+    state, models = State(), []
+    for update in (10, 20, 30, 40):
+        model, optimiser = stepped(update)
+        models.append(model)
+        state.update = update
+        checkpoint.add_weights(tmp_path, model, state, keep=3)
+        checkpoint.save(tmp_path, model, optimiser, state, keep=1)
+        checkpoint.forget_weights(tmp_path)
+    assert state.averaged == [20, 30, 40]
+    assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == [f"{u}.safetensors" for u in (20, 30, 40)]
+    mean = checkpoint.average(tmp_path, state.averaged)
+    for name, value in mean.items():
+        expected = torch.stack([model.state_dict()[name].double() for model in models[1:]]).mean(0)
+        torch.testing.assert_close(value, expected.float(), rtol=0, atol=0)

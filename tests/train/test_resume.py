@@ -1,0 +1,198 @@
+"""Kill and resume = never interrupted, bit for bit; and what resuming refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from heedful import config, folder
+from heedful.config import RunConfig
+from heedful.errors import FolderError, HeedfulError, SettingError
+from heedful.loss import Loss
+from heedful.train.loop import Run, train
+from heedful.train.report import read_metrics
+from heedful.train.start import open_run
+from tests.conftest import TINY
+
+SETTINGS = [*TINY, "model.dropout=0.2", "train.accumulate=3", "train.max_updates=14", "train.checkpoint_every=4"]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing between here and the test catches it."""
+
+
+def settings(corpus: Path, store: Path, *more: str) -> RunConfig:
+    data = {"source": corpus / "train.en", "target": corpus / "train.de", "store": store}
+    data |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
+    return config.read(None, [*SETTINGS, *more], data=data)
+
+
+def scores(folder: folder.Folder) -> dict[str, float]:
+    """Stands for BLEU and chrF: a number that depends on the weights."""
+    return {"valid_bleu": float(folder.model.embedding.weight.detach().abs().sum()) % 100, "valid_chrf": 0.0}
+
+
+def open_(asked: RunConfig, out: Path, resume: bool = False) -> Run:
+    return open_run(asked, out, resume, scores, Console(quiet=True))
+
+
+def killing(run: Run, update: int, piece: int) -> Callable[..., Loss]:
+    """The loss function of a run that dies in the given piece of the given update."""
+    loss_of, calls = run.loss_of, [0]
+
+    def loss(batch: object) -> Loss:
+        calls[0] += 1
+        if calls[0] == (update - 1) * 3 + piece:
+            raise Killed
+        return loss_of(batch)
+
+    return loss
+
+
+def files(out: Path) -> dict[str, torch.Tensor]:
+    weights = load_file(out / "model.safetensors")
+    weights |= {f"last.{name}": value for name, value in load_file(out / "checkpoints/step-14/model.safetensors").items()}
+    moments = load_file(out / "checkpoints/step-14/optimiser.safetensors")
+    return weights | {f"optimiser.{name}": value for name, value in moments.items()}
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    state = train(open_(settings(corpus, folder / "store"), folder / "out"))
+    assert state.ended == "all updates done"
+    assert state.epoch >= 1, "the run has to cross the border of an epoch"
+    return folder
+
+
+@pytest.mark.parametrize(("update", "piece"), [(1, 1), (3, 2), (5, 1), (9, 3), (13, 2), (14, 3)])
+def test_killed_and_resumed_equals_never_interrupted(
+    corpus: Path, finished: Path, tmp_path: Path, update: int, piece: int
+) -> None:
+    asked, out = settings(corpus, finished / "store"), tmp_path / "out"
+    run = open_(asked, out)
+    run.loss_of = killing(run, update, piece)  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        train(run)
+    torch.manual_seed(12345)  # the state of the generator must not matter
+    train(open_(asked, out, resume=True))
+    ours, theirs = files(out), files(finished / "out")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    same = [{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second")} for r in read_metrics(out)]
+    validations = [r for r in read_metrics(finished / "out") if "valid_loss" in r]
+    assert [r for r in same if "valid_loss" in r] == validations
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_resuming_equals_never_interrupted(
+    corpus: Path, finished: Path, tmp_path: Path, number: int
+) -> None:
+    asked, out = settings(corpus, finished / "store"), tmp_path / "out"
+    run = open_(asked, out)
+    loss_of, calls = run.loss_of, [0]
+
+    def interrupting(batch: object) -> Loss:
+        calls[0] += 1
+        if calls[0] == 17:
+            os.kill(os.getpid(), number)
+        return loss_of(batch)
+
+    run.loss_of = interrupting  # type: ignore[method-assign]
+    assert train(run).ended == "interrupted"
+    assert not (out / "checkpoints/step-14").exists()
+    assert train(open_(asked, out, resume=True)).ended == "all updates done"
+    ours, theirs = files(out), files(finished / "out")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_metrics_tensorboard_and_table_agree(finished: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(finished / "out/tensorboard"))
+    events.Reload()
+    records = [record for record in read_metrics(finished / "out") if "valid_loss" in record]
+    assert [record["update"] for record in records] == [4, 8, 12, 14]
+    board = [(event.step, event.value) for event in events.Scalars("valid_loss")]
+    assert board == [(r["update"], pytest.approx(r["valid_loss"], rel=1e-6)) for r in records]
+
+
+def test_a_new_run_does_not_touch_an_existing_folder(corpus: Path, finished: Path) -> None:
+    before = (finished / "out/model.safetensors").read_bytes()
+    with pytest.raises(FolderError, match="exists already; use --resume"):
+        open_(settings(corpus, finished / "store"), finished / "out")
+    assert (finished / "out/model.safetensors").read_bytes() == before
+
+
+def test_there_must_be_something_to_resume(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="holds no run to resume"):
+        open_(settings(corpus, finished / "store"), tmp_path / "nothing", resume=True)
+
+
+def test_a_finished_run_is_left_alone_and_can_be_extended(corpus: Path, finished: Path) -> None:
+    assert open_(settings(corpus, finished / "store"), finished / "out", resume=True).state.ended == "all updates done"
+    longer = open_(settings(corpus, finished / "store", "train.max_updates=20"), finished / "out", resume=True)
+    assert (longer.state.ended, longer.state.total) == ("", 20)
+
+
+@pytest.mark.parametrize("change", ["model.dropout=0.3", "train.seed=9", "train.batch_tokens=300", "text.lowercase=true"])
+def test_resuming_with_other_settings_is_refused_by_name(corpus: Path, finished: Path, change: str) -> None:
+    with pytest.raises(SettingError, match=change.partition("=")[0]):
+        open_(settings(corpus, finished / "store", change), finished / "out", resume=True)
+
+
+def test_resuming_needs_no_other_argument_than_the_folder(finished: Path) -> None:
+    run = open_(config.read(None, [f"data.store={json.dumps(str(finished / 'store'))}"]), finished / "out", resume=True)
+    assert run.config.model.d_model == 16
+
+
+def test_resuming_on_a_changed_corpus_is_refused(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed.de"
+    changed.write_text((corpus / "train.de").read_text(encoding="utf-8").replace("der", "dar"), encoding="utf-8")
+    asked = settings(corpus, finished / "store", f"data.target={json.dumps(str(changed))}")
+    with pytest.raises(FolderError, match="trained on another corpus"):
+        open_(asked, finished / "out", resume=True)
+
+
+def test_early_stopping_counts_validations_without_a_better_score(
+    corpus: Path, finished: Path, tmp_path: Path
+) -> None:
+    asked = settings(corpus, finished / "store", "train.checkpoint_every=1", "train.patience=2")
+    run = open_(asked, tmp_path / "out")
+    falling = iter(range(50, 0, -1))
+    run.translate = lambda model: {"valid_bleu": float(next(falling)), "valid_chrf": 0.0}
+    state = train(run)
+    assert (state.update, state.best_update, state.ended) == (3, 1, "no better score in 2 validations")
+
+
+def test_a_time_is_kept_and_the_schedule_ends_with_it(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    run = open_(settings(corpus, finished / "store", "train.time=6s", "train.max_updates=1000000"), tmp_path / "out")
+    state = train(run)
+    assert state.planned
+    assert 3 < state.elapsed < 12
+    rates = [record["learning_rate"] for record in read_metrics(tmp_path / "out") if "learning_rate" in record]
+    assert rates[-1] < 0.2 * max(rates)
+
+
+def test_a_broken_loss_keeps_the_last_checkpoint(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    run = open_(settings(corpus, finished / "store"), tmp_path / "out")
+    loss_of, calls = run.loss_of, [0]
+
+    def broken(batch: object) -> Loss:
+        calls[0] += 1
+        loss = loss_of(batch)
+        return Loss(loss.smoothed * float("nan"), loss.likelihood, loss.tokens) if calls[0] > 15 else loss
+
+    run.loss_of = broken  # type: ignore[method-assign]
+    with pytest.raises(HeedfulError, match="at update 6"):
+        train(run)
+    assert folder.load(tmp_path / "out")
+    assert open_(settings(corpus, finished / "store"), tmp_path / "out", resume=True).state.update == 4
