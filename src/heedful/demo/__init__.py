@@ -20,6 +20,7 @@ from heedful.demo.structure import write as _text
 __all__ = ["Pair", "Splits", "generate", "splits", "words", "write"]
 
 LONGEST = 18  # English words and marks
+TRAIN, VALID, TEST = 20000, 500, 500
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,16 @@ def generate(count: int, seed: int = 0) -> list[Pair]:
     return [next(stream) for _ in range(count)]
 
 
-def splits(seed: int = 0, train: int = 20000, valid: int = 500, test: int = 500) -> Splits:
+def splits(seed: int = 0, train: int = TRAIN, valid: int = VALID, test: int = TEST) -> Splits:
     """Three parts that share no source sentence."""
     pairs = generate(test + valid + train, seed)
     return Splits(pairs[test + valid :], pairs[test : test + valid], pairs[:test])
 
 
-def write(folder: Path, seed: int = 0) -> None:
+def write(folder: Path, seed: int = 0, *, train: int = TRAIN, valid: int = VALID, test: int = TEST) -> None:
     """Write train, valid and test as .en and .de files, a sentence a line."""
     folder.mkdir(parents=True, exist_ok=True)
-    parts = splits(seed)
+    parts = splits(seed, train, valid, test)
     for name, pairs in (("train", parts.train), ("valid", parts.valid), ("test", parts.test)):
         for suffix, lines in (("en", [pair.source for pair in pairs]), ("de", [pair.target for pair in pairs])):
             (folder / f"{name}.{suffix}").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")

@@ -203,7 +203,7 @@ def prepositional(preposition: str, case: Case, inner: Nominal, at: str, role: s
     definite = isinstance(inner, NounPhrase) and (inner.determiner == THE or inner.owner)
     contracted = morphology.CONTRACTIONS.get((preposition, first.text)) if definite else None
     if contracted:
-        return [Token(contracted, head.roles | first.roles), *rest]
+        return [Token(contracted, (*head.roles, *first.roles)), *rest]
     return [head, first, *rest]
 
 

@@ -102,7 +102,7 @@ def imperative(verb: Verb) -> str:
     stem, er_stem = german_stem(verb.infinitive), verb.er.removesuffix("t")
     if er_stem != stem and "ä" not in er_stem and not er_stem.endswith("e"):
         return er_stem
-    full = stem[-1] in "dt" or verb.infinitive.endswith(("eln", "ern"))
+    full = stem[-1] in "dt" or verb.infinitive.endswith(("eln", "ern", "ieren", "danken", "folgen", "armen", "reisen"))
     return _without_e(verb.infinitive) + "e" if full else stem
 
 

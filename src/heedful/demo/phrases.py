@@ -284,7 +284,7 @@ class Author:
             return self.pick([entry for entry in phrases(era) if "anyone" in entry.kinds])
         if era != "now" and self.chance(0.2):
             return self.clock()
-        return self.pick(phrases(era + "-season" if seasonal and era != "now" and self.chance(0.25) else era))
+        return self.pick(phrases(era + "-season" if seasonal and era != "now" and self.chance(0.6) else era))
 
 
 @cache

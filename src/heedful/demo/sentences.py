@@ -303,6 +303,7 @@ class Writer(ClauseAuthor):
         while (
             not (left.object and right.object)
             or (isinstance(right.subject, Pronoun) and not isinstance(left.subject, Pronoun))
+            or left.subject == right.subject
             or clashes(left.subject, right.subject)
             or clashes(left.object, right.object)
         ):
@@ -364,7 +365,7 @@ PATTERNS = {
     Writer.simple: 46,
     Writer.weather_report: 1,
     Writer.condition: 4,
-    Writer.quality: 5,
+    Writer.quality: 6,
     Writer.comparison: 3,
     Writer.profession: 2,
     Writer.whereabouts: 3,

@@ -7,7 +7,7 @@ no guessing.
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from heedful.demo.lexicon import Adjective, Determiner, Modal, Name, Noun, Phrase, Verb
 
@@ -16,14 +16,13 @@ Case = Literal["nom", "acc", "dat", "gen"]
 Tense = Literal["present", "progressive", "past", "past progressive", "perfect", "future"]
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     text: str
-    roles: frozenset[str] = frozenset()
+    roles: tuple[str, ...] = ()
 
 
 def token(text: str, *roles: str) -> Token:
-    return Token(text, frozenset(roles))
+    return Token(text, roles)
 
 
 @dataclass(frozen=True)
@@ -194,4 +193,9 @@ def write(tokens: list[Token]) -> str:
 
 
 def align(source: list[Token], target: list[Token]) -> frozenset[tuple[int, int]]:
-    return frozenset((i, j) for i, s in enumerate(source) for j, t in enumerate(target) if s.roles & t.roles)
+    """The pairs of positions whose tokens share a role."""
+    places: dict[str, list[int]] = {}
+    for i, word in enumerate(source):
+        for role in word.roles:
+            places.setdefault(role, []).append(i)
+    return frozenset((i, j) for j, word in enumerate(target) for role in word.roles for i in places.get(role, ()))

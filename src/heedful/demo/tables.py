@@ -433,10 +433,10 @@ every evening      ; jeden Abend      ; time anyone habit
 in_the morning     ; am Morgen        ; time anyone habit
 in_the afternoon   ; am Nachmittag    ; time anyone habit
 in_the evening     ; am Abend         ; time anyone habit
-in summer          ; im Sommer        ; time habit-season
-in winter          ; im Winter        ; time habit-season
-in spring          ; im Frühling      ; time habit-season
-in autumn          ; im Herbst        ; time habit-season
+in summer          ; im Sommer        ; time past-season habit-season future-season
+in winter          ; im Winter        ; time past-season habit-season future-season
+in spring          ; im Frühling      ; time past-season habit-season future-season
+in autumn          ; im Herbst        ; time past-season habit-season future-season
 tomorrow           ; morgen           ; time anyone future
 soon               ; bald             ; time anyone future
 this evening       ; heute Abend      ; time future
