@@ -1,0 +1,177 @@
+"""A model folder comes back as it was saved, and a damaged one is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from heedful import folder
+from heedful.config import ModelConfig, SearchSettings
+from heedful.errors import FolderError, HeedfulError
+from heedful.folder import Folder
+from heedful.model import EncoderDecoder, build
+from heedful.text import learn
+
+LINES = ["the dog sleeps .", "der Hund schläft .", "the cats sleep .", "die Katzen schlafen ."] * 8
+
+
+def make(path: Path, **changes: object) -> Folder:
+    tokenizer = learn(LINES, None, False)
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size, d_model=8, d_ff=16, n_heads=2, encoder_layers=1, decoder_layers=1,
+        max_length=32, **changes,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    model = build(config).eval()
+    saved = Folder(model, tokenizer, tokenizer, SearchSettings(beam=3), path)
+    folder.save(saved)
+    return saved
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    return make(tmp_path_factory.mktemp("folder") / "model")
+
+
+@pytest.fixture
+def copy(saved: Folder, tmp_path: Path) -> Path:
+    shutil.copytree(saved.path, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_what_was_saved_is_loaded(saved: Folder) -> None:
+    loaded = folder.load(saved.path)
+    assert loaded.model.config == saved.model.config
+    assert loaded.search == saved.search
+    assert loaded.tokenizer.to_json() == saved.tokenizer.to_json()
+    for (name, a), b in zip(saved.model.state_dict().items(), loaded.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize("tie", ["all", "target", "none"])
+def test_tied_weights_are_stored_once(tmp_path: Path, tie: str) -> None:
+    saved = make(tmp_path / "model", tie=tie)
+    stored = load_file(saved.path / "model.safetensors")
+    size = (saved.model.config.vocab_size, 8)
+    assert sum(tuple(tensor.shape) == size for tensor in stored.values()) == {"all": 1, "target": 2, "none": 3}[tie]
+    assert isinstance(folder.load(saved.path).model, EncoderDecoder)
+
+
+def test_separate_vocabularies_have_a_file_each(tmp_path: Path) -> None:
+    source, target = learn(LINES[::2], None, False), learn(LINES[1::2], None, False)
+    config = ModelConfig(
+        vocab_size=target.vocab_size, source_vocab_size=source.vocab_size, tie="target", d_model=8, d_ff=8, n_heads=2,
+        encoder_layers=1, decoder_layers=1, max_length=16,
+    )  # fmt: skip
+    folder.save(Folder(build(config), target, source, SearchSettings(), tmp_path / "model"))
+    loaded = folder.load(tmp_path / "model")
+    assert loaded.source_tokenizer.to_json() == source.to_json()
+    assert loaded.tokenizer.to_json() == target.to_json()
+
+
+def edit_config(change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
+    def edit(path: Path) -> None:
+        description = json.loads((path / "config.json").read_text())
+        change(description)
+        (path / "config.json").write_text(json.dumps(description))
+
+    return edit
+
+
+def edit_weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
+    """Change the weights and the digest too, so that only the deeper check can see it."""
+
+    def edit(path: Path) -> None:
+        tensors = load_file(path / "model.safetensors")
+        change(tensors)
+        save_file(tensors, path / "model.safetensors")
+        edit_config(lambda d: d.pop("sha256"))(path)
+
+    return edit
+
+
+def flip(name: str) -> Callable[[Path], None]:
+    def edit(path: Path) -> None:
+        data = bytearray((path / name).read_bytes())
+        data[len(data) * 2 // 3] ^= 1
+        (path / name).write_bytes(data)
+
+    return edit
+
+
+def truncate(name: str) -> Callable[[Path], None]:
+    return lambda path: (path / name).write_bytes((path / name).read_bytes()[:100]) and None
+
+
+W, E = "model.safetensors", "embedding.weight"
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no folder": (shutil.rmtree, "does not exist"),
+    "no config": (lambda p: (p / "config.json").unlink(), "is not a model folder"),
+    "no weights": (lambda p: (p / W).unlink(), "has no model.safetensors"),
+    "no tokenizer": (lambda p: (p / "tokenizer.json").unlink(), "has no tokenizer.json"),
+    "flipped weights": (flip(W), "is not what was saved"),
+    "cut weights": (truncate(W), "is not what was saved"),
+    "flipped tokenizer": (flip("tokenizer.json"), "is not what was saved"),
+    "cut config": (truncate("config.json"), "is not valid JSON"),
+    "list for config": (lambda p: (p / "config.json").write_text("[1]"), "JSON list"),
+    "huge config": (lambda p: (p / "config.json").write_text(" " * 5_000_000), "not that large"),
+    "deep config": (lambda p: (p / "config.json").write_text("[" * 100_000), "is not valid JSON"),
+    "other type": (edit_config(lambda d: d.update(model_type="bert")), "'bert'"),
+    "newer format": (edit_config(lambda d: d.update(format=99)), "format 99"),
+    "unknown key": (edit_config(lambda d: d["model"].update(d_modle=3)), "d_model"),  # type: ignore[attr-defined]
+    "giant size": (edit_config(lambda d: d["model"].update(d_model=10**12)), "d_model"),  # type: ignore[attr-defined]
+    "giant table": (edit_config(lambda d: d["model"].update(max_length=2**20, d_model=2**14)), "max_length"),  # type: ignore[attr-defined]
+    "giant layers": (edit_config(lambda d: d["model"].update(d_ff=1_048_576)), "configuration says"),  # type: ignore[attr-defined]
+    "vocabulary too large": (edit_config(lambda d: d["model"].update(vocab_size=9_999_999)), "model expects 9,999,999"),  # type: ignore[attr-defined]
+    "path in digests": (edit_config(lambda d: d["sha256"].update({"../../etc/passwd": "x"})), "no file of a model"),  # type: ignore[attr-defined]
+    "NaN": (edit_weights(lambda t: t[E].view(-1)[5:6].fill_(float("nan"))), "embedding.weight holds numbers"),
+    "infinity": (edit_weights(lambda t: t[E].view(-1)[5:6].fill_(float("inf"))), "embedding.weight holds numbers"),
+    "wrong shape": (edit_weights(lambda t: t.update({E: t[E][:-1].clone()})), "embedding.weight has shape"),
+    "missing tensor": (edit_weights(lambda t: t.pop(E)), "lacks embedding.weight"),
+    "surplus tensor": (edit_weights(lambda t: t.update(more=torch.zeros(3))), "holds more"),
+    "not safetensors": (
+        lambda p: ((p / W).write_bytes(b"\xff" * 500), edit_config(lambda d: d.pop("sha256"))(p)), "is damaged",
+    ),
+    "bad search": (lambda p: (p / "generation_config.json").write_text('{"beam": -1}'), "beam"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_folder_is_refused_in_one_sentence(copy: Path, name: str) -> None:
+    damage, message = DAMAGE[name]
+    damage(copy)
+    with pytest.raises(HeedfulError, match=message) as caught:
+        folder.load(copy)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_not_a_folder(copy: Path) -> None:
+    with pytest.raises(FolderError, match="is not a folder"):
+        folder.load(copy / "config.json")
+
+
+def test_saving_over_a_model_leaves_other_files_alone(copy: Path) -> None:
+    (copy / "notes.txt").write_text("mine")
+    loaded = folder.load(copy)
+    folder.save(loaded)
+    assert (copy / "notes.txt").read_text() == "mine"
+    assert not list(copy.glob(".*"))
+    folder.load(copy)
+
+
+def test_a_failed_save_leaves_the_old_model(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = folder.load(copy)
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("heedful.folder.save_file", full)
+    with pytest.raises(FolderError, match="No space left on device; what was there before is unchanged"):
+        folder.save(loaded)
+    folder.load(copy)

@@ -1,0 +1,64 @@
+"""The direction of imports: a module imports only what stands above it in the plan of the house."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import heedful
+
+ROOT = Path(heedful.__file__).parent
+ORDER = [
+    "errors", "config", "disk", "text", "data", "ops", "model", "record", "loss", "search", "folder", "train",
+    "align", "translate", "generate", "encode", "evaluate", "inside", "interop", "serve", "demo", "cli", "__main__",
+]  # fmt: skip
+ALLOWED_ALONE = {"model": {"ops", "config"}, "demo": set(), "ops": set(), "text": {"errors"}}
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if module.startswith("heedful.") else ""
+
+
+def imports(path: Path) -> set[str]:
+    """Rooms of heedful that a file imports, wherever in the file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {room(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "heedful":
+            found |= {alias.name for alias in node.names if alias.name in ORDER}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(room(node.module))
+    return found - {""}
+
+
+FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_only_from_above(path: Path) -> None:
+    parts = path.relative_to(ROOT).parts
+    mine = parts[0].removesuffix(".py")
+    assert mine in ORDER, f"{mine} has no place in the plan of the house"
+    for other in imports(path) - {mine}:
+        assert ORDER.index(other) < ORDER.index(mine), f"{mine} imports {other}, which stands below it"
+        if mine in ALLOWED_ALONE:
+            assert other in ALLOWED_ALONE[mine], f"{mine} is not to know {other}"
+
+
+def test_training_knows_no_search() -> None:
+    assert not any("search" in imports(path) for path in (ROOT / "train").glob("*.py"))
+
+
+@pytest.mark.parametrize("command", [["--help"], ["train", "--help"], ["translate", "--help"], ["settings"]])
+def test_help_does_not_load_torch(command: list[str]) -> None:
+    code = (
+        "import sys; sys.argv = ['heedful', *sys.argv[1:]]\n"
+        "import atexit; atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr))\n"
+        "from heedful.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "False"
+    assert done.stdout
