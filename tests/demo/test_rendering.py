@@ -84,6 +84,7 @@ def owned(english: str, owner: object, *qualities: str) -> NounPhrase:
 SAW_DOG = say(np("man"), "sehen", "past", object=Gap(np("dog")))
 CHILDREN = np("child", plural=True)
 YESTERDAY = when("yesterday")
+BOUGHT = Linked("that", say(CHILDREN, "kaufen", "past", object=np("car", THE, "red"), time=YESTERDAY))
 GARDEN = Place("in", "in", "dat", np("garden"))
 STATEMENT, QUESTION, COMMAND = "statement", "question", "command"
 

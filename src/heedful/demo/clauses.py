@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from heedful.demo import lexicon
-from heedful.demo.lexicon import Adjective, Modal, Verb
+from heedful.demo.lexicon import Adjective, Modal, Phrase, Verb
 from heedful.demo.phrases import ANYWHERE, Author, adjective, adjectives, is_person, phrases, pronoun_for
 from heedful.demo.structure import IT, PRONOUNS, SHE, Clause, Nominal, NounPhrase, Place, Tense
 
@@ -109,7 +109,7 @@ class ClauseAuthor(Author):
     def with_adverbs(self, it: Clause, era: str) -> Clause:
         manners = [trait for trait in it.verb.traits if trait in MANNERS or trait == "with"]
         known = it.object is None or (isinstance(it.object, NounPhrase) and it.object.determiner.definite)
-        if manners and known and self.chance(0.45):
+        if manners and known and it.tense != "perfect" and not isinstance(it.place, Phrase) and self.chance(0.45):
             name = self.pick(manners)
             it = replace(it, manner=MANNERS[name] if name != "with" else self.company(it.subject))
         if it.tense == "perfect":
@@ -136,7 +136,7 @@ class ClauseAuthor(Author):
         generic = isinstance(it.object, NounPhrase) and it.object.determiner == lexicon.NO_ARTICLE
         glad = is_person(it.subject) and "like" in it.verb.traits and (it.object is None or generic)
         if glad and self.chance(0.5):
-            return replace(it, gladly=True)
+            return replace(it, gladly=True, manner=it.manner if isinstance(it.manner, Place) else None)
         if it.negated:
             return it
         choice = self.weighted({"time": 30, "frequency": 35, "nothing": 35})
@@ -182,6 +182,15 @@ class ClauseAuthor(Author):
             it = self.clause(verbs_with("plan"), subject=who, plain=True)
             return replace(it, tense="present", modal=modal, negated=False)
         return self.weather(era)
+
+
+def simple_past(it: Clause) -> Clause:
+    """The clause in the past, without the adverbs that go with the perfect."""
+    if it.tense not in ("perfect", "past progressive"):
+        return it
+    time = None if it.time in phrases("yet") else it.time
+    frequency = None if it.frequency in phrases("done") else it.frequency
+    return settle(replace(it, tense="past", time=time, frequency=frequency))
 
 
 def can_deny(subject: Nominal) -> bool:

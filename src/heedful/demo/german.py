@@ -142,8 +142,7 @@ def field_order(it: Clause) -> list[str]:
     known = [name for name in known if name not in named]
 
     new = ["object"] if "object" not in [*light, *named, *known] else []
-    where = ["manner", "place"]
-    rest = [*new, *where] if governed or not it.object else [*reversed(where), *new] if new else where
+    rest = ["place", "manner", *new] if new and it.object and not governed else [*new, "manner", "place"]
     return [*start, "reason", *named, "time", "frequency", *known, "not", "gladly", *rest, "predicate"]
 
 

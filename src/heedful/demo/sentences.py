@@ -6,7 +6,7 @@ Every pattern is a method of `Writer` that returns a structure; `PATTERNS` says 
 from dataclasses import replace
 
 from heedful.demo import lexicon
-from heedful.demo.clauses import PERSONAL, ClauseAuthor, can_deny, settle, verbs_with
+from heedful.demo.clauses import PERSONAL, ClauseAuthor, can_deny, settle, simple_past, verbs_with
 from heedful.demo.lexicon import Name
 from heedful.demo.phrases import adjective, adjectives, clashes, is_person, pronoun_for, question
 from heedful.demo.structure import (
@@ -91,12 +91,12 @@ class Writer(ClauseAuthor):
         kind = self.pick([kind for kind in word.kinds if kind not in ("plus", "minus")])
         if kind in ("human", "kin", "man", "woman"):
             subject, standard = self._named(), self._named()
-            while subject == standard or (isinstance(standard, NounPhrase) and alike(subject, standard)):
-                standard = self._named()
+            while not comparable(subject, standard):
+                subject, standard = self._named(), self._named()
         else:
             subject = self.noun_phrase(self.noun(kind), "known", quality=0.0)
             standard = self.noun_phrase(subject.noun, "known", quality=0.0)
-            while alike(subject, standard):
+            while not comparable(subject, standard):
                 subject = self.noun_phrase(subject.noun, "known", quality=0.0)
                 standard = self.noun_phrase(self.noun(kind), "known", quality=0.0)
         return Sentence(Clause(subject, lexicon.BE, predicate=Comparison(word, self.chance(0.3), standard)))
@@ -197,8 +197,7 @@ class Writer(ClauseAuthor):
             case "when":
                 verbs = [*ACTIVE, *(verb for verb in lexicon.VERBS if "event" in verb.subjects)]
                 it = self.clause(verbs, plain=True, era=era or self.pick(["past", "future"]))
-                tense: Tense = "past" if it.tense in ("perfect", "past progressive") else it.tense
-                it = replace(it, time=question("time"), negated=False, tense=tense)
+                it = replace(simple_past(it), time=question("time"), negated=False)
             case _:
                 it = replace(self.clause(era=era, plain=True), reason=question("reason"))
         return settle(it) if can_ask(replace(it, negated=False)) else self._asked_adverb(era)
@@ -215,8 +214,9 @@ class Writer(ClauseAuthor):
         """because, although"""
         era = self.pick(["past", "now"])
         main = self.clause(EVERYDAY, era=era, plain=self.chance(0.6))
-        main = replace(main, tense="past") if main.tense == "past progressive" else main
-        return self._joined(main, self.pick(["because", "because", "although"]), self.circumstance(main, era), 0.15)
+        return self._joined(
+            simple_past(main), self.pick(["because", "because", "although"]), self.circumstance(main, era), 0.15
+        )
 
     def if_(self) -> Sentence:
         means = self.noun("time", "money")
@@ -256,7 +256,7 @@ class Writer(ClauseAuthor):
 
     def _joined(self, main: Clause, link: str, inner: Clause, first: float) -> Sentence:
         """The linked clause may come first; a pronoun then moves to the later clause."""
-        if main.subject == inner.subject and not isinstance(main.subject, Pronoun):
+        if main.verb == inner.verb or (main.subject == inner.subject and not isinstance(main.subject, Pronoun)):
             return self.because()
         ahead = self.chance(first) and not main.time_first
         if ahead and inner.subject == pronoun_for(main.subject):
@@ -264,25 +264,33 @@ class Writer(ClauseAuthor):
         return Sentence(settle(main), linked=Linked(link, settle(inner)), linked_first=ahead)
 
     def report(self) -> Sentence:
-        """Say that, ask whether, know where."""
+        """Say that, ask whether, know where: told, denied or asked."""
         trait = self.pick(["that", "that", "whether", "where"])
         verbs = [verb for verb in lexicon.CLAUSE_VERBS.values() if trait in verb.traits]
         verb = self.pick(verbs)
         past = self.chance(0.3) and verb.base != "hope"
-        negated = trait != "that" and verb.base == "know"
+        asked = self.chance(0.25) and verb.base != "hope"
+        unknown = trait != "that" and verb.base == "know" and not asked
+        denied = trait == "that" and verb.base in ("believe", "think", "know", "say") and self.chance(0.25)
         era = "past" if past else "future" if verb.base == "hope" else ""
         if trait == "where":
-            complement = Linked("", self._simple_past(self._asked_adverb(era), past))
+            inner = self._asked_adverb(era)
+            complement = Linked("", simple_past(inner) if past else inner)
         else:
-            inner = self._simple_past(self.clause(ACTIVE if past else PERSONAL, era=era, plain=self.chance(0.7)), past)
+            inner = self.clause(ACTIVE if past else PERSONAL, era=era, plain=self.chance(0.7))
+            inner = simple_past(inner) if past else inner
+            inner = replace(inner, modal=None, tense="future") if verb.base == "hope" else inner
             complement = Linked(trait, replace(inner, time_first=False, negated=inner.negated and trait == "that"))
-        return Sentence(
-            Clause(self.somebody(), verb, "past" if past else "present", negated=negated, complement=complement)
-        )
-
-    def _simple_past(self, it: Clause, past: bool) -> Clause:
-        """The tense that follows a verb of saying in the past."""
-        return settle(replace(it, tense="past")) if past and not it.modal and "present" not in it.verb.traits else it
+        subject = self.somebody()
+        while not can_deny(subject) or (
+            isinstance(subject, NounPhrase) and clashes(subject, complement.clause.subject)
+        ):
+            subject = self.somebody()
+        it = Clause(subject, verb, "past" if past else "present", negated=unknown or denied, complement=complement)
+        if asked and subject != I:
+            why = denied or self.chance(0.5)
+            return Sentence(replace(it, reason=question("reason") if why else None), "question")
+        return Sentence(it)
 
     def intention(self) -> Sentence:
         """Try to, decide to: an infinitive with zu."""
@@ -328,6 +336,8 @@ class Writer(ClauseAuthor):
         relative = None if {"kin", "related"} & set(noun.kinds) else self._relative(head)
         if relative is None or relative.verb == it.verb or clashes(it.subject, relative.subject):
             return self.described()
+        if it.place and relative.place and not is_person(head):
+            return self.described()
         changed = replace(head, relative=relative)
         return Sentence(settle(replace(it, subject=changed) if slot == "subject" else replace(it, object=changed)))
 
@@ -350,15 +360,17 @@ def can_ask(it: Clause) -> bool:
     return can_deny(it.subject) and not it.negated and not never and it.subject != I
 
 
-def alike(left: Nominal, right: NounPhrase) -> bool:
-    """Too alike to compare: the milk and the milk, or the milk and my milk."""
-    if not isinstance(left, NounPhrase):
-        return False
+def comparable(left: Nominal, right: Nominal) -> bool:
+    """Not the milk and the milk, nor the milk and my milk, nor these films and the film."""
+    if not isinstance(left, NounPhrase) or not isinstance(right, NounPhrase):
+        return left != right
+    if left.noun != right.noun:
+        return left.plural == right.plural
     determiners = {left.determiner, right.determiner}
     pointing = determiners == {lexicon.THE, lexicon.THIS} and not (left.owner or right.owner)
-    owned = lexicon.THE not in determiners or (left.owner and right.owner)
+    owned = lexicon.THE not in determiners or bool(left.owner and right.owner)
     differ = (left.determiner, left.owner) != (right.determiner, right.owner)
-    return left.noun == right.noun and not (differ and (pointing or owned))
+    return left.plural == right.plural and differ and (pointing or owned)
 
 
 PATTERNS = {
@@ -382,7 +394,7 @@ PATTERNS = {
     Writer.when: 2,
     Writer.while_: 2,
     Writer.before: 2,
-    Writer.report: 6,
+    Writer.report: 8,
     Writer.intention: 3,
     Writer.contrast: 3,
     Writer.described: 6,

@@ -6,30 +6,30 @@ plural and a verb gives forms only where the rule would be wrong.
 
 # English singular [plural] ; German article, singular, plural [weak] ; kinds [mass | single] [feminine=...]
 NOUNS = """
-man men              ; der Mann Männer                ; human male
-woman women          ; die Frau Frauen                ; human female
+man men              ; der Mann Männer                ; human adult male
+woman women          ; die Frau Frauen                ; human adult female
 child children       ; das Kind Kinder                ; human ours
 boy                  ; der Junge Jungen weak          ; human male
 girl                 ; das Mädchen Mädchen            ; human female
 baby                 ; das Baby Babys                 ; baby
-friend               ; der Freund Freunde             ; human ours related male
-neighbour            ; der Nachbar Nachbarn weak      ; human ours related male
-colleague            ; der Kollege Kollegen weak      ; human ours related male
-guest                ; der Gast Gäste                 ; human ours male
-customer             ; der Kunde Kunden weak          ; human male
-tourist              ; der Tourist Touristen weak     ; human male
-teacher              ; der Lehrer Lehrer              ; human ours male job feminine=Lehrerin
-doctor               ; der Arzt Ärzte                 ; human ours male job feminine=Ärztin
-student              ; der Student Studenten weak     ; human male job feminine=Studentin
-cook                 ; der Koch Köche                 ; human male job feminine=Köchin
-baker                ; der Bäcker Bäcker              ; human male job feminine=Bäckerin
-farmer               ; der Bauer Bauern weak          ; human male job feminine=Bäuerin
-artist               ; der Künstler Künstler          ; human male job feminine=Künstlerin
-singer               ; der Sänger Sänger              ; human male job feminine=Sängerin
-gardener             ; der Gärtner Gärtner            ; human male job feminine=Gärtnerin
-waiter               ; der Kellner Kellner            ; human male
-judge                ; der Richter Richter            ; human male job feminine=Richterin
-pilot                ; der Pilot Piloten weak         ; human male job feminine=Pilotin
+friend               ; der Freund Freunde             ; human adult ours related male
+neighbour            ; der Nachbar Nachbarn weak      ; human adult ours related male
+colleague            ; der Kollege Kollegen weak      ; human adult ours related male
+guest                ; der Gast Gäste                 ; human adult ours male
+customer             ; der Kunde Kunden weak          ; human adult male
+tourist              ; der Tourist Touristen weak     ; human adult male
+teacher              ; der Lehrer Lehrer              ; human adult ours male job feminine=Lehrerin
+doctor               ; der Arzt Ärzte                 ; human adult ours male job feminine=Ärztin
+student              ; der Student Studenten weak     ; human adult male job feminine=Studentin
+cook                 ; der Koch Köche                 ; human adult male job feminine=Köchin
+baker                ; der Bäcker Bäcker              ; human adult male job feminine=Bäckerin
+farmer               ; der Bauer Bauern weak          ; human adult male job feminine=Bäuerin
+artist               ; der Künstler Künstler          ; human adult male job feminine=Künstlerin
+singer               ; der Sänger Sänger              ; human adult male job feminine=Sängerin
+gardener             ; der Gärtner Gärtner            ; human adult male job feminine=Gärtnerin
+waiter               ; der Kellner Kellner            ; human adult male
+judge                ; der Richter Richter            ; human adult male job feminine=Richterin
+pilot                ; der Pilot Piloten weak         ; human adult male job feminine=Pilotin
 mother               ; die Mutter Mütter              ; kin female single
 father               ; der Vater Väter                ; kin male single
 brother              ; der Bruder Brüder              ; kin male
@@ -325,7 +325,8 @@ once        ; beeilen verkaufen finden verstecken begrüßen umarmen einladen ab
 once        ; bauen fotografieren gratulieren schicken leihen
 static      ; stehen liegen hängen wohnen anfangen enden hören sehen verlieren vergessen brauchen haben lieben mögen
 static      ; kennen verstehen vertrauen gehören
-timed       ; anfangen enden hören sehen verlieren vergessen verstehen
+static      ; finden
+timed       ; finden anfangen enden hören sehen verlieren vergessen verstehen
 present     ; liegen mögen kennen gehören
 mishap      ; verlieren vergessen
 general     ; lieben mögen kennen
@@ -352,27 +353,27 @@ wait  ; stop hotel restaurant office park
 
 # English ; German [comparative | -] ; kinds of noun. `-` means that it is not compared.
 ADJECTIVES = """
-old         ; alt älter     ; human animal vehicle building clothing furniture text thing device town minus
-young       ; jung jünger   ; human animal
+old         ; alt älter     ; human adult animal vehicle building clothing furniture text thing device town minus
+young       ; jung jünger   ; human adult animal
 small       ; klein         ; child animal furniture building room thing town garden park forest lake minus
 big         ; groß größer   ; animal furniture building room inside1 town garden park forest lake tree cake
 new         ; neu           ; vehicle clothing furniture device thing text building repairable plus
 beautiful   ; schön         ; animal clothing building room plant town art garden park beach lake song poem ring plus
 good        ; gut besser    ; text food wine coffee restaurant answer question film concert song plus
-friendly    ; freundlich    ; human kin plus
-nice        ; nett          ; human
-clever      ; klug klüger   ; human kin animal plus
+friendly    ; freundlich    ; human adult kin plus
+nice        ; nett          ; human adult
+clever      ; klug klüger   ; human adult kin animal plus
 strong      ; stark stärker ; man woman boy horse wild plus
 rich        ; reich         ; man woman farmer artist doctor neighbour tourist
 poor        ; arm ärmer     ; man woman farmer artist student minus
 famous      ; berühmt       ; artist singer doctor museum church novel theatre city hotel
-tired       ; müde          ; human kin animal state
-ill         ; krank kränker ; human kin animal baby state
-happy       ; glücklich     ; human kin baby state
-sad         ; traurig       ; human kin state
-hungry      ; hungrig       ; human animal baby state
-angry       ; wütend        ; human kin state
-lazy        ; faul          ; human pet donkey minus
+tired       ; müde          ; human adult kin animal state
+ill         ; krank kränker ; human adult kin animal baby state
+happy       ; glücklich     ; human adult kin baby state
+sad         ; traurig       ; human adult kin state
+hungry      ; hungrig       ; human adult animal baby state
+angry       ; wütend        ; human adult kin state
+lazy        ; faul          ; human adult pet donkey minus
 dangerous   ; gefährlich    ; wild machine
 expensive   ; teuer teurer  ; vehicle clothing furniture device gift food wine restaurant hotel ticket minus
 cheap       ; billig        ; clothing furniture food device gift wine ticket plus
