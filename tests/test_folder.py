@@ -16,7 +16,7 @@ from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, HeedfulError
 from heedful.folder import Folder
 from heedful.model import EncoderDecoder, build
-from heedful.text import learn
+from heedful.text import Tokenizer, learn
 
 LINES = ["the dog sleeps .", "der Hund schläft .", "the cats sleep .", "die Katzen schlafen ."] * 8
 
@@ -75,6 +75,36 @@ def test_separate_vocabularies_have_a_file_each(tmp_path: Path) -> None:
     assert loaded.tokenizer.to_json() == target.to_json()
 
 
+def test_one_vocabulary_may_be_cut_differently_in_two_languages(tmp_path: Path) -> None:
+    saved = make(tmp_path / "model")
+    other = Tokenizer.from_json(
+        saved.tokenizer.to_json().replace('"prepend_scheme":"always"', '"prepend_scheme":"never"')
+    )
+    folder.save(Folder(saved.model, saved.tokenizer, other, saved.search, saved.path))
+    loaded = folder.load(saved.path)
+    assert loaded.source_tokenizer.to_json() == other.to_json() != loaded.tokenizer.to_json()
+    folder.save(saved)
+    loaded = folder.load(saved.path)
+    assert loaded.source_tokenizer is loaded.tokenizer
+
+
+def test_a_vocabulary_may_be_smaller_than_the_model_but_not_larger(tmp_path: Path) -> None:
+    tokenizer = learn(LINES, None, False)
+    sizes = {"d_model": 8, "d_ff": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 32}
+    for extra in (3, -3):
+        config = ModelConfig(vocab_size=tokenizer.vocab_size + extra, **sizes)
+        folder.save(Folder(build(config), tokenizer, tokenizer, SearchSettings(), tmp_path / str(extra)))
+    assert folder.load(tmp_path / "3").model.config.vocab_size == tokenizer.vocab_size + 3
+    with pytest.raises(FolderError, match="tokens, and the model knows"):
+        folder.load(tmp_path / "-3")
+
+
+def test_the_model_says_which_tokens_frame_a_sequence(tmp_path: Path) -> None:
+    make(tmp_path / "model", bos_id=0, eos_id=5)
+    specials = folder.load(tmp_path / "model").tokenizer.specials
+    assert (specials.pad, specials.bos, specials.eos) == (0, 0, 5)
+
+
 def edit_config(change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
     def edit(path: Path) -> None:
         description = json.loads((path / "config.json").read_text())
@@ -128,7 +158,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "giant size": (edit_config(lambda d: d["model"].update(d_model=10**12)), "d_model"),  # type: ignore[attr-defined]
     "giant table": (edit_config(lambda d: d["model"].update(max_length=2**20, d_model=2**14)), "max_length"),  # type: ignore[attr-defined]
     "giant layers": (edit_config(lambda d: d["model"].update(d_ff=1_048_576)), "configuration says"),  # type: ignore[attr-defined]
-    "vocabulary too large": (edit_config(lambda d: d["model"].update(vocab_size=9_999_999)), "model expects 9,999,999"),  # type: ignore[attr-defined]
+    "vocabulary too large": (edit_config(lambda d: d["model"].update(vocab_size=9_999_999)), "configuration says"),  # type: ignore[attr-defined]
     "path in digests": (edit_config(lambda d: d["sha256"].update({"../../etc/passwd": "x"})), "no file of a model"),  # type: ignore[attr-defined]
     "NaN": (edit_weights(lambda t: t[E].view(-1)[5:6].fill_(float("nan"))), "embedding.weight holds numbers"),
     "infinity": (edit_weights(lambda t: t[E].view(-1)[5:6].fill_(float("inf"))), "embedding.weight holds numbers"),

@@ -51,6 +51,8 @@ def save(folder: Folder, card: str = "") -> None:
     write_file(path / TOKENIZER, folder.tokenizer.to_json())
     if folder.source_tokenizer is not folder.tokenizer:
         write_file(path / SOURCE_TOKENIZER, folder.source_tokenizer.to_json())
+    else:
+        (path / SOURCE_TOKENIZER).unlink(missing_ok=True)
     write_file(path / SEARCH, folder.search.model_dump_json(indent=2))
     write_file(path / CARD, card or "---\nlibrary_name: heedful\n---\n")
     description = {
@@ -86,24 +88,41 @@ def load(path: Path | str) -> Folder:
     model_config = _model_config(path, description)
     _check_digests(path, description.get("sha256", {}))
     search = config.build(SearchSettings, read_json(path / SEARCH), str(path / SEARCH)) if _has(path, SEARCH) else None
-    tokenizer = Tokenizer.load(path / TOKENIZER)
-    source = Tokenizer.load(path / SOURCE_TOKENIZER) if model_config.source_vocab_size else tokenizer
-    _check_vocabulary(path / TOKENIZER, tokenizer, model_config.vocab_size)
-    if model_config.source_vocab_size:
-        _check_vocabulary(path / SOURCE_TOKENIZER, source, model_config.source_vocab_size)
+    tokenizer = source = load_tokenizer(path / TOKENIZER, model_config)
+    if model_config.source_vocab_size or _has(path, SOURCE_TOKENIZER):
+        source = load_tokenizer(path / SOURCE_TOKENIZER, model_config, source=True)
     model = load_model(model_config, path / WEIGHTS)
     return Folder(model, tokenizer, source, search or SearchSettings(), path)
 
 
+def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) -> Tokenizer:
+    """A vocabulary that fits the model, which says what frames a sequence; a separate source keeps its own eos."""
+    ids = {"pad": model_config.pad_id, "bos": model_config.bos_id, "eos": model_config.eos_id}
+    separate = source and model_config.source_vocab_size is not None
+    tokenizer = Tokenizer.load(path, ids={"pad": model_config.pad_id} if separate else ids)
+    check_vocabulary(path, tokenizer, (source and model_config.source_vocab_size) or model_config.vocab_size)
+    return tokenizer
+
+
 def load_model(model_config: ModelConfig, weights: Path) -> EncoderDecoder | DecoderModel | EncoderModel:
     """Build the model and fill it; shapes are compared before any memory is taken."""
+    _check_shapes(weights, shapes(model_config))
+    return fill(model_config, load_file(weights), weights)
+
+
+def shapes(model_config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The tensors of such a model, by name; takes no memory for them."""
     with torch.device("meta"):
-        expected = {name: tuple(tensor.shape) for name, tensor in build(model_config).state_dict().items()}
-    _check_shapes(weights, expected)
-    tensors = load_file(weights)
+        return {name: tuple(tensor.shape) for name, tensor in build(model_config).state_dict().items()}
+
+
+def fill(
+    model_config: ModelConfig, tensors: dict[str, Tensor], where: Path
+) -> EncoderDecoder | DecoderModel | EncoderModel:
+    """A model of these weights, ready for use."""
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
-            raise FolderError(f"{weights}: {name} holds numbers that are not finite; the model cannot be used.")
+            raise FolderError(f"{where}: {name} holds numbers that are not finite; the model cannot be used.")
     model = build(model_config)
     model.load_state_dict(tensors)
     return model.eval()
@@ -119,10 +138,10 @@ def read_description(path: Path) -> dict[str, Any]:
     return read_json(path / CONFIG)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
     """A JSON object of a reasonable size."""
     try:
-        if path.stat().st_size > MOST_JSON:
+        if path.stat().st_size > most:
             raise FolderError(f"{path} has {path.stat().st_size:,} bytes; a file of settings is not that large.")
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -178,9 +197,10 @@ def _check_shapes(weights: Path, expected: dict[str, tuple[int, ...]]) -> None:
         raise FolderError(f"{weights} holds {surplus[0]}, for which the configuration has no place.")
 
 
-def _check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
-    if tokenizer.vocab_size != size:
-        raise FolderError(f"{path} has {tokenizer.vocab_size:,} tokens, and the model expects {size:,}.")
+def check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
+    """Refuse ids that the model has no embedding for; some models have more of them than their vocabulary uses."""
+    if tokenizer.vocab_size > size:
+        raise FolderError(f"{path} has {tokenizer.vocab_size:,} tokens, and the model knows {size:,}.")
 
 
 def _hashed(path: Path) -> list[str]:

@@ -24,6 +24,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "mask": ("<mask>", "[MASK]"),
 }
 OPTIONAL = {"mask"}
+MOST_BYTES = 64 << 20  # of a vocabulary that we are willing to parse
+SENTENCEPIECE = '{"sentencepiece":'  # how the JSON of the other kind of vocabulary begins
 LINE_ENDS = str.maketrans("\n\r", "  ")
 
 
@@ -43,15 +45,25 @@ class Tokenizer:
     vocabulary learned here `decode(encode(x)) == normalise(x)` holds for every text x.
     """
 
-    def __init__(self, inner: tokenizers.Tokenizer, names: Mapping[str, str] | None = None) -> None:
-        """`names` says which token plays a part (pad, unk, bos, eos, mask) where the usual names do not."""
+    def __init__(
+        self,
+        inner: tokenizers.Tokenizer,
+        names: Mapping[str, str] | None = None,
+        ids: Mapping[str, int] | None = None,
+    ) -> None:
+        """`ids` or `names` say which token plays a part (pad, unk, bos, eos, mask) where the usual names do not."""
         inner.encode_special_tokens = True  # literal "<s>" in user text is text; this is not kept in the JSON
         inner.no_padding()
         inner.no_truncation()
         self._inner = inner
-        vocabulary = inner.get_vocab(with_added_tokens=True)
+        self._cast(inner.get_vocab(with_added_tokens=True), names, ids)
+
+    def _cast(
+        self, vocabulary: Mapping[str, int], names: Mapping[str, str] | None, ids: Mapping[str, int] | None
+    ) -> None:
+        """Give the parts to tokens."""
         self._size = max(vocabulary.values(), default=-1) + 1
-        self._ids = {part: _find(vocabulary, part, (names or {}).get(part)) for part in NAMES}
+        self._ids = {part: _find(vocabulary, part, (names or {}).get(part)) for part in NAMES} | dict(ids or {})
 
     @property
     def vocab_size(self) -> int:
@@ -113,8 +125,18 @@ class Tokenizer:
         return str(self._inner.to_str(pretty=False))
 
     @classmethod
-    def from_json(cls, text: str, names: Mapping[str, str] | None = None, where: str = "tokenizer") -> Tokenizer:
+    def from_json(
+        cls,
+        text: str,
+        names: Mapping[str, str] | None = None,
+        where: str = "tokenizer",
+        ids: Mapping[str, int] | None = None,
+    ) -> Tokenizer:
         """The opposite of `to_json`; `where` names the place in the error that damage raises."""
+        if text.startswith(SENTENCEPIECE):
+            from heedful.text.sentencepieces import SentencePieces
+
+            return SentencePieces.read(text, where, ids)
         try:
             inner = tokenizers.Tokenizer.from_str(text)
         except BaseException as error:
@@ -123,11 +145,8 @@ class Tokenizer:
                 raise
             reason = " ".join(str(error).replace(".", " ").split())
             raise FolderError(f"{where} is damaged ({reason}); copy it again from where it came from.") from None
-        tokenizer = cls(inner, names)
-        missing = [part for part in NAMES if tokenizer._ids[part] is None and part not in OPTIONAL]
-        if missing:
-            tried = ", ".join(NAMES[missing[0]])
-            raise FolderError(f"{where} has no token for {missing[0]} (looked for {tried}); it needs one.")
+        tokenizer = cls(inner, names, ids)
+        tokenizer._check_parts(where)
         return tokenizer
 
     def save(self, path: Path) -> None:
@@ -137,8 +156,12 @@ class Tokenizer:
             raise FolderError(f"{path} cannot be written: {error.strerror}.") from None
 
     @classmethod
-    def load(cls, path: Path, names: Mapping[str, str] | None = None) -> Tokenizer:
+    def load(
+        cls, path: Path, names: Mapping[str, str] | None = None, ids: Mapping[str, int] | None = None
+    ) -> Tokenizer:
         try:
+            if path.stat().st_size > MOST_BYTES:
+                raise FolderError(f"{path} has {path.stat().st_size:,} bytes; a vocabulary is not that large.")
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise FolderError(f"{path} does not exist; a model folder holds its vocabulary there.") from None
@@ -146,7 +169,13 @@ class Tokenizer:
             raise FolderError(f"{path} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise FolderError(f"{path} is damaged (not UTF-8 text); copy it again from where it came from.") from None
-        return cls.from_json(text, names, where=str(path))
+        return cls.from_json(text, names, str(path), ids)
+
+    def _check_parts(self, where: str) -> None:
+        missing = [part for part in NAMES if self._ids[part] is None and part not in OPTIONAL]
+        if missing:
+            tried = ", ".join(NAMES[missing[0]])
+            raise FolderError(f"{where} has no token for {missing[0]} (looked for {tried}); it needs one.")
 
     def _id(self, part: str) -> int:
         found = self._ids[part]
