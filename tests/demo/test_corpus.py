@@ -1,6 +1,9 @@
 """Properties of the corpus as a whole: what a model is trained on."""
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -47,13 +50,24 @@ def test_one_seed_one_text() -> None:
     assert first[0].source == demo.generate(1, seed=7)[0].source
 
 
+def test_text_does_not_depend_on_hashing() -> None:
+    program = "from heedful import demo; print(hash('a') % 97, demo.generate(100)[-1].target)"
+    outputs = []
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
+        run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        outputs.append(run.stdout.decode("utf-8").split(maxsplit=1))
+    assert outputs[0][0] != outputs[1][0]
+    assert outputs[0][1] == outputs[1][1]
+
+
 def test_splits_are_disjoint() -> None:
     parts = demo.splits(seed=3, train=400, valid=60, test=40)
     assert [len(part) for part in (parts.train, parts.valid, parts.test)] == [400, 60, 40]
     assert len({pair.source for part in (parts.train, parts.valid, parts.test) for pair in part}) == 500
 
 
-def test_write(tmp_path: Path, monkeypatch: object) -> None:
+def test_write(tmp_path: Path) -> None:
     demo.write(tmp_path / "corpus", seed=1, train=50, valid=5, test=5)
     sizes = {"train": 50, "valid": 5, "test": 5}
     for name, size in sizes.items():

@@ -190,6 +190,10 @@ KNOWN: list[tuple[str, Clause, str, str]] = [
     (COMMAND, say(YOU, "einschalten", object=np("radio")), "Turn on the radio!", "Schalte das Radio ein!"),
     (COMMAND, say(YOU, "vergessen", negated=True, object=np("money")),
      "Do not forget the money!", "Vergiss das Geld nicht!"),
+    (QUESTION, Clause(np("man", THE, "old"), lexicon.CLAUSE_VERBS["believe"], negated=True,
+                      reason=question("reason"), complement=BOUGHT),
+     "Why does the old man not believe that the children bought the red car yesterday?",
+     "Warum glaubt der alte Mann nicht, dass die Kinder gestern das rote Auto gekauft haben?"),
     # Relative clauses
     (STATEMENT, say(dataclasses.replace(np("dog"), relative=SAW_DOG), "schlafen", "progressive"),
      "The dog that the man saw is sleeping.", "Der Hund, den der Mann gesehen hat, schläft."),

@@ -116,7 +116,7 @@ class ClauseAuthor(Author):
             return self.with_completion(it, known)
         if era == "habit" and not it.modal:
             return self.with_habit(it)
-        if self.chance(0.4) and ("static" not in it.verb.traits or "timed" in it.verb.traits):
+        if self.chance(0.45) and ("static" not in it.verb.traits or "timed" in it.verb.traits):
             era = "future" if it.modal and era != "past" else era
             time = self.time(era, it.subject, "seasonal" in it.verb.traits)
             it = replace(it, time=time, time_first=self.chance(0.4))
@@ -139,7 +139,7 @@ class ClauseAuthor(Author):
             return replace(it, gladly=True, manner=it.manner if isinstance(it.manner, Place) else None)
         if it.negated:
             return it
-        choice = self.weighted({"time": 30, "frequency": 35, "nothing": 35})
+        choice = self.weighted({"time": 40, "frequency": 30, "nothing": 30})
         if choice == "time":
             return replace(
                 it, time=self.time("habit", it.subject, "seasonal" in it.verb.traits), time_first=self.chance(0.4)

@@ -284,7 +284,7 @@ class Author:
             return self.pick([entry for entry in phrases(era) if "anyone" in entry.kinds])
         if era != "now" and self.chance(0.2):
             return self.clock()
-        return self.pick(phrases(era + "-season" if seasonal and era != "now" and self.chance(0.6) else era))
+        return self.pick(phrases(era + "-season" if seasonal and era != "now" and self.chance(0.7) else era))
 
 
 @cache
@@ -302,7 +302,7 @@ def _weights(noun: Noun, use: str, one: bool, bare: bool) -> tuple[tuple[str, in
         banned |= {"owner", "bare_s"}
     plurals = {name for name in table if name.endswith("_s")} | {"number", "many", "some"}
     if "several" in noun.kinds:
-        banned |= table.keys() - plurals
+        banned |= (table.keys() - plurals) | ({"number", "many", "some"} if one else set())
     elif one or "room" in noun.kinds or "rings" in noun.kinds:
         banned |= plurals | {"every"}
     if not bare:

@@ -1,4 +1,4 @@
-"""Choosing plausible sentences: the patterns that make statements, questions and commands out of clauses.
+"""Choosing plausible sentences: the patterns that make statements and commands out of clauses, and join clauses.
 
 Every pattern is a method of `Writer` that returns a structure; `PATTERNS` says how often each is used.
 """
@@ -6,19 +6,17 @@ Every pattern is a method of `Writer` that returns a structure; `PATTERNS` says 
 from dataclasses import replace
 
 from heedful.demo import lexicon
-from heedful.demo.clauses import PERSONAL, ClauseAuthor, can_deny, settle, simple_past, verbs_with
+from heedful.demo.clauses import PERSONAL, can_deny, settle, simple_past, verbs_with
 from heedful.demo.lexicon import Name
 from heedful.demo.phrases import adjective, adjectives, clashes, is_person, pronoun_for, question
+from heedful.demo.questions import ACTIVE, TRANSITIVE, Questioner
 from heedful.demo.structure import (
     SHE,
     THERE,
-    WHAT,
-    WHO,
     YOU,
     Both,
     Clause,
     Comparison,
-    Degree,
     Gap,
     I,
     Linked,
@@ -31,14 +29,11 @@ from heedful.demo.structure import (
 )
 
 LASTING, EVERYDAY = verbs_with("lasting"), verbs_with("lasting", "routine")
-ACTIVE = [verb for verb in PERSONAL if "static" not in verb.traits]
-TRANSITIVE = [verb for verb in PERSONAL if verb.objects and "optional" not in verb.traits]
 SUDDEN = [verb for verb in lexicon.VERBS if verb.prefix + verb.infinitive in ("ankommen", "zurückkommen", "anrufen")]
 SUDDEN += [verb for verb in lexicon.VERBS if verb.infinitive == "klingeln" or verb.prefix + verb.er == "aufsteht"]
 FAVOURS = [verb for verb in PERSONAL if verb.base in ("help", "invite", "call", "visit")]
 COSTLY = [verb for verb in PERSONAL if verb.base in ("buy", "travel", "fly", "order")]
 PREFERENCES = [verb for verb in verbs_with("like") if verb.objects and verb.base not in ("have", "see")]
-SITUATED = [verb for verb in PERSONAL if "!" in "".join(verb.traits) and verb.base != "come"]
 HAVE = next(verb for verb in PERSONAL if verb.base == "have")
 QUALITIES = [word for word in lexicon.ADJECTIVES if "state" not in word.kinds]
 
@@ -53,7 +48,7 @@ EXISTING = [
 ]
 
 
-class Writer(ClauseAuthor):
+class Writer(Questioner):
     # Statements of one clause, and commands
 
     def simple(self) -> Sentence:
@@ -151,63 +146,6 @@ class Writer(ClauseAuthor):
         it = self.clause(verbs_with("command"), subject=YOU, era="habit", plain=True)
         return Sentence(replace(it, tense="present", modal=None, negated=self.chance(0.12) and not it.place), "command")
 
-    # Questions
-
-    def yes_no(self) -> Sentence:
-        it = self.clause()
-        while not can_ask(it):
-            it = self.clause()
-        return Sentence(settle(replace(it, time_first=False)), "question")
-
-    def who_question(self) -> Sentence:
-        it = self.clause(PERSONAL, plain=True)
-        return Sentence(settle(replace(it, subject=WHO, negated=False)), "question")
-
-    def object_question(self) -> Sentence:
-        it = self.clause(TRANSITIVE, plain=True)
-        while not can_ask(it):
-            it = self.clause(TRANSITIVE, plain=True)
-        return Sentence(settle(replace(it, object=self._asked(it), negated=False)), "question")
-
-    def _asked(self, it: Clause) -> Nominal:
-        """who, what, which one or how many, in place of the object"""
-        indirect = bool(it.verb.german_preposition) or it.verb.case == "dat"
-        if not isinstance(it.object, NounPhrase):
-            return WHO
-        noun, plural = it.object.noun, it.object.plural
-        countable = {"mass", "kin"}.isdisjoint(noun.kinds)
-        if countable and plural and not indirect and self.chance(0.6):
-            return NounPhrase(noun, lexicon.HOW_MANY, True)
-        if countable and self.chance(0.5):
-            return NounPhrase(noun, lexicon.WHICH, plural)
-        if is_person(it.object):
-            return WHO
-        return NounPhrase(noun, lexicon.WHICH, plural) if indirect or "animal" in noun.kinds else WHAT
-
-    def adverb_question(self) -> Sentence:
-        return Sentence(self._asked_adverb(""), "question")
-
-    def _asked_adverb(self, era: str) -> Clause:
-        """where, when or why, over a clause that leaves that part open"""
-        match self.pick(["where", "when", "why"]):
-            case "where":
-                it = self.clause(SITUATED, era=era, plain=True)
-                goal = any(trait.endswith("to!") for trait in it.verb.traits)
-                it = replace(it, place=question("goal" if goal else "place"), negated=False)
-            case "when":
-                verbs = [*ACTIVE, *(verb for verb in lexicon.VERBS if "event" in verb.subjects)]
-                it = self.clause(verbs, plain=True, era=era or self.pick(["past", "future"]))
-                it = replace(simple_past(it), time=question("time"), negated=False)
-            case _:
-                it = replace(self.clause(era=era, plain=True), reason=question("reason"))
-        return settle(it) if can_ask(replace(it, negated=False)) else self._asked_adverb(era)
-
-    def degree_question(self) -> Sentence:
-        word = adjective(self.pick(["old", "big", "expensive", "heavy", "long"]))
-        kinds = [kind for kind in word.kinds if kind not in ("plus", "minus", "food")]
-        subject = self.noun_phrase(self.noun(*kinds), "known", quality=0.0)
-        return Sentence(Clause(subject, lexicon.BE, predicate=Degree(word)), "question")
-
     # Two clauses
 
     def because(self) -> Sentence:
@@ -274,17 +212,15 @@ class Writer(ClauseAuthor):
         denied = trait == "that" and verb.base in ("believe", "think", "know", "say") and self.chance(0.25)
         era = "past" if past else "future" if verb.base == "hope" else ""
         if trait == "where":
-            inner = self._asked_adverb(era)
+            inner = self.asked_adverb(era)
             complement = Linked("", simple_past(inner) if past else inner)
         else:
             inner = self.clause(ACTIVE if past else PERSONAL, era=era, plain=self.chance(0.7))
             inner = simple_past(inner) if past else inner
             inner = replace(inner, modal=None, tense="future") if verb.base == "hope" else inner
             complement = Linked(trait, replace(inner, time_first=False, negated=inner.negated and trait == "that"))
-        subject = self.somebody()
-        while not can_deny(subject) or (
-            isinstance(subject, NounPhrase) and clashes(subject, complement.clause.subject)
-        ):
+        subject, other = self.somebody(), complement.clause.subject
+        while not can_deny(subject) or (clashes(subject, other) and not isinstance(subject, Pronoun)):
             subject = self.somebody()
         it = Clause(subject, verb, "past" if past else "present", negated=unknown or denied, complement=complement)
         if asked and subject != I:
@@ -353,11 +289,6 @@ class Writer(ClauseAuthor):
             return None
         it = self.clause([self.pick(verbs)], subject=self.somebody("known"), era=era, plain=True)
         return settle(replace(it, object=Gap(head), negated=False))
-
-
-def can_ask(it: Clause) -> bool:
-    never = it.frequency is not None and "like-not" in it.frequency.kinds and it.tense != "perfect"
-    return can_deny(it.subject) and not it.negated and not never and it.subject != I
 
 
 def comparable(left: Nominal, right: Nominal) -> bool:

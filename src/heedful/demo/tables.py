@@ -192,7 +192,7 @@ laugh                       ; lachen                             ; person baby ;
 cry                         ; weinen                             ; person baby ;                            ; loudly
 work                        ; arbeiten                           ; person ;                            ; alone with at
 dance                       ; tanzen                             ; person ;  ; well with alone at
-swim swam swum              ; schwimmen schwimmt geschwommen +sein; person ;  ; shore well with
+swim swam swum              ; schwimmen schwimmt geschwommen +sein; person ;  ; shore well with alone
 play                        ; spielen                            ; person animal baby ;  ; quietly with at
 smile                       ; lächeln                            ; person baby ;                            ;
 shop                        ; ein|kaufen                         ; person ;                            ;
@@ -202,7 +202,7 @@ sit sat sat                 ; sitzen sitzt gesessen              ; person ;     
 stand stood stood           ; stehen steht gestanden             ; furniture dishes ;  ; stand!
 lie lay lain                ; liegen liegt gelegen               ; thing  ;                            ; spot!
 hang hung hung              ; hängen hängt gehangen              ; art    ;                            ; wall!
-live                        ; wohnen                             ; person ;                            ; home!
+live                        ; wohnen                             ; person ;                            ; home! alone
 stay                        ; bleiben bleibt geblieben +sein     ; person ;                            ; at!
 arrive                      ; an|kommen kommt gekommen +sein     ; person public ;                            ; stop
 leave left left             ; ab|fahren fährt gefahren +sein     ; public ;                            ;
@@ -218,9 +218,9 @@ hurry                       ; beeilen +sich                      ; person ;     
 go went gone                ; gehen geht gegangen +sein          ; person ;                            ; to!
 come came come              ; kommen kommt gekommen +sein        ; person ;                            ; home-to!
 run ran run                 ; laufen läuft gelaufen +sein        ; person animal ;  ; to! quickly
-travel                      ; reisen +sein                       ; person ;                            ; far-to!
+travel                      ; reisen +sein                       ; person ;                            ; far-to! alone
 fly flew flown              ; fliegen fliegt geflogen +sein      ; person ;                            ; far-to!
-drive drove driven          ; fahren fährt gefahren +sein        ; person ;                            ; city-to!
+drive drove driven          ; fahren fährt gefahren +sein        ; person ;                            ; city-to! slowly
 
 eat ate eaten               ; essen isst gegessen                ; person ; food                       ; at
 drink drank drunk           ; trinken trinkt getrunken           ; person ; drink                      ;
@@ -324,9 +324,8 @@ seasonal    ; bauen
 once        ; beeilen verkaufen finden verstecken begrüßen umarmen einladen abholen verstehen wegwerfen fangen pflanzen
 once        ; bauen fotografieren gratulieren schicken leihen
 static      ; stehen liegen hängen wohnen anfangen enden hören sehen verlieren vergessen brauchen haben lieben mögen
-static      ; kennen verstehen vertrauen gehören
-static      ; finden
-timed       ; finden anfangen enden hören sehen verlieren vergessen verstehen
+static      ; kennen verstehen vertrauen gehören finden
+timed       ; anfangen enden hören sehen verlieren vergessen verstehen finden
 present     ; liegen mögen kennen gehören
 mishap      ; verlieren vergessen
 general     ; lieben mögen kennen
