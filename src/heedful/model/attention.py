@@ -1,5 +1,7 @@
 """Multi-head attention (section 3.2.2 of the paper), over the sequence itself or over a memory."""
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
@@ -7,11 +9,15 @@ from heedful.model.cache import LayerCache
 from heedful.model.positions import Position
 from heedful.ops import attend
 
+TAPS = ("queries", "keys", "values", "weights", "heads")
+
 
 class Attention(nn.Module):
     """h heads look at the same sequence through projections of their own; their findings are concatenated.
 
-    `weights` is a tap: an identity that passes on the attention weights for others to record or to replace.
+    The TAPS are identities that pass on what is compared, found and gathered, for others to record or to replace: all
+    (R, H, T, …), but for the keys and values of a memory, which its R / B rows share. They are called only if somebody
+    listens.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -23,37 +29,62 @@ class Attention(nn.Module):
         self.key = nn.Linear(config.d_model, keys, bias=config.bias)
         self.value = nn.Linear(config.d_model, config.d_model, bias=config.bias)
         self.output = nn.Linear(config.d_model, config.d_model, bias=config.bias)
-        self.weights = nn.Identity()
+        for name in TAPS:
+            self.add_module(name, nn.Identity())
+        self._listeners = {name: self.get_submodule(name)._forward_hooks for name in TAPS}
 
     def over_itself(
         self, x: Tensor, keep: Tensor | None, position: Position, cache: LayerCache | None = None
     ) -> Tensor:
         """(B, T, D) -> (B, T, D): each token attends to the tokens of its own sequence, the cached ones included."""
         start = cache.length if cache else 0
-        query = position.turn(self._heads(self.query(x)), start)
-        key = position.turn(self._heads(self.key(x)), start)
-        value = self._heads(self.value(x))
+        query = self._tapped("queries", position.turn(self._heads(self.query(x)), start))
+        key = self._tapped("keys", position.turn(self._heads(self.key(x)), start))
+        value = self._tapped("values", self._heads(self.value(x)))
         if cache:
             key, value = cache.append(key, value)
-        return self._attend(query, key, value, keep, position.bias(query, key.size(2)))
+        merged: Tensor = self.output(self._attend(query, key, value, keep, position.bias(query, key.size(2))))
+        return merged
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, D) -> keys and values of the memory, (B, H, S, d)."""
-        return self._heads(self.key(memory)), self._heads(self.value(memory))
+        key, value = self._heads(self.key(memory)), self._heads(self.value(memory))
+        return self._tapped("keys", key), self._tapped("values", value)
 
     def over_memory(self, x: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor | None) -> Tensor:
         """(R, T, D) -> (R, T, D): each token attends to a projected memory of B sentences, R / B rows to each."""
         key, value = memory
         beams = x.reshape(key.size(0), -1, x.size(-1))  # (B, W * T, D): the beams of a sentence share its memory
-        return self._attend(self._heads(self.query(beams)), key, value, keep, None).view_as(x)
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, bias: Tensor | None) -> Tensor:
-        rate = self.rate if self.training else 0.0
-        tap = self.weights if self.weights._forward_hooks else None
-        heads = attend(query, key, value, keep, bias, rate, tap)  # (B, H, T, d)
-        merged: Tensor = self.output(heads.transpose(1, 2).flatten(2))
+        width = x.size(0) // key.size(0)
+        query = self._tapped("queries", self._heads(self.query(beams)), width)
+        merged: Tensor = self.output(self._attend(query, key, value, keep, None, width).view_as(x))
         return merged
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, bias: Tensor | None, width: int = 1
+    ) -> Tensor:
+        """-> (B, W * T, D): what the heads found, one beside the other."""
+        rate = self.rate if self.training else 0.0
+        heads = attend(query, key, value, keep, bias, rate, self._tap("weights", width))  # (B, H, W * T, d)
+        return self._tapped("heads", heads, width).transpose(1, 2).flatten(2)
 
     def _heads(self, x: Tensor) -> Tensor:
         """(B, T, H * d) -> (B, H, T, d)."""
         return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
+
+    def _tapped(self, name: str, x: Tensor, width: int = 1) -> Tensor:
+        tap = self._tap(name, width)
+        return x if tap is None else tap(x)
+
+    def _tap(self, name: str, width: int) -> Callable[[Tensor], Tensor] | None:
+        """Who listens sees the beams as rows: (B, H, W * T, …) as (B * W, H, T, …)."""
+        if not self._listeners[name]:
+            return None
+        tap = self.get_submodule(name)
+
+        def show(x: Tensor) -> Tensor:
+            rows = x.reshape(*x.shape[:2], width, -1, x.size(3)).transpose(1, 2).flatten(0, 1)
+            shown: Tensor = tap(rows)
+            return shown.reshape(-1, width, *shown.shape[1:]).transpose(1, 2).flatten(2, 3)
+
+        return tap if width == 1 else show
