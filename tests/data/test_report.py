@@ -60,6 +60,7 @@ def test_a_report_is_readable(report: Report) -> None:
         "335 pairs read from",
         "  2 dropped: empty side",
         "  5 dropped: exact duplicate",
+        "  1 dropped: too long",
         "sources that left the corpus",
         "tokens for both languages",
         "source length in tokens: mean",
