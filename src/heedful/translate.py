@@ -25,7 +25,7 @@ from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
 from heedful.model import Cache, EncoderDecoder
 from heedful.ops.precision import computing_in
-from heedful.search import Ensemble, Hypothesis, NextToken, Options, beam_search, sample
+from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, sample
 from heedful.text import split_long
 
 ROWS = 256  # hypotheses that are searched at once
@@ -88,6 +88,7 @@ class Translator:
         members = [ModelNextToken(model) for model in self.models]
         self.next_token: NextToken = members[0] if len(members) == 1 else Ensemble(members)
         self.max_length = min(model.config.max_length for model in self.models)
+        self.observer: Observer | None = None  # told what every search sees and finds
 
     @classmethod
     def load(cls, *paths: Path | str, precision: str = "float32", device: str = "cpu") -> Translator:
@@ -214,9 +215,11 @@ class Translator:
             for row, ids in zip(source, sources, strict=True):
                 row[: len(ids)] = torch.tensor(ids)
             prefix = tuple(parts[index].prefix for index in chosen)
-            asked = options.model_copy(update={"prefix": prefix if any(prefix) else None})
+            asked = options.model_copy(update={"prefix": prefix if any(prefix) else None, "observer": self.observer})
             with computing_in(self.precision, self.device):
                 hypotheses = find(self.next_token, source.to(self.device), lengths.to(self.device), asked)
+            if self.observer is not None:
+                self.observer.found(chosen, sources, hypotheses)
             for index, each in zip(chosen, hypotheses, strict=True):
                 found[index] = [self._translation(hypothesis) for hypothesis in each]
         return found

@@ -7,6 +7,7 @@ from heedful.search.beam import beam_search
 from heedful.search.ensemble import Ensemble
 from heedful.search.hypothesis import Hypothesis, length_penalty
 from heedful.search.next_token import Cache, NextToken
+from heedful.search.observer import Observer
 from heedful.search.options import Constraint, Options
 from heedful.search.sample import sample
 
@@ -16,6 +17,7 @@ __all__ = [
     "Ensemble",
     "Hypothesis",
     "NextToken",
+    "Observer",
     "Options",
     "beam_search",
     "length_penalty",

@@ -55,6 +55,8 @@ def beam_search(
     while len(score):
         candidates = extend(score, rows.step(), options.beam)  # 1. the best extensions of each sentence
         ending, live = split(candidates, options.beam, next_token.eos_id)  # 2. those that end, those that go on
+        if options.observer is not None:
+            options.observer.choose(rows.sentence, rows.prefix, candidates, ending, live)
         ends.finish(rows, candidates, ending)  # 3. what ends is a hypothesis
         done = ends.done(rows, live)  # 4. sentences that nothing can improve
         if done.any():

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, InstanceOf
 from torch import Tensor
 
 from heedful.config import SearchSettings, build
 from heedful.errors import SettingError
+from heedful.search.observer import Observer
 
 # (R, V) log-probabilities, (R, t) ids so far without bos, (R,) sentence of each row -> (R, V) log-probabilities
 Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -41,6 +42,7 @@ class Options(SearchSettings):
         None, description="For each sentence the ids that its output must begin with."
     )
     constraints: tuple[Constraint, ...] = Field((), description="Functions on log-probabilities, applied in order.")
+    observer: InstanceOf[Observer] | None = Field(None, description="Told what the search sees and chooses.")
 
     @classmethod
     def of(cls, settings: SearchSettings, **changes: Any) -> Options:

@@ -21,6 +21,7 @@ class Rows:
     def __init__(self, next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options) -> None:
         self.next_token = next_token
         self.constrain = _constraint(next_token, options, len(source))
+        self.observer = options.observer
         self.sentence = torch.arange(len(source), device=source.device)  # (A,) index in the caller's batch
         self.limit = options.limits(source_lengths)  # (A,)
         self.prefix = source.new_empty((len(source), 0), dtype=torch.long)  # (R, t)
@@ -39,7 +40,10 @@ class Rows:
         if log_probs[:, self.next_token.eos_id].isnan().any():
             raise HeedfulError("the model's probabilities are not numbers (NaN); its weights are damaged or overflow.")
         of_row = self.sentence.unsqueeze(1).expand(-1, len(self.last) // len(self.sentence)).flatten()  # (R,)
-        return self.constrain(log_probs, self.prefix, of_row)
+        log_probs = self.constrain(log_probs, self.prefix, of_row)
+        if self.observer is not None:
+            self.observer.step(of_row, self.prefix, log_probs)
+        return log_probs
 
     def extended(self, parents: Tensor, ids: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         """(N,) rows, (N,) their next ids, (N,) log-probabilities of these -> (N, t + 1) ids and log-probabilities."""
