@@ -130,3 +130,9 @@ def test_the_seed_decides_everything():
 @pytest.mark.parametrize("rate", [1 - 2**-15, 1 - 2**-17, 1 - 2**-20])
 def test_a_rate_next_to_one_drops_nearly_everything(rate):
     assert drops(rate, 10_000).double().mean() > 0.99
+
+
+@pytest.mark.parametrize("rate", [2**-18, 1e-9])
+def test_a_rate_next_to_zero_drops_nothing(rate):
+    """Not even one element in 65,536, which two million draws would show."""
+    assert not drops(rate, 1 << 21).any()
