@@ -359,7 +359,8 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     loc = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
     name = ".".join(([where] if where else []) + loc[:2])
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(".".join(loc[:2]), _names(kind), n=1, cutoff=0.5)
+        alike = [other for other in _names(kind) if other.count(".") == len(loc[:2]) - 1]
+        near = difflib.get_close_matches(".".join(loc[:2]), alike, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}?" if near else "`heedful settings` lists them all."
         return f"unknown key {name}; {hint}"
     message = str(problem["msg"]).removeprefix("Value error, ")

@@ -7,7 +7,7 @@ alone. A line that is longer than the model can take is cut at sentence or claus
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -42,12 +42,10 @@ class Translation:
     text: str
     score: float
     log_prob: float
+    ids: tuple[int, ...]
     tokens: tuple[str, ...]
     token_log_probs: tuple[float, ...]
     alignment: Alignment | None = None
-
-
-EMPTY = Translation("", 0.0, 0.0, (), (), [])
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,7 @@ class Translator:
         self.next_token: NextToken = members[0] if len(members) == 1 else Ensemble(members)
         self.max_length = min(model.config.max_length for model in self.models)
         self.observer: Observer | None = None  # told what every search sees and finds
+        self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
 
     @classmethod
     def load(cls, *paths: Path | str, precision: str = "float32", device: str = "cpu") -> Translator:
@@ -137,14 +136,14 @@ class Translator:
         lines: list[list[list[Translation]]] = [[] for _ in texts]
         for part, translations in zip(parts, found, strict=True):
             lines[part.line].append(translations)
-        return [_joined(each) if each else [EMPTY] * options.n_best for each in lines]
+        nothing = Translation("", 0.0, 0.0, (), (), (), [] if alignments else None)
+        return [_joined(each) if each else [nothing] * options.n_best for each in lines]
 
     def options(self, changes: dict[str, Any]) -> Options:
         """The settings of a search: the model folder's, changed by a request; more hypotheses widen the beam."""
         if "beam" not in changes and changes.get("n_best", 1) > self.search.beam:
             changes = changes | {"beam": changes["n_best"]}
-        longest = min(changes.get("max_length") or self.max_length, self.max_length)
-        return Options.of(self.search, **changes | {"max_length": longest})
+        return Options.of(self.search, **changes, limit=self.max_length - 1)
 
     @torch.inference_mode()
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -195,10 +194,10 @@ class Translator:
                 parts.append(Part(line, ids, prefix))
                 continue
             pieces = self.source_tokenizer.encode_batch(split_long(self.source_tokenizer.normalise(text), fits))
-            log.warning(
-                "line %d has %d tokens, and this model takes %d at once: it is translated in %d parts.",
-                first_line + line, len(ids), longest, len(pieces),
-            )  # fmt: skip
+            self.notice(
+                f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
+                f"it is translated in {len(pieces)} parts."
+            )
             parts += [Part(line, piece, () if number else prefix) for number, piece in enumerate(pieces) if piece]
         return parts
 
@@ -226,7 +225,9 @@ class Translator:
 
     def _translation(self, found: Hypothesis) -> Translation:
         pieces = tuple(self.tokenizer.pieces(found.ids))
-        return Translation(self.tokenizer.decode(found.ids), found.score, found.log_prob, pieces, found.token_log_probs)
+        return Translation(
+            self.tokenizer.decode(found.ids), found.score, found.log_prob, found.ids, pieces, found.token_log_probs
+        )
 
     def _aligned(self, parts: list[Part], found: list[list[Translation]]) -> list[list[Translation]]:
         """The same translations with their alignments, from the first model; words are counted over the whole line."""
@@ -240,11 +241,10 @@ class Translator:
         return aligned
 
     def _align(self, part: Part, source_words: list[int], translation: Translation) -> Alignment:
-        target = self.tokenizer.encode(translation.text)
-        pairs = Pairs.of([(part.ids, target)])
+        pairs = Pairs.of([(part.ids, translation.ids)])
         with computing_in(self.precision, self.device):
             weights = cross_attention(self.models[0], self._collate(pairs, [0]))[0].float().cpu()  # (T, S)
-        return align_words(weights, source_words, word_of_piece(self.tokenizer.pieces(target)))
+        return align_words(weights, source_words, word_of_piece(translation.tokens))
 
     def _collate(self, pairs: Pairs, indices: Any) -> Batch:
         source, target = self.source_tokenizer.specials, self.tokenizer.specials
@@ -271,6 +271,7 @@ def _joined(parts: list[list[Translation]]) -> list[Translation]:
                 " ".join(part.text for part in each),
                 sum(part.score for part in each),
                 sum(part.log_prob for part in each),
+                tuple(id for part in each for id in part.ids),
                 tuple(token for part in each for token in part.tokens),
                 tuple(value for part in each for value in part.token_log_probs),
                 alignment if each[0].alignment is not None else None,

@@ -15,7 +15,7 @@ def main() -> None:
     from heedful.cli.app import app
 
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name="heedful", standalone_mode=False))
     except HeedfulError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,11 +43,12 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
     from heedful.ops.precision import choose
     from heedful.translate import Translator
 
-    logging.basicConfig(format="%(message)s", stream=sys.stderr)
     if precision not in ("auto", "float32", "bfloat16"):
         raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
     if threads < 0:
         raise SettingError(f"--threads is {threads}; it must be 0 (all cores) or more.")
     if threads:
         torch.set_num_threads(threads)
-    return Translator.load(*models, precision=choose(precision, torch.device("cpu")))
+    translator = Translator.load(*models, precision=choose(precision, torch.device("cpu")))
+    translator.notice = lambda text: print(text, file=sys.stderr)
+    return translator

@@ -78,7 +78,8 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
     def translate(folder: Folder) -> dict[str, float]:
         sentences = run.store.valid_text[: config.train.valid_sentences]
         translated = Translator([folder], device=str(run.ranks.device)).translate([source for source, _ in sentences])
-        return quick_scores(translated, [target for _, target in sentences])
+        normalise = run.store.target_tokenizer.normalise  # a model of lower-case text is not blamed for its case
+        return quick_scores(translated, [normalise(target) for _, target in sentences])
 
     run = open_run(config, out, resume, translate, console or Console(stderr=True))
     try:

@@ -1,0 +1,196 @@
+"""Bad input gets one clear sentence, exit code 2, no traceback, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Call, process, training
+
+
+def assert_one_sentence(err: str, *parts: str) -> None:
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("error: "), err
+    assert "Traceback" not in err
+    for part in parts:
+        assert part in last, f"{part!r} is not in {last!r}"
+
+
+def write(folder: Path, source: bytes, target: bytes) -> list[object]:
+    (folder / "a.en").write_bytes(source)
+    (folder / "a.de").write_bytes(target)
+    return ["train", "--source", folder / "a.en", "--target", folder / "a.de", "--out", folder / "out"]
+
+
+GOOD = b"".join(b"the dog number %d sleeps\n" % i for i in range(60))
+CORPORA: dict[str, tuple[bytes, bytes, tuple[str, ...]]] = {
+    "unequal line counts": (b"a\nb\nc\n", b"a\nb\n", ("a.en has 3 lines", "a.de has 2")),
+    "invalid UTF-8": (b"ok\n\xff\xfe\n", b"a\nb\n", ("line 2", "a.en", "UTF-8")),
+    "NUL": (b"a\nb\0c\n", b"a\nb\n", ("line 2", "a.en", "NUL")),
+    "empty corpus": (b"", b"", ("a.en",)),
+    "nothing but empty lines": (b"\n\n\n", b"\n\n\n", ("empty",)),
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_bad_corpora(call: Call, tmp_path: Path, name: str) -> None:
+    source, target, parts = CORPORA[name]
+    done = call(*write(tmp_path, source, target))
+    assert done.code == 2
+    assert_one_sentence(done.err, *parts)
+    assert not (tmp_path / "out").exists()
+
+
+def test_line_separators_inside_lines_do_not_shift_pairs(call: Call, tmp_path: Path) -> None:
+    odd = GOOD.replace(b"number 5 ", "number\u2028five\u0085\x0b\x0c ".encode())
+    done = call(
+        *write(tmp_path, odd, GOOD), *training(tmp_path, tmp_path)[1:11], "train.max_updates=1", "data.valid_size=5"
+    )
+    assert done.code == 0, done.err
+    assert "60 pairs read" in done.err
+    assert "U+2028" in done.err
+
+
+WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "missing file": (["--source", "nowhere.en", "--target", "nowhere.de"], ("nowhere.en",)),
+    "a folder for a file": (["--source", ".", "--target", "."], (".",)),
+    "no corpus": ([], ("no corpus",)),
+    "one side": (["--source", "GOOD"], ("target",)),
+    "both forms": (["--source", "GOOD", "--target", "GOOD", "--pairs", "GOOD"], ("pairs",)),
+    "mistyped key": (["train.warmpu=3"], ("train.warmpu", "did you mean train.warmup?")),
+    "mistyped section": (["trian.warmup=3"], ("trian", "train")),
+    "no such setting": (["train.zzzzzzzz=3"], ("train.zzzzzzzz", "heedful settings")),
+    "out of range": (["model.dropout=1.5"], ("model.dropout is 1.5", "less than 1")),
+    "not a number": (["train.seed=many"], ("train.seed is 'many'",)),
+    "heads": (["--source", "GOOD", "--target", "GOOD", "model.d_model=30", "model.n_heads=4"], ("30", "4", "divisible")),
+    "time": (["--time", "soon"], ("train.time", "30m")),
+    "preset": (["--preset", "huge"], ("preset", "tiny")),
+    "no such TOML": (["nowhere.toml"], ("nowhere.toml", "does not exist")),
+    "vocabulary too large": (["--source", "GOOD", "--target", "GOOD", "text.vocab_size=90000"], ("90000",)),
+    "vectors of another width": (["--source", "GOOD", "--target", "GOOD", "train.vectors=GOOD"], ("d_model",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_bad_words(call: Call, tmp_path: Path, name: str) -> None:
+    (tmp_path / "good").write_bytes(GOOD)
+    words, parts = WORDS[name]
+    done = call("train", *(word.replace("GOOD", str(tmp_path / "good")) for word in words), "--out", tmp_path / "out")
+    assert done.code == 2, done.err
+    assert_one_sentence(done.err, *parts)
+
+
+def test_bad_toml_names_the_file(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("[train\nseed = 1")
+    done = call("train", tmp_path / "run.toml", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert_one_sentence(done.err, "run.toml", "TOML")
+
+
+def test_out_is_needed_and_must_be_new_and_writable(call: Call, corpus: Path, trained: Path) -> None:
+    assert_one_sentence(call("train", "--source", corpus / "train.en", "--target", corpus / "train.de").err, "--out")
+    before = (trained / "model.safetensors").read_bytes()
+    done = call(*training(corpus, trained))
+    assert done.code == 2
+    assert_one_sentence(done.err, str(trained), "--resume")
+    assert (trained / "model.safetensors").read_bytes() == before
+    done = call(*training(corpus, Path("/proc/nowhere/out")))
+    assert done.code == 2
+    assert_one_sentence(done.err, "/proc/nowhere")
+
+
+def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
+    call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heedful.folder import save_file
+
+    calls = [0]
+
+    def filling(*args: object) -> None:
+        calls[0] += 1
+        if calls[0] > 6:
+            raise OSError(28, "No space left on device")
+        save_file(*args)
+
+    monkeypatch.setattr("heedful.folder.save_file", filling)
+    done = call(*training(corpus, tmp_path / "out"))
+    assert done.code == 2
+    assert_one_sentence(done.err, "No space left on device")
+    monkeypatch.undo()
+    assert call(*training(corpus, tmp_path / "out"), "--resume").code == 0
+
+
+@pytest.mark.parametrize("command", ["translate", "evaluate", "score"])
+def test_not_a_model(call: Call, corpus: Path, tmp_path: Path, command: str) -> None:
+    files = ["-i", corpus / "valid.en"] if command == "translate" else ["--source", corpus / "valid.en"]
+    files += {"evaluate": ["--reference", corpus / "valid.de"], "score": ["--target", corpus / "valid.de"]}.get(
+        command, []
+    )
+    done = call(command, tmp_path, *files)
+    assert done.code == 2
+    assert_one_sentence(done.err, str(tmp_path), "is not a model folder")
+
+
+def test_a_flipped_bit_is_noticed(call: Call, corpus: Path, trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(trained, tmp_path / "x")
+    data = bytearray((tmp_path / "x" / "model.safetensors").read_bytes())
+    data[-100] ^= 1
+    (tmp_path / "x" / "model.safetensors").write_bytes(data)
+    done = call("translate", tmp_path / "x", "-i", corpus / "valid.en")
+    assert done.code == 2
+    assert_one_sentence(done.err, "model.safetensors", "damaged")
+
+
+def test_translate_refuses_what_is_not_text(trained: Path) -> None:
+    done = process("translate", trained, stdin=b"fine\n\xff\xff\n")
+    assert done.code == 2
+    assert_one_sentence(done.err, "line 2 of standard input")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--beam", "0"], ("beam",)),
+        (["--n-best", "0"], ("n_best",)),
+        (["--beam", "2", "--n-best", "5"], ("n_best (5)", "beam (2)")),
+        (["--precision", "half"], ("precision", "half")),
+        (["--threads", "-1"], ("threads",)),
+        (["--sample", "--top-p", "2"], ("top_p",)),
+        (["--alpha", "-1"], ("alpha",)),
+        (["-o", "/proc/nowhere/out"], ("/proc/nowhere/out",)),
+    ],
+)
+def test_bad_options_of_translate(call: Call, trained: Path, corpus: Path, words: list[str], parts: tuple[str]) -> None:
+    done = call("translate", trained, "-i", corpus / "valid.en", *words)
+    assert done.code == 2, done.err
+    assert_one_sentence(done.err, *parts)
+
+
+def test_unknown_options_are_explained(call: Call) -> None:
+    done = call("translate", "--bream", "3")
+    assert done.code == 2
+    assert "--bream" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_an_ensemble_needs_one_vocabulary(call: Call, trained: Path, corpus: Path, tmp_path: Path) -> None:
+    assert call(*training(corpus, tmp_path / "y"), "text.vocab_size=500", "train.max_updates=1").code == 0
+    done = call("translate", trained, tmp_path / "y", "-i", corpus / "valid.en")
+    assert done.code == 2
+    assert_one_sentence(done.err, "another vocabulary")
+
+
+def test_the_references_must_match(call: Call, trained: Path, corpus: Path) -> None:
+    done = call("evaluate", trained, "--source", corpus / "valid.en", "--reference", corpus / "train.de")
+    assert done.code == 2
+    assert_one_sentence(done.err, "20", "160")
+
+
+def test_settings_of_the_template_are_valid(call: Call, tmp_path: Path) -> None:
+    done = call("settings")
+    assert done.code == 0
+    (tmp_path / "run.toml").write_text(done.out)
+    assert_one_sentence(call("train", tmp_path / "run.toml", "--out", tmp_path / "x").err, "no corpus")

@@ -1,0 +1,108 @@
+"""`heedful train` as a process: what it leaves behind, and what a kill does not take away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from heedful.train.report import read_metrics
+from tests.cli.conftest import Call, process, training
+
+
+def test_a_run_leaves_a_model_and_its_metrics(trained: Path) -> None:
+    names = {path.name for path in trained.iterdir()}
+    assert names >= {"model.safetensors", "config.json", "tokenizer.json", "generation_config.json", "README.md"}
+    assert names >= {"metrics.jsonl", "tensorboard", "learning_curve.png", "checkpoints", "run.json"}
+    assert (trained / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert [r["update"] for r in read_metrics(trained) if "valid_bleu" in r] == [4, 8, 12]
+
+
+def start(words: list[object]) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "heedful", *map(str, words)], env=environment, stderr=subprocess.PIPE
+    )
+
+
+def wait_for(path: Path, running: subprocess.Popen[bytes]) -> None:
+    for _ in range(2000):
+        if path.exists():
+            return
+        assert running.poll() is None, "the run ended too early"
+        time.sleep(0.05)
+    raise AssertionError(f"{path} never came")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
+def test_a_killed_run_goes_on_to_the_same_weights(
+    corpus: Path, trained: Path, tmp_path: Path, number: int, code: int
+) -> None:
+    out = tmp_path / "x"
+    running = start(training(corpus, out))
+    wait_for(out / "checkpoints" / "step-4", running)
+    running.send_signal(number)
+    running.communicate(timeout=120)
+    assert running.returncode in (code, 0)  # 0 if it was faster than the signal
+    refused = process(*training(corpus, out))
+    assert refused.code == 2
+    assert "--resume" in refused.err
+    assert process(*training(corpus, out), "--resume").code == 0
+    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+def test_a_toml_file_and_overrides(call: Call, corpus: Path, tmp_path: Path) -> None:
+    toml = tmp_path / "run.toml"
+    toml.write_text(
+        f'[data]\nsource = "{corpus / "train.en"}"\ntarget = "{corpus / "train.de"}"\nvalid_size = 10\n'
+        "[model]\nd_model = 16\nd_ff = 16\nn_heads = 2\nencoder_layers = 1\ndecoder_layers = 1\n"
+        "[train]\nmax_updates = 50\nvalid_sentences = 2\n"
+    )
+    done = call("train", toml, "train.max_updates=2", "search.beam=1", "--out", tmp_path / "x")
+    assert done.code == 0, done.err
+    settings = json.loads((tmp_path / "x" / "run.json").read_text())["config"]
+    assert (settings["train"]["max_updates"], settings["search"]["beam"], settings["model"]["d_model"]) == (2, 1, 16)
+    assert "10 sources that left the corpus" in done.err
+
+
+def test_separate_vocabularies_train_and_translate(call: Call, corpus: Path, tmp_path: Path) -> None:
+    done = call(*training(corpus, tmp_path / "x"), "text.joint=false", "train.max_updates=2")
+    assert done.code == 0, done.err
+    assert (tmp_path / "x" / "source_tokenizer.json").exists()
+    (tmp_path / "in").write_text("The dog sleeps.\n\nThe cat.\n", encoding="utf-8")
+    assert call("translate", tmp_path / "x", "-i", tmp_path / "in").out.count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "model.norm=pre", "model.activation=swiglu", "model.activation=gelu", "model.positions=rotary",
+        "model.positions=alibi", "model.positions=relative", "model.positions=learned", "model.tie=none",
+        "model.encoder_layers=3", "train.smoothing=others", "train.precision=bfloat16", "model.attention_dropout=0.1",
+    ],
+)  # fmt: skip
+def test_todays_choices_train(call: Call, corpus: Path, tmp_path: Path, change: str) -> None:
+    done = call(*training(corpus, tmp_path / "x"), change, "train.max_updates=2", "train.valid_sentences=1")
+    assert done.code == 0, done.err
+
+
+def test_word_vectors_start_the_embeddings_and_can_be_frozen(call: Call, corpus: Path, tmp_path: Path) -> None:
+    from heedful import folder
+
+    vectors = tmp_path / "vectors.txt"
+    numbers = " ".join(str(i / 10) for i in range(16))
+    vectors.write_text(f"2 16\nthe {numbers}\nqqqqqqq {numbers}\n")
+    words = ["text.lowercase=true", f"train.vectors={vectors}", "train.freeze_vectors=true", "train.max_updates=3"]
+    done = call(*training(corpus, tmp_path / "x"), *words)
+    assert done.code == 0, done.err
+    assert "1 tokens" in done.err or "1 token" in done.err
+    loaded = folder.load(tmp_path / "x")
+    (row,) = loaded.tokenizer.encode("the")
+    seen = loaded.model.embedding.weight[row] * loaded.model.embedding.scale
+    assert seen.tolist() == pytest.approx([i / 10 for i in range(16)], abs=1e-5)
