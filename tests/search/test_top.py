@@ -6,14 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.search.top import top
+from heedful.search.top import WORTH_BLOCKS, top
 
 
 def by_loop(x: np.ndarray, k: int) -> list[list[int]]:
     return [sorted(range(len(row)), key=lambda i: (-row[i], i))[:k] for row in x]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     columns=st.sampled_from([1, 2, 7, 64, 500, 640, 1003]),
@@ -38,6 +38,35 @@ def test_what_is_minus_infinity_fills_up(columns):
     assert all(len(set(row)) == 4 for row in indices.tolist())
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    columns=st.sampled_from([7, 64, 500, 1024, 1003]),
+    width=st.integers(1, 4),
+    k=st.integers(1, 8),
+    levels=st.sampled_from([1, 2, 5, 50, 10**7]),
+)
+def test_sums_are_ranked_over_all_rows_of_a_sentence(seed, columns, width, k, levels):
+    random = np.random.default_rng(seed)
+    x = random.integers(0, levels, (12 * width, columns)).astype(np.float32)
+    score = random.integers(-3, 0, (12, width)).astype(np.float64)
+    score[0, 0] = -np.inf
+    sums = (score.reshape(-1, 1) + x).reshape(12, -1)
+    values, places = top(torch.from_numpy(x), k, torch.from_numpy(score))
+    expected = by_loop(sums, k)
+    possible = np.isfinite(np.take_along_axis(sums, np.array(expected), 1))
+    assert values.tolist() == np.take_along_axis(sums, np.array(expected), 1).tolist()
+    assert np.where(possible, places.numpy(), -1).tolist() == np.where(possible, expected, -1).tolist()
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), columns=st.sampled_from([960, 1003]), levels=st.sampled_from([1, 3, 50, 10**7]))
+def test_blocks_are_used_and_change_nothing(seed, columns, levels):
+    x = torch.from_numpy(np.random.default_rng(seed).integers(0, levels, (40, columns)).astype(np.float32))
+    assert x.numel() >= WORTH_BLOCKS
+    assert top(x, 4)[1].tolist() == by_loop(x.numpy(), 4)
+
+
 def test_rows_do_not_have_to_be_contiguous():
-    x = torch.randn(1003, 3).T
+    x = torch.randn(1003, 40).T
     assert torch.equal(top(x, 2)[1], x.topk(2).indices)

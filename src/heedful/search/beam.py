@@ -73,18 +73,13 @@ def beam_search(
 def extend(score: Tensor, log_probs: Tensor, beam: int) -> Candidates:
     """(A, w), (R, V) -> the 2W best extensions of each sentence, ties to the lowest row, then the lowest id.
 
-    A row adds at most W that go on and one that ends, so W + 1 of every row are enough.
+    Each of at most W rows ends in one way, so at least W of them go on.
     """
     sentences, width = score.shape
-    log_prob, ids = top(log_probs, beam + 1)  # (R, k)
-    total = score.reshape(-1, 1) + log_prob  # (R, k) in float64
+    total, place = top(log_probs, 2 * beam, score)  # (A, K) among w * V
     first = torch.arange(sentences, device=score.device).unsqueeze(1) * width  # (A, 1) row of each sentence
-    if width == 1:  # the candidates of a single row are in order
-        return _filled(Candidates(total, first.expand_as(ids), ids, log_prob), 2 * beam)
-    best, place = top(total.view(sentences, -1), 2 * beam)  # (A, K) among w * k
-    row = first + place // ids.size(1)
-    ids, log_prob = (each.reshape(sentences, -1).gather(1, place) for each in (ids, log_prob))
-    return _filled(Candidates(best, row, ids, log_prob), 2 * beam)
+    row, ids = first + place // log_probs.size(1), place % log_probs.size(1)
+    return _filled(Candidates(total, row, ids, log_probs[row, ids]), 2 * beam)
 
 
 def _filled(candidates: Candidates, k: int) -> Candidates:
@@ -117,7 +112,8 @@ class Ends:
         self.found: list[list[Hypothesis]] = [[] for _ in limit]
         self.count = torch.zeros_like(limit)  # (A,) finished hypotheses
         self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
-        self.penalty = ((5 + limit.double()) / 6) ** options.alpha  # (A,) at the longest that a sentence may become
+        self.bar = self.best[:, -1]  # (A,) what a row must still be able to reach
+        self.penalty = ((5 + limit.double()) / 6) ** options.alpha  # (A,) of the longest output
 
     def finish(self, rows: Rows, candidates: Candidates, ending: Tensor) -> None:
         """(A, K) which candidates end their row."""
@@ -128,6 +124,7 @@ class Ends:
         known = torch.cat((self.best, score.masked_fill(~ending, -torch.inf)), 1)
         self.best = known.topk(self.options.n_best).values  # (A, n_best), largest first
         self.count += ending.sum(1)
+        self.bar = self.best[:, -1].masked_fill(self.count >= self.options.beam, torch.inf)  # W endings are enough
 
     def done(self, rows: Rows, live: Candidates) -> Tensor:
         """-> (A,) sentences with W endings, at their limit, or whose live rows can no longer reach the n best.
@@ -135,9 +132,8 @@ class Ends:
         Log-probabilities only fall and the penalty only grows, so no descendant of a row can score better than its sum
         so far divided by the penalty of the longest output.
         """
-        reach = live.score[:, 0] / self.penalty
-        at_limit = rows.limit <= rows.length + 1
-        return at_limit | (self.count >= self.options.beam) | (reach <= self.best[:, -1])
+        done = live.score[:, 0] / self.penalty <= self.bar
+        return done | rows.at_limit() if rows.length + 1 >= rows.shortest else done
 
     def cut(self, rows: Rows, score: Tensor, live: Candidates, done: Tensor) -> None:
         """Keep unfinished what a done sentence had in its beam, if it has too few endings."""
@@ -152,7 +148,9 @@ class Ends:
 
     def leave(self, done: Tensor) -> None:
         """(A,) which sentences are done."""
-        self.count, self.best, self.penalty = self.count[~done], self.best[~done], self.penalty[~done]
+        stay = ~done
+        self.count, self.best = self.count[stay], self.best[stay]
+        self.bar, self.penalty = self.bar[stay], self.penalty[stay]
 
     def ranked(self) -> list[list[Hypothesis]]:
         """-> for each of the B sentences the n best, best first; what was cut off is no output, and comes last."""

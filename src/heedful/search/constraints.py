@@ -2,7 +2,8 @@
 
 Each function here builds a `Constraint`: (R, V) log-probabilities, (R, t) the ids so far without bos, (R,) the
 sentence that each row belongs to, counted in the caller's batch -> (R, V) log-probabilities. It may write into what it
-is given. Nothing is normalised again: what is forbidden gets minus infinity, what is allowed keeps its number.
+is given. Nothing is normalised again: what is forbidden gets minus infinity, what is allowed keeps its number. None may
+rise above 0, or a beam would stop before its best hypothesis.
 """
 
 from __future__ import annotations

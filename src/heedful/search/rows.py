@@ -24,6 +24,7 @@ class Rows:
         self.observer = options.observer
         self.sentence = torch.arange(len(source), device=source.device)  # (A,) index in the caller's batch
         self.limit = options.limits(source_lengths)  # (A,)
+        self.shortest = int(self.limit.min())
         self.prefix = source.new_empty((len(source), 0), dtype=torch.long)  # (R, t)
         self.log_probs = source.new_empty((len(source), 0), dtype=torch.float32)  # (R, t)
         self.last = torch.full_like(self.sentence, next_token.bos_id)  # (R,)
@@ -32,6 +33,10 @@ class Rows:
     @property
     def length(self) -> int:
         return self.prefix.size(1)
+
+    def at_limit(self) -> Tensor:
+        """-> (A,) sentences whose next token is their last."""
+        return self.limit <= self.length + 1
 
     def step(self) -> Tensor:
         """-> (R, V) log-probabilities of the next token, as the constraints leave them."""
@@ -63,6 +68,7 @@ class Rows:
         self.sentence, self.limit = self.sentence[sources], self.limit[sources]
         rows = parents[sources].flatten()
         if len(rows):
+            self.shortest = int(self.limit.min())
             self.cache.select(rows, sources)
         self._follow(rows, ids[sources], log_probs[sources])
 

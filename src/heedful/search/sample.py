@@ -21,7 +21,7 @@ from heedful.search.options import Options
 from heedful.search.rows import Rows
 from heedful.search.top import top
 
-HEAD = 256  # most probable tokens in which a nucleus is looked for before the whole vocabulary is sorted
+HEAD = 256  # most probable tokens among which a nucleus is looked for first
 
 
 @torch.no_grad()
@@ -76,10 +76,11 @@ def draw(log_probs: Tensor, number: Tensor, options: Options) -> Tensor:
 def keep_top_p(scores: Tensor, mass: float) -> Tensor:
     """(R, N) -> (R, N) minus infinity outside the fewest tokens that hold `mass` together (Holtzman et al., 2020)."""
     probs = scores.softmax(1)
-    kept, held = _nucleus(probs, mass, HEAD)
-    flat = (held < mass).nonzero().squeeze(1)  # rows whose head does not hold enough: these are sorted whole
-    if len(flat) and probs.size(1) > HEAD:
-        kept[flat], _ = _nucleus(probs[flat], mass, probs.size(1))
+    kept = torch.zeros_like(probs, dtype=torch.bool)
+    rows, k = torch.arange(len(probs), device=probs.device), HEAD
+    while len(rows):  # a flat distribution needs a longer head than most
+        kept[rows], held = _nucleus(probs[rows], mass, k)
+        rows, k = rows[(held < mass) & (k < probs.size(1))], 8 * k
     return scores.masked_fill(~kept, -torch.inf)
 
 
@@ -119,7 +120,7 @@ class Samples:
         self._add(rows, stuck, rows.prefix[parents[stuck]], rows.log_probs[parents[stuck]], finished=False)
         ending = self.running & ~stuck & (ids == eos_id)
         self._add(rows, ending, *rows.extended(parents[ending], ids[ending], log_probs[ending]), finished=True)
-        cut = self.running & ~stuck & ~ending & (rows.limit <= rows.length + 1).unsqueeze(1)
+        cut = self.running & ~stuck & ~ending & rows.at_limit().unsqueeze(1)
         self._add(rows, cut, *rows.extended(parents[cut], ids[cut], log_probs[cut]), finished=False)
         self.running &= ~(stuck | ending | cut)
         stay = self.running.any(1)
