@@ -37,6 +37,7 @@ class Model(nn.Module):
         self.embedding = Embedding(config.vocab_size, config)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False) if config.tie == "none" else None
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
+        self.logits = nn.Identity()  # a tap
 
     @property
     def output_weight(self) -> Tensor:
@@ -49,7 +50,8 @@ class Model(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (..., V): logits."""
-        return F.linear(self.before_output(hidden), self.output_weight, self.output_bias)
+        logits = F.linear(self.before_output(hidden), self.output_weight, self.output_bias)
+        return self.logits(logits) if self.logits._forward_hooks else logits
 
     def initialise(self) -> None:
         """Glorot-uniform matrices, zero biases, embeddings of standard deviation d_model ** -0.5."""

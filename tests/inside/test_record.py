@@ -1,0 +1,160 @@
+"""Recorded numbers are the real ones: in one pass, in padded batches, in beam search with its cache."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from heedful.config import ModelConfig
+from heedful.data.batch import collate
+from heedful.data.pairs import Pairs
+from heedful.errors import SettingError
+from heedful.model import POSITIONS, build, causal, not_padding
+from heedful.record import names, record
+from heedful.translate import Translator
+
+TEXTS = ["The old man sleeps.", "Where is the dog that the children saw yesterday?", "She reads.", "I know it."]
+
+
+def weights_by_formula(queries, keys, keep, bias):
+    """softmax(q kᵀ / √d + bias) over what may be attended to, in plain loops over queries."""
+    result = torch.zeros(*queries.shape[:3], keys.size(2), dtype=queries.dtype)
+    scores = torch.einsum("bhqd,bhkd->bhqk", queries, keys) / math.sqrt(queries.size(-1))
+    if bias is not None:
+        scores = scores + bias
+    for query in range(queries.size(2)):
+        seen = keep.expand(scores.shape)[:, :, query]
+        powers = torch.where(seen, scores[:, :, query].exp(), 0)
+        result[:, :, query] = powers / powers.sum(-1, keepdim=True)
+    return result
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_weights_are_the_formula_on_recorded_queries_and_keys(positions):
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 19, "d_model": 16, "d_ff": 24, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+    model = build(ModelConfig(**sizes, max_length=40, positions=positions, d_key=6)).eval().double()
+    source, target = torch.randint(4, 19, (3, 7)), torch.randint(4, 19, (3, 6))
+    source[1, 4:] = source[2, 2:] = target[2, 3:] = 0
+    with record(model, "*") as trace:
+        model(source, target)
+    keeps = {
+        "encoder.*.self": not_padding(source, 0),
+        "decoder.*.self": causal(6, 6) & not_padding(target, 0),
+        "decoder.*.cross": not_padding(source, 0),
+    }
+    for kind, keep in keeps.items():
+        for layer in range(2):
+            name = kind.replace("*", str(layer))
+            queries, keys = trace[f"{name}.queries"], trace[f"{name}.keys"]
+            stack = model.get_submodule(name.split(".")[0])
+            bias = stack.position.layer(layer).bias(queries, keys.size(2)) if name.endswith("self") else None
+            weights = trace[f"{name}.weights"]
+            assert weights.axes == ("sentence", "head", "query", "key")
+            assert_close(weights.sum(-1), torch.ones(3, 4, queries.size(2), dtype=torch.double))
+            assert_close(weights + 0, weights_by_formula(queries, keys, keep, bias))
+            assert_close(trace[f"{name}.heads"] + 0, weights @ trace[f"{name}.values"])
+            merged = trace[f"{name}.heads"].transpose(1, 2).flatten(2)
+            assert_close(model.get_submodule(f"{name}.output")(merged), trace[f"{name}.output"] + 0)
+
+
+def test_every_name_is_recorded_with_its_axes(folder):
+    model, ids = folder.model, torch.randint(5, 300, (2, 6))
+    with record(model, "*") as trace:
+        hidden = model(ids, ids) if folder.model.config.family == "encoder-decoder" else model(ids)
+        logits = model.project(hidden)
+    assert set(trace) == set(names(model))
+    for name, activation in trace.items():
+        assert len(activation.axes) == activation.dim(), name
+    stack = "decoder" if "decoder" in trace else "encoder"
+    assert_close(trace[stack] + 0, hidden)
+    assert_close(trace["logits"] + 0, logits)
+
+
+def test_parts_are_picked_by_the_names_of_axes(translator_folder):
+    ids = torch.randint(5, 300, (2, 6))
+    with record(translator_folder.model) as trace:
+        translator_folder.model(ids, ids[:, :4])
+    weights = trace["decoder.1.cross.weights"]
+    part = weights.pick(sentence=1, head=2)
+    assert part.axes == ("query", "key")
+    assert torch.equal(part, weights[1, 2])
+    assert type(part @ part.T) is torch.Tensor
+    with pytest.raises(SettingError, match="'source' is no axis of this activation; it has sentence, head, query, key"):
+        weights.pick(source=1)
+
+
+def test_what_was_not_recorded_says_what_was(translator_folder):
+    with record(translator_folder.model, "encoder.0.self.weights") as trace:
+        pass
+    with pytest.raises(KeyError, match="not recorded"):
+        trace["encoder.0.self.weights"]
+    with (
+        pytest.raises(SettingError, match=r"nothing in the model is called decoder\.7\.\*"),
+        record(translator_folder.model, "decoder.7.*"),
+    ):
+        pass
+    with pytest.raises(SettingError, match="str is no model"), record("runs/x"):
+        pass
+
+
+def test_hooks_are_gone_afterwards_even_after_an_error(translator_folder):
+    translator = Translator([translator_folder])
+    with pytest.raises(ZeroDivisionError), record(translator, "*"):
+        raise ZeroDivisionError
+    assert translator.observer is None
+    assert not any(module._forward_hooks for module in translator_folder.model.modules())
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "alibi", "relative"])
+@pytest.mark.parametrize("options", [{"beam": 4, "n_best": 2}, {"beam": 1}, {"sampling": True, "n_best": 3}])
+def test_a_search_leaves_the_trace_of_its_best_outputs(make_folder, positions, options):
+    """As if each output had been given to the model in one piece, alone and without padding."""
+    translator = Translator([make_folder(positions=positions)])
+    model = translator.models[0]
+    with record(translator, "*") as trace:
+        found = translator.translations(TEXTS, **options)
+    assert len(trace.searches) == 1
+    hypotheses = {i: h[0] for i, h in zip(trace.searches[0].indices, trace.searches[0].found, strict=True)}
+    longest = max(len(hypothesis.token_log_probs) for hypothesis in hypotheses.values())
+    assert trace["decoder.1.cross.weights"].shape[:3] == (4, 4, longest)
+    for number, text in enumerate(TEXTS):
+        ids = hypotheses[number].ids
+        assert translator.tokenizer.decode(ids) == found[number][0].text
+        batch = collate(Pairs.of([(translator.source_tokenizer.encode(text), ids)]), [0], translator.tokenizer.specials)
+        given = batch.decoder_input[:, : len(hypotheses[number].token_log_probs)]
+        with torch.no_grad(), record(model, "*") as alone:
+            model.project(model(batch.source, given))
+        mine = trace.sentence(number)
+        assert set(mine) == set(alone)
+        for name, activation in mine.items():
+            assert activation.axes == alone[name].axes[1:]
+            assert_close(activation + 0, alone[name][0], atol=1e-4, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
+            padded = trace[name][number]
+            assert_close(padded[tuple(slice(size) for size in activation.shape)], activation + 0)
+            assert_close(padded.abs().sum(), activation.abs().sum(), rtol=1e-4, atol=1e-4)
+
+
+def test_recording_changes_no_translation(translator_folder):
+    translator = Translator([translator_folder])
+    quiet = translator.translations(TEXTS, n_best=3, alignments=True)
+    with record(translator, "*") as trace:
+        assert translator.translations(TEXTS, n_best=3, alignments=True) == quiet
+        assert translator.translate("") == ""
+    assert trace["decoder.0.cross.weights"].size(0) == len(TEXTS)
+
+
+def test_sentences_of_several_searches_stand_in_the_order_they_were_given(translator_folder, monkeypatch):
+    monkeypatch.setattr("heedful.translate.ROWS", 6)  # two sentences at a time
+    translator = Translator([translator_folder])
+    with record(translator) as trace:
+        translator.translate(TEXTS)
+    assert len(trace.searches) == 2
+    lengths = [len(translator.source_tokenizer.encode(text)) + 1 for text in TEXTS]
+    assert [trace.sentence(number)["encoder.0.self.weights"].size(-1) for number in range(4)] == lengths
+    assert trace["encoder.0.self.weights"].shape == (4, 4, max(lengths), max(lengths))
+    with pytest.raises(SettingError, match="there is no sentence 4; 4 were translated"):
+        trace.sentence(4)
