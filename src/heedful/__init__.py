@@ -1,3 +1,35 @@
 """Transformers of your own: trained, used and looked into on the machine you have."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "load"]
+
+
+def load(*folders: Path | str, precision: str = "float32", device: str = "cpu") -> Any:
+    """Open a model folder, one of ours or a MarianMT, GPT-2 or BERT model in Hugging Face's form, ready for use.
+
+    A translator becomes a `Translator` (several, an ensemble), a GPT a `Generator`, a BERT an `Encoder`.
+    """
+    from importlib import import_module  # what is slow is imported when it is needed
+
+    from heedful.errors import SettingError
+    from heedful.interop import open_folder
+
+    if not folders:
+        raise SettingError("no model folder was given; give one, such as runs/x.")
+    opened = [open_folder(folder) for folder in folders]
+    family = opened[0].model.config.family
+    if family == "encoder-decoder":
+        from heedful.translate import Translator
+
+        return Translator(opened, precision, device)
+    if len(opened) > 1:
+        raise SettingError(f"{len(opened)} folders were given, and only translators work together; give one.")
+    module, kind = {"decoder": ("generate", "Generator"), "encoder": ("encode", "Encoder")}[family]
+    return getattr(import_module(f"heedful.{module}"), kind)(opened[0], precision, device)

@@ -156,7 +156,7 @@ def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
 def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
     kind, written = description.get("model_type"), description.get("format")
     if kind != "heedful":
-        raise FolderError(f"{path / CONFIG} describes a model of type {kind!r}, not one of heedful's.")
+        raise FolderError(f"{path / CONFIG} describes a model of type {kind!r:.50}; only heedful.load opens others'.")
     if written != FORMAT:
         raise FolderError(
             f"{path} was written in format {written!r} and this version reads format {FORMAT}; update heedful."

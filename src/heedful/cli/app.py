@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from heedful import __version__
+from heedful.cli.convert import convert
 from heedful.cli.demo import demo
 from heedful.cli.evaluate import evaluate
 from heedful.cli.score import score
@@ -34,5 +35,5 @@ def heedful(
     """Transformers of your own: train a translator from two text files, use it, measure it, look inside."""
 
 
-for command in (train, translate, evaluate, score, settings, demo):
+for command in (train, translate, evaluate, score, convert, settings, demo):
     app.command()(command)

@@ -40,6 +40,7 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
     import torch
 
     from heedful.errors import SettingError
+    from heedful.interop import open_folder
     from heedful.ops.precision import choose
     from heedful.translate import Translator
 
@@ -49,6 +50,6 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
         raise SettingError(f"--threads is {threads}; it must be 0 (all cores) or more.")
     if threads:
         torch.set_num_threads(threads)
-    translator = Translator.load(*models, precision=choose(precision, torch.device("cpu")))
+    translator = Translator([open_folder(model) for model in models], choose(precision, torch.device("cpu")))
     translator.notice = lambda text: print(text, file=sys.stderr)
     return translator

@@ -30,6 +30,7 @@ class SentencePieces(Tokenizer):
         self._processor = _processor(model, where)
         self._cast(self.table, None, ids)
         self._check_parts(where)
+        self._unknown = self.unk_id
         self._piece_of = {number: piece for piece, number in self.table.items()}
         self._spoken = {number: self._piece_of[number] for number in self._piece_of.keys() - set(self._ids.values())}
 
@@ -40,7 +41,7 @@ class SentencePieces(Tokenizer):
     def encode(self, text: str) -> list[int]:
         code, rest = self._language(valid(text))
         pieces: list[str] = self._processor.encode(rest, out_type=str)
-        return code + [self.table.get(piece, self.unk_id) for piece in pieces]
+        return code + [self.table.get(piece, self._unknown) for piece in pieces]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]

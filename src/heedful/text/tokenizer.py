@@ -23,7 +23,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "eos": ("</s>", "[SEP]", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]"),
 }
-OPTIONAL = {"mask"}
+OPTIONAL = {"mask", "unk"}  # a vocabulary of bytes knows every text
 MOST_BYTES = 64 << 20  # of a vocabulary that we are willing to parse
 SENTENCEPIECE = '{"sentencepiece":'  # how the JSON of the other kind of vocabulary begins
 LINE_ENDS = str.maketrans("\n\r", "  ")
@@ -90,6 +90,11 @@ class Tokenizer:
     def mask_id(self) -> int | None:
         """The id that hides a token from an encoder, if the vocabulary has one."""
         return self._ids["mask"]
+
+    @property
+    def extras(self) -> dict[str, int]:
+        """The ids of unk and mask, as far as the vocabulary has them."""
+        return {part: number for part in sorted(OPTIONAL) if (number := self._ids[part]) is not None}
 
     @property
     def specials(self) -> Specials:

@@ -1,0 +1,23 @@
+"""Other people's checkpoints, both ways: MarianMT, GPT-2 and BERT as Hugging Face folders; CTranslate2 outwards.
+
+`open_folder` opens ours and theirs. A foreign folder is untrusted input: nothing in it is run, and what it says is
+compared with what it holds before memory is taken.
+"""
+
+from pathlib import Path
+
+from heedful import folder
+from heedful.folder import Folder
+from heedful.interop import huggingface
+from heedful.interop.untrusted import read_json
+
+__all__ = ["open_folder"]
+
+
+def open_folder(path: Path | str) -> Folder:
+    """A model folder, whoever wrote it."""
+    path = Path(path)
+    description = folder.read_description(path)
+    if description.get("model_type") == "heedful":
+        return folder.load(path)
+    return huggingface.read(path, read_json(path, folder.CONFIG) or {})

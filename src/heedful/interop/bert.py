@@ -1,0 +1,138 @@
+"""BERT: an encoder alone, post-norm, with learned positions and token types, and a norm after the embeddings.
+
+What stands on top differs: a head that guesses masked tokens, a pooler, both, or neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from heedful.config import ModelConfig
+from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name, refused
+from heedful.interop.layout import Layout, Place, both
+from heedful.interop.untrusted import Settings
+
+HEAD = "cls.predictions"
+
+
+class Bert(Architecture):
+    model_type, title, family = "bert", "BERT", "encoder"
+    fixed: ClassVar[dict[str, object]] = {
+        "norm": "post",
+        "positions": "learned",
+        "embedding_norm": True,
+        "scale_embedding": False,
+        "bias": True,
+    }
+
+    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
+        given.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+        head = any(name.startswith(f"{HEAD}.") for name in names)
+        tied = given.flag("tie_word_embeddings", True)
+        pad = given.integer("pad_token_id", 0, least=0)
+        return ModelConfig(
+            family="encoder",
+            vocab_size=given.integer("vocab_size", 30522),
+            d_model=given.integer("hidden_size", 768, most=65_536),
+            d_ff=given.integer("intermediate_size", 3072, most=1_048_576),
+            n_heads=given.integer("num_attention_heads", 12, most=1024),
+            encoder_layers=given.integer("num_hidden_layers", 12, most=1024),
+            norm_eps=given.number("layer_norm_eps", 1e-12, least=1e-30, below=0.1),
+            activation=given.choice("hidden_act", "gelu", ACTIVATIONS),
+            positions="learned",
+            max_length=given.integer("max_position_embeddings", 512, least=2, most=1_048_576),
+            tie="all" if tied or not head else "none",
+            scale_embedding=False,
+            embedding_norm=True,
+            token_types=given.integer("type_vocab_size", 2, most=16),
+            head="transform" if head else "none",
+            output_bias=head,
+            pooler="bert.pooler.dense.weight" in names,
+            dropout=given.number("hidden_dropout_prob", 0.1),
+            attention_dropout=given.number("attention_probs_dropout_prob", 0.1),
+            pad_id=pad,
+            bos_id=given.integer("bos_token_id", pad, least=0),
+            eos_id=given.integer("eos_token_id", pad, least=0),
+        )
+
+    def canonical(self, name: str) -> str:
+        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+        name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+        return f"bert.{name}" if name.startswith(("embeddings.", "encoder.", "pooler.")) else name
+
+    def written(self, name: str, config: ModelConfig) -> str:
+        return name.removeprefix("bert.") if config.head == "none" else name
+
+    def layout(self, config: ModelConfig) -> Layout:
+        words = "bert.embeddings.word_embeddings.weight"
+        places = {
+            words: Place(("embedding.weight",)),
+            "bert.embeddings.position_embeddings.weight": Place(("encoder.position.table",)),
+            "bert.embeddings.token_type_embeddings.weight": Place(("token_types.weight",)),
+            **both("bert.embeddings.LayerNorm", "encoder.first_norm"),
+        }
+        for index in range(config.encoder_layers):
+            places |= _block(f"bert.encoder.layer.{index}", f"encoder.{index}")
+        if config.pooler:
+            places |= both("bert.pooler.dense", "pooler")
+        copies: dict[str, tuple[str, ...]] = {}
+        if config.head == "transform":
+            places |= both(f"{HEAD}.transform.dense", "transform.dense")
+            places |= both(f"{HEAD}.transform.LayerNorm", "transform.norm")
+            if config.output_bias:
+                places[f"{HEAD}.bias"] = Place(("output_bias",))
+                copies[f"{HEAD}.decoder.bias"] = (f"{HEAD}.bias",)
+            if config.tie == "none":
+                places[f"{HEAD}.decoder.weight"] = Place(("output.weight",))
+            else:
+                copies[f"{HEAD}.decoder.weight"] = (words,)
+        return Layout(places, copies, ignored=r"^bert\.embeddings\.(position|token_type)_ids$|^cls\.seq_relationship\.")
+
+    def description(self, config: ModelConfig) -> dict[str, Any]:
+        return {
+            "architectures": ["BertForMaskedLM" if config.head == "transform" else "BertModel"],
+            "model_type": self.model_type,
+            "vocab_size": config.vocab_size,
+            "hidden_size": config.d_model,
+            "num_hidden_layers": config.encoder_layers,
+            "num_attention_heads": config.n_heads,
+            "intermediate_size": config.d_ff,
+            "hidden_act": activation_name(config),
+            "hidden_dropout_prob": config.dropout,
+            "attention_probs_dropout_prob": config.attention_dropout,
+            "max_position_embeddings": config.max_length,
+            "type_vocab_size": config.token_types,
+            "layer_norm_eps": config.norm_eps,
+            "tie_word_embeddings": config.tie != "none",
+            "pad_token_id": config.pad_id,
+            "bos_token_id": config.bos_id,
+            "eos_token_id": config.eos_id,
+        }
+
+    def check(self, config: ModelConfig) -> None:
+        super().check(config)
+        if config.head == "linear":
+            raise refused("head", "linear", "a BERT model has a dense layer and a norm before its logits")
+        if config.token_types == 0:
+            raise refused("token_types", 0, "a BERT model tells at least one kind of segment apart")
+
+    def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
+
+
+def _block(theirs: str, ours: str) -> dict[str, Place]:
+    names = {
+        "attention.self.query": "self.query",
+        "attention.self.key": "self.key",
+        "attention.self.value": "self.value",
+        "attention.output.dense": "self.output",
+        "attention.output.LayerNorm": "self_residual.norm",
+        "intermediate.dense": "feed.up",
+        "output.dense": "feed.down",
+        "output.LayerNorm": "feed_residual.norm",
+    }
+    return {name: place for t, o in names.items() for name, place in both(f"{theirs}.{t}", f"{ours}.{o}").items()}

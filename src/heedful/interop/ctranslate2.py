@@ -1,0 +1,142 @@
+"""Our translators -> folders for CTranslate2, which runs them fast on CPUs and GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from heedful.config import ModelConfig
+from heedful.disk import write_file
+from heedful.errors import SettingError
+from heedful.folder import SOURCE_TOKENIZER, TOKENIZER, Folder
+from heedful.interop.architecture import refused
+from heedful.model import EncoderDecoder
+from heedful.text import Tokenizer
+
+if TYPE_CHECKING:
+    from ctranslate2.specs import TransformerSpec
+
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
+POSITIONS = ("sinusoidal", "learned")
+
+
+def write(opened: Folder, path: Path) -> None:
+    """Write a folder that `ctranslate2.Translator` loads, with our tokenisers beside the model."""
+    model, config = opened.model, opened.model.config
+    if not isinstance(model, EncoderDecoder):
+        raise refused("family", config.family, "only translators are written for CTranslate2")
+    if config.positions not in POSITIONS:
+        raise refused("positions", config.positions, f"CTranslate2 is given {' or '.join(POSITIONS)} ones")
+    if config.key_width != config.d_head:
+        raise refused("d_key", config.d_key, "in CTranslate2 all widths of a head are d_model / n_heads")
+    spec = _spec(config)
+    _fill(spec, model)
+    _configure(spec, opened)
+    spec.validate()
+    spec.optimize()
+    spec.save(str(path))
+    write_file(path / TOKENIZER, opened.tokenizer.to_json())
+    if opened.source_tokenizer is not opened.tokenizer:
+        write_file(path / SOURCE_TOKENIZER, opened.source_tokenizer.to_json())
+
+
+def package() -> Any:
+    """The ctranslate2 package, which is an extra."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise SettingError(
+            "--to ctranslate2 needs the ctranslate2 package; install it with: pip install 'heedful[ctranslate2]'."
+        ) from None
+    return ctranslate2
+
+
+def _spec(config: ModelConfig) -> TransformerSpec:
+    specs = package().specs
+    spec: TransformerSpec = specs.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.n_heads,
+        pre_norm=config.norm == "pre",
+        activation=getattr(specs.Activation, ACTIVATIONS[config.activation]),
+        layernorm_embedding=config.embedding_norm,
+        ffn_glu=config.activation == "swiglu",
+    )
+    return spec
+
+
+def _fill(spec: TransformerSpec, model: EncoderDecoder) -> None:
+    weights = {name: tensor.detach().cpu().float().numpy() for name, tensor in model.state_dict().items()}
+    config = model.config
+    source = weights["embedding.weight" if config.tie == "all" else "source_embedding.weight"]
+    spec.encoder.embeddings[0].weight = source
+    spec.decoder.embeddings.weight = weights["embedding.weight"]
+    spec.decoder.projection.weight = model.output_weight.detach().cpu().float().numpy()
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = weights["output_bias"]
+    for name, side, stack in (
+        ("encoder", spec.encoder, model.encoder),
+        ("decoder", spec.decoder, model.decoder),
+    ):
+        side.scale_embeddings = config.scale_embedding
+        table = stack.position.table
+        assert isinstance(table, Tensor)
+        side.position_encodings.encodings = table.detach().cpu().float().numpy()
+        if config.embedding_norm:
+            _norm(side.layernorm_embedding, f"{name}.first_norm", weights)
+        if config.norm == "pre":
+            _norm(side.layer_norm, f"{name}.norm", weights)
+        for index, layer in enumerate(side.layer):
+            _layer(layer, f"{name}.{index}", weights)
+
+
+Weights = dict[str, npt.NDArray[np.float32]]
+
+
+def _layer(spec: Any, name: str, weights: Weights) -> None:
+    """One block: queries, keys and values are one matrix, those of a memory are queries alone and the other two."""
+    attention = spec.self_attention
+    _linear(attention.linear[0], weights, *(f"{name}.self.{part}" for part in ("query", "key", "value")))
+    _linear(attention.linear[1], weights, f"{name}.self.output")
+    _norm(attention.layer_norm, f"{name}.self_residual.norm", weights)
+    if f"{name}.cross.query.weight" in weights:
+        _linear(spec.attention.linear[0], weights, f"{name}.cross.query")
+        _linear(spec.attention.linear[1], weights, f"{name}.cross.key", f"{name}.cross.value")
+        _linear(spec.attention.linear[2], weights, f"{name}.cross.output")
+        _norm(spec.attention.layer_norm, f"{name}.cross_residual.norm", weights)
+    gated = f"{name}.feed.gate.weight" in weights
+    _linear(spec.ffn.linear_0, weights, f"{name}.feed.{'gate' if gated else 'up'}")
+    if gated:
+        _linear(spec.ffn.linear_0_noact, weights, f"{name}.feed.up")
+    _linear(spec.ffn.linear_1, weights, f"{name}.feed.down")
+    _norm(spec.ffn.layer_norm, f"{name}.feed_residual.norm", weights)
+
+
+def _linear(spec: Any, weights: Weights, *names: str) -> None:
+    spec.weight = np.concatenate([weights[f"{name}.weight"] for name in names])
+    if f"{names[0]}.bias" in weights:
+        spec.bias = np.concatenate([weights[f"{name}.bias"] for name in names])
+
+
+def _norm(spec: Any, name: str, weights: Weights) -> None:
+    spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def _configure(spec: TransformerSpec, opened: Folder) -> None:
+    """Vocabularies, the tokens that frame a sequence, and epsilon."""
+    config, target = opened.model.config, opened.tokenizer
+    spec.register_source_vocabulary(pieces(opened.source_tokenizer, config.source_vocab_size or config.vocab_size))
+    spec.register_target_vocabulary(pieces(target, config.vocab_size))
+    unk, bos, eos = target.pieces([target.unk_id, config.bos_id, config.eos_id])
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
+    spec.config.decoder_start_token = bos
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = config.norm_eps
+
+
+def pieces(tokenizer: Tokenizer, size: int) -> list[str]:
+    """The piece of every id that a model knows."""
+    return tokenizer.pieces(range(size))

@@ -1,0 +1,93 @@
+"""GPT-2: a decoder alone, pre-norm, with learned positions. Its matrices are stored transposed, and q, k, v as one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+from heedful.config import ModelConfig
+from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name
+from heedful.interop.layout import Layout, Place, both
+from heedful.interop.untrusted import Settings
+
+
+class Gpt2(Architecture):
+    model_type, title, family = "gpt2", "GPT-2", "decoder"
+    fixed: ClassVar[dict[str, object]] = {
+        "norm": "pre",
+        "positions": "learned",
+        "embedding_norm": False,
+        "scale_embedding": False,
+        "bias": True,
+        "output_bias": False,
+    }
+
+    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
+        given.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+        d_model = given.integer("n_embd", 768, most=65_536)
+        eos = given.integer("eos_token_id", 50256, least=0)
+        return ModelConfig(
+            family="decoder",
+            vocab_size=given.integer("vocab_size", 50257),
+            d_model=d_model,
+            d_ff=given.integer("n_inner", 4 * d_model, most=1_048_576),
+            n_heads=given.integer("n_head", 12, most=1024),
+            decoder_layers=given.integer("n_layer", 12, most=1024),
+            norm="pre",
+            norm_eps=given.number("layer_norm_epsilon", 1e-5, least=1e-30, below=0.1),
+            activation=given.choice("activation_function", "gelu_new", ACTIVATIONS),
+            positions="learned",
+            max_length=given.integer("n_positions", 1024, least=2, most=1_048_576),
+            tie="all" if given.flag("tie_word_embeddings", True) else "none",
+            scale_embedding=False,
+            dropout=given.number("resid_pdrop", 0.1),
+            attention_dropout=given.number("attn_pdrop", 0.1),
+            pad_id=given.integer("pad_token_id", eos, least=0),
+            bos_id=given.integer("bos_token_id", eos, least=0),
+            eos_id=eos,
+        )
+
+    def canonical(self, name: str) -> str:
+        bare = not name.startswith(("transformer.", "lm_head."))
+        return f"transformer.{name}" if bare else name
+
+    def layout(self, config: ModelConfig) -> Layout:
+        places = {
+            "transformer.wte.weight": Place(("embedding.weight",)),
+            "transformer.wpe.weight": Place(("decoder.position.table",)),
+        }
+        for index in range(config.decoder_layers):
+            theirs, ours = f"transformer.h.{index}", f"decoder.{index}"
+            heads = [f"{ours}.self.{part}" for part in ("query", "key", "value")]
+            places |= both(f"{theirs}.ln_1", f"{ours}.self_residual.norm")
+            places |= both(f"{theirs}.attn.c_attn", *heads, form="transposed")
+            places |= both(f"{theirs}.attn.c_proj", f"{ours}.self.output", form="transposed")
+            places |= both(f"{theirs}.ln_2", f"{ours}.feed_residual.norm")
+            places |= both(f"{theirs}.mlp.c_fc", f"{ours}.feed.up", form="transposed")
+            places |= both(f"{theirs}.mlp.c_proj", f"{ours}.feed.down", form="transposed")
+        places |= both("transformer.ln_f", "decoder.norm")
+        if config.tie == "none":
+            places["lm_head.weight"] = Place(("output.weight",))
+        copies = {} if config.tie == "none" else {"lm_head.weight": ("transformer.wte.weight",)}
+        return Layout(places, copies, ignored=r"\.attn\.(bias|masked_bias)$")
+
+    def description(self, config: ModelConfig) -> dict[str, Any]:
+        return {
+            "architectures": ["GPT2LMHeadModel"],
+            "model_type": self.model_type,
+            "vocab_size": config.vocab_size,
+            "n_positions": config.max_length,
+            "n_embd": config.d_model,
+            "n_layer": config.decoder_layers,
+            "n_head": config.n_heads,
+            "n_inner": config.d_ff,
+            "activation_function": activation_name(config),
+            "layer_norm_epsilon": config.norm_eps,
+            "resid_pdrop": config.dropout,
+            "embd_pdrop": config.dropout,
+            "attn_pdrop": config.attention_dropout,
+            "tie_word_embeddings": config.tie != "none",
+            "pad_token_id": config.pad_id,
+            "bos_token_id": config.bos_id,
+            "eos_token_id": config.eos_id,
+        }

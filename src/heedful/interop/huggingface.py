@@ -1,0 +1,111 @@
+"""Model folders of Hugging Face's transformers library, both ways: MarianMT, GPT-2 and BERT."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from heedful import folder
+from heedful.config import ModelConfig, SearchSettings
+from heedful.disk import write_file
+from heedful.errors import FolderError
+from heedful.folder import Folder
+from heedful.interop import vocabulary
+from heedful.interop.architecture import Architecture
+from heedful.interop.bert import Bert
+from heedful.interop.gpt2 import Gpt2
+from heedful.interop.marian import Marian
+from heedful.interop.untrusted import Settings, read_json, shown
+from heedful.interop.weights import SAFE, open_weights
+from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
+
+ARCHITECTURES: dict[str, Architecture] = {each.model_type: each for each in (Marian(), Gpt2(), Bert())}
+
+
+def read(path: Path, description: dict[str, Any]) -> Folder:
+    """Open somebody's folder, of which `description` is the config.json."""
+    model = read_model(path, description)
+    target, source = vocabulary.read(path, model.config)
+    if isinstance(model, EncoderModel):  # its config.json seldom says what frames a sequence
+        ids = {"pad_id": target.pad_id, "bos_id": target.bos_id, "eos_id": target.eos_id}
+        model.config = model.config.model_copy(update=ids)
+    return Folder(model, target, source, _search(path), path)
+
+
+def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | DecoderModel | EncoderModel:
+    """The model alone; shapes are compared before any memory is taken."""
+    given = Settings(description, path / folder.CONFIG)
+    kind = description.get("model_type")
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise FolderError(f"{given.where} describes a model of type {shown(kind)}; heedful opens its own and {known}.")
+    architecture = ARCHITECTURES[kind]
+    weights = open_weights(path)
+    weights = weights.renamed({name: architecture.canonical(name) for name in weights.shapes})
+    try:
+        config = architecture.config(given, weights.shapes)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise FolderError(f"{given.where} contradicts itself: {reason}.") from None
+    layout = architecture.layout(config)
+    layout.names(weights)
+    shapes = folder.shapes(config)
+    state = architecture.inwards(layout.inwards(weights, shapes))
+    if config.output_bias and not state["output_bias"].any():  # where they always have one, zeros mean none
+        del state["output_bias"]
+        config = config.model_copy(update={"output_bias": False})
+    return folder.fill(config, state, weights.where)
+
+
+def write(opened: Folder, path: Path) -> None:
+    """Write a folder that `from_pretrained` loads, or refuse a setting that the other side cannot express."""
+    config = opened.model.config
+    architecture = architecture_for(config)
+    architecture.check(config)
+    always_biased = architecture.fixed.get("output_bias") is None and config.head != "none"
+    layout = architecture.layout(config.model_copy(update={"output_bias": always_biased}))
+    state = {name: tensor.detach().cpu() for name, tensor in opened.model.state_dict().items()}
+    theirs = layout.outwards(architecture.outwards(state))
+    folder.save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
+    vocabulary.write(opened, path)
+    _write_json(path / folder.SEARCH, _generation(opened))
+    write_file(path / folder.CARD, _card(config))
+    _write_json(path / folder.CONFIG, architecture.description(config) | {"dtype": "float32"})
+
+
+def architecture_for(config: ModelConfig) -> Architecture:
+    """The architecture that can express a family."""
+    return next(each for each in ARCHITECTURES.values() if each.family == config.family)
+
+
+def _search(path: Path) -> SearchSettings:
+    """Their number of beams; their length penalty is another formula, so ours stays at its default."""
+    given = Settings(read_json(path, folder.SEARCH) or {}, path / folder.SEARCH)
+    return SearchSettings(beam=given.integer("num_beams", SearchSettings().beam, most=1000))
+
+
+def _generation(opened: Folder) -> dict[str, Any]:
+    """Decoding as far as both sides mean the same: greedy, or a beam without length penalty."""
+    config, search = opened.model.config, opened.search
+    if config.family == "encoder":
+        return {}
+    ids = {"pad_token_id": config.pad_id, "eos_token_id": config.eos_id, "bos_token_id": config.bos_id}
+    if config.family == "decoder":
+        return ids
+    never = sorted({config.pad_id, config.bos_id} - {config.eos_id})
+    start = {"decoder_start_token_id": config.bos_id, "forced_eos_token_id": config.eos_id}
+    wide = {"num_beams": search.beam, "length_penalty": 0.0, "early_stopping": True}
+    beam = wide if search.beam > 1 and search.alpha == 0 else {"num_beams": 1}
+    return ids | start | {"bad_words_ids": [[number] for number in never], "max_length": config.max_length} | beam
+
+
+def _card(config: ModelConfig) -> str:
+    tag = {"encoder-decoder": "translation", "decoder": "text-generation", "encoder": "fill-mask"}[config.family]
+    return f"---\nlibrary_name: transformers\npipeline_tag: {tag}\ntags:\n- heedful\n---\n"
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    write_file(path, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,154 @@
+"""MarianMT, the form in which OPUS-MT translators come.
+
+It is the Transformer of the paper but for one thing: its position vectors hold all sines and then all cosines, where
+the paper's take turns. The order of the hidden dimensions means nothing to any other layer, so we put theirs into our
+order when a model comes in, and back when it goes out. No number changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from heedful.config import ModelConfig
+from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name
+from heedful.interop.layout import Layout, Place, both
+from heedful.interop.untrusted import Settings
+
+MOST_POSITIONS = 2**25  # numbers in the table of positions, which no file has to pay for
+READS_HIDDEN = ("query.weight", "key.weight", "value.weight", "up.weight", "embedding.weight")
+WRITES_HIDDEN = (".output.weight", ".output.bias", "down.weight", "down.bias", "norm.weight", "norm.bias")
+
+
+class Marian(Architecture):
+    model_type, title, family = "marian", "MarianMT", "encoder-decoder"
+    fixed: ClassVar[dict[str, object]] = {
+        "norm": "post",
+        "norm_eps": 1e-5,
+        "positions": "sinusoidal",
+        "embedding_norm": False,
+        "bias": True,
+    }
+
+    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
+        shared = given.flag("share_encoder_decoder_embeddings", True)
+        tied = given.flag("tie_word_embeddings", True)
+        given.same("encoder_ffn_dim", "decoder_ffn_dim")
+        given.same("encoder_attention_heads", "decoder_attention_heads")
+        if shared:
+            given.same("vocab_size", "decoder_vocab_size")
+        source_size = given.integer("vocab_size", 58101)
+        d_model = given.integer("d_model", 1024, most=65_536)
+        pad = given.integer("pad_token_id", 58100, least=0)
+        return ModelConfig(
+            family="encoder-decoder",
+            vocab_size=source_size if shared else given.integer("decoder_vocab_size", source_size),
+            source_vocab_size=None if shared else source_size,
+            d_model=d_model,
+            d_ff=given.integer("encoder_ffn_dim", 4096, most=1_048_576),
+            n_heads=given.integer("encoder_attention_heads", 16, most=1024),
+            encoder_layers=given.integer("encoder_layers", 12, most=1024),
+            decoder_layers=given.integer("decoder_layers", 12, most=1024),
+            activation=given.choice("activation_function", "gelu", ACTIVATIONS),
+            max_length=given.integer("max_position_embeddings", 1024, least=2, most=MOST_POSITIONS // d_model),
+            tie=("all" if shared else "target") if tied else "none",
+            scale_embedding=given.flag("scale_embedding", False),
+            output_bias="final_logits_bias" in names,
+            dropout=given.number("dropout", 0.1),
+            attention_dropout=given.number("attention_dropout", 0.0),
+            activation_dropout=given.number("activation_dropout", 0.0),
+            pad_id=pad,
+            bos_id=given.integer("decoder_start_token_id", pad, least=0),
+            eos_id=given.integer("eos_token_id", 0, least=0),
+        )
+
+    def layout(self, config: ModelConfig) -> Layout:
+        places, copies = _embeddings(config)
+        for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+            for index in range(layers):
+                theirs, ours = f"model.{side}.layers.{index}", f"{side}.{index}"
+                places |= _attention(f"{theirs}.self_attn", f"{ours}.self")
+                if side == "decoder":
+                    places |= _attention(f"{theirs}.encoder_attn", f"{ours}.cross")
+                places |= both(f"{theirs}.fc1", f"{ours}.feed.up")
+                places |= both(f"{theirs}.fc2", f"{ours}.feed.down")
+                places |= both(f"{theirs}.final_layer_norm", f"{ours}.feed_residual.norm")
+        if config.output_bias:
+            places["final_logits_bias"] = Place(("output_bias",), "row")
+        return Layout(
+            places, copies, ignored=r"^model\.(encoder|decoder)\.embed_positions\.weight$|^final_logits_bias$"
+        )
+
+    def description(self, config: ModelConfig) -> dict[str, Any]:
+        return {
+            "architectures": ["MarianMTModel"],
+            "model_type": self.model_type,
+            "is_encoder_decoder": True,
+            "vocab_size": config.source_vocab_size or config.vocab_size,
+            "decoder_vocab_size": config.vocab_size,
+            "d_model": config.d_model,
+            "encoder_layers": config.encoder_layers,
+            "decoder_layers": config.decoder_layers,
+            "encoder_ffn_dim": config.d_ff,
+            "decoder_ffn_dim": config.d_ff,
+            "encoder_attention_heads": config.n_heads,
+            "decoder_attention_heads": config.n_heads,
+            "max_position_embeddings": config.max_length,
+            "activation_function": activation_name(config),
+            "dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+            "activation_dropout": config.activation_dropout,
+            "scale_embedding": config.scale_embedding,
+            "share_encoder_decoder_embeddings": config.tie == "all",
+            "tie_word_embeddings": config.tie != "none",
+            "pad_token_id": config.pad_id,
+            "bos_token_id": config.bos_id,
+            "eos_token_id": config.eos_id,
+            "forced_eos_token_id": config.eos_id,
+            "decoder_start_token_id": config.bos_id,
+        }
+
+    def inwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return _reordered(state, _ours_from_theirs(state["embedding.weight"].size(1)))
+
+    def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        state = _reordered(state, _ours_from_theirs(state["embedding.weight"].size(1)).argsort())
+        return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
+
+
+def _embeddings(config: ModelConfig) -> tuple[dict[str, Place], dict[str, tuple[str, ...]]]:
+    """Places and copies of the vocabulary's matrices."""
+    source, target, output = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"
+    shared = "model.shared.weight"
+    if config.tie == "all":
+        return {shared: Place(("embedding.weight",))}, dict.fromkeys((source, target, output), (shared,))
+    places = {source: Place(("source_embedding.weight",)), target: Place(("embedding.weight",))}
+    copies: dict[str, tuple[str, ...]] = {shared: (source, target)}
+    if config.tie == "none":
+        return places | {output: Place(("output.weight",))}, copies
+    return places, copies | {output: (target,)}
+
+
+def _attention(theirs: str, ours: str) -> dict[str, Place]:
+    names = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
+    places = {name: place for t, o in names.items() for name, place in both(f"{theirs}.{t}", f"{ours}.{o}").items()}
+    return places | both(f"{theirs}_layer_norm", f"{ours}_residual.norm")
+
+
+def _ours_from_theirs(width: int) -> Tensor:
+    """-> (D,): 0, D/2, 1, D/2 + 1, …: where the dimension that we have at a place stands in their order."""
+    return torch.arange(width).view(2, width // 2).t().flatten()
+
+
+def _reordered(state: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+    """The same model with its hidden dimensions in another order."""
+
+    def reorder(name: str, tensor: Tensor) -> Tensor:
+        if name == "output.weight" or name.endswith(READS_HIDDEN):
+            return tensor.index_select(1, order)
+        return tensor.index_select(0, order) if name.endswith(WRITES_HIDDEN) else tensor
+
+    return {name: reorder(name, tensor) for name, tensor in state.items()}

@@ -1,0 +1,132 @@
+"""Reading a folder that somebody else made: only plain files of plausible sizes, only values that make sense.
+
+Everything foreign that ends up in a message is quoted and cut, so that a file can neither fill nor paint a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import reprlib
+import stat
+from pathlib import Path
+from typing import Any
+
+from heedful import folder
+from heedful.errors import FolderError
+
+LARGEST = 1 << 62
+
+
+def shown(value: object) -> str:
+    """A foreign value, fit for a message."""
+    return ascii(value) if isinstance(value, int | float | bool) and abs(value) < LARGEST else reprlib.repr(value)
+
+
+def find(path: Path, name: str, most: int = LARGEST) -> Path | None:
+    """A file of the folder `path` with at most so many bytes, or None if there is no file of that name.
+
+    A link may lead to another file of the same folder, or to where a cache of downloads keeps what it links to.
+    """
+    if name in ("", ".", "..") or not set(name).isdisjoint('/\\\0:*?"<>|'):
+        raise FolderError(f"{path} refers to a file called {shown(name)}; only plain names in the same folder will do.")
+    file = path / name
+    try:
+        real = file.resolve(strict=True)
+        status = real.stat()
+    except FileNotFoundError:
+        if file.is_symlink():
+            raise FolderError(f"{file} is a link to something that is not there; copy the folder again.") from None
+        return None
+    except (OSError, RuntimeError):
+        raise FolderError(f"{file} cannot be read: its name or the link behind it leads nowhere.") from None
+    home = path.resolve()
+    if real.parent != home and not _in_cache(real, home):
+        raise FolderError(f"{file} is a link out of its folder; copy what it points to into the folder.")
+    if not stat.S_ISREG(status.st_mode) or not os.access(real, os.R_OK):
+        raise FolderError(f"{file} is not a plain file that may be read; copy the folder again.")
+    if status.st_size > most:
+        raise FolderError(f"{file} has {status.st_size:,} bytes, and more than {most:,} make no sense there.")
+    return file
+
+
+def _in_cache(real: Path, home: Path) -> bool:
+    """snapshots/<commit>/name -> blobs/<hash>: the layout of the cache that Hugging Face's downloader keeps."""
+    return home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
+
+
+def read_json(path: Path, name: str, most: int = folder.MOST_JSON) -> dict[str, Any] | None:
+    """A JSON object in the folder `path`, or None if there is no such file."""
+    file = find(path, name, most)
+    return None if file is None else folder.read_json(file, most)
+
+
+def read_text(path: Path, name: str, most: int) -> str | None:
+    """A text file in the folder `path`, or None if there is no such file."""
+    file = find(path, name, most)
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FolderError(f"{file} is not UTF-8 text; copy the folder again.") from None
+    except OSError as error:
+        raise FolderError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+class Settings:
+    """Somebody's config.json, asked for one value at a time."""
+
+    def __init__(self, values: dict[str, Any], where: Path) -> None:
+        self.values, self.where = values, where
+
+    def integer(self, name: str, default: int | None = None, least: int = 1, most: int = 10_000_000) -> int:
+        value = self._get(name, default)
+        if isinstance(value, list) and len(value) == 1:  # several ids of eos are a list, even if there is one
+            value = value[0]
+        if type(value) is not int or not least <= value <= most:
+            raise self.wrong(name, f"a whole number from {least:,} to {most:,}")
+        return value
+
+    def number(self, name: str, default: float, least: float = 0.0, below: float = 1.0) -> float:
+        value = self._get(name, default)
+        if type(value) not in (int, float) or not least <= value < below:
+            raise self.wrong(name, f"a number from {least:g} to below {below:g}")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self._get(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
+    def choice(self, name: str, default: str, choices: dict[str, str]) -> str:
+        """The value that stands for somebody's name of it."""
+        value = self._get(name, default)
+        if not isinstance(value, str) or value not in choices:
+            raise self.wrong(name, f"one of {', '.join(choices)}")
+        return choices[value]
+
+    def only(self, **values: object) -> None:
+        """Refuse settings that change what the model computes in a way that heedful has no counterpart for."""
+        for name, value in values.items():
+            if self._get(name, value) != value:
+                raise FolderError(
+                    f"{self.where}: {name} is {shown(self.values[name])}, and heedful can only open models where it "
+                    f"is {value!r}."
+                )
+
+    def same(self, first: str, second: str) -> None:
+        """Refuse a model that has two values where heedful has one."""
+        one, other = self.values.get(first), self.values.get(second)
+        if one is not None and other is not None and one != other:
+            raise FolderError(
+                f"{self.where}: {second} ({shown(other)}) is not {first} ({shown(one)}), and heedful has one number "
+                "for both."
+            )
+
+    def wrong(self, name: str, wanted: str) -> FolderError:
+        return FolderError(f"{self.where}: {name} is {shown(self.values.get(name))}, and it must be {wanted}.")
+
+    def _get(self, name: str, default: object) -> Any:
+        value = self.values.get(name)
+        return default if value is None else value
