@@ -49,5 +49,7 @@ def test_two_ranks_equal_one_undivided_batch_within_rounding(corpus: Path, tmp_p
     whole = run(corpus, tmp_path / "whole", "model.dropout=0")
     parts = run(corpus, tmp_path / "parts", "model.dropout=0", "train.accumulate=2", ranks=2)
     for name in whole:
-        if not name.endswith("key.bias"):  # softmax does not see it: its gradient is rounding noise, which Adam blows up
+        if not name.endswith(
+            "key.bias"
+        ):  # softmax does not see it: its gradient is rounding noise, which Adam blows up
             torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-4)

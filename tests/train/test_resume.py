@@ -59,7 +59,9 @@ def killing(run: Run, update: int, piece: int) -> Callable[..., Loss]:
 
 def files(out: Path) -> dict[str, torch.Tensor]:
     weights = load_file(out / "model.safetensors")
-    weights |= {f"last.{name}": value for name, value in load_file(out / "checkpoints/step-14/model.safetensors").items()}
+    weights |= {
+        f"last.{name}": value for name, value in load_file(out / "checkpoints/step-14/model.safetensors").items()
+    }
     moments = load_file(out / "checkpoints/step-14/optimiser.safetensors")
     return weights | {f"optimiser.{name}": value for name, value in moments.items()}
 
@@ -143,7 +145,9 @@ def test_a_finished_run_is_left_alone_and_can_be_extended(corpus: Path, finished
     assert (longer.state.ended, longer.state.total) == ("", 20)
 
 
-@pytest.mark.parametrize("change", ["model.dropout=0.3", "train.seed=9", "train.batch_tokens=300", "text.lowercase=true"])
+@pytest.mark.parametrize(
+    "change", ["model.dropout=0.3", "train.seed=9", "train.batch_tokens=300", "text.lowercase=true"]
+)
 def test_resuming_with_other_settings_is_refused_by_name(corpus: Path, finished: Path, change: str) -> None:
     with pytest.raises(SettingError, match=change.partition("=")[0]):
         open_(settings(corpus, finished / "store", change), finished / "out", resume=True)
@@ -162,9 +166,7 @@ def test_resuming_on_a_changed_corpus_is_refused(corpus: Path, finished: Path, t
         open_(asked, finished / "out", resume=True)
 
 
-def test_early_stopping_counts_validations_without_a_better_score(
-    corpus: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_early_stopping_counts_validations_without_a_better_score(corpus: Path, finished: Path, tmp_path: Path) -> None:
     asked = settings(corpus, finished / "store", "train.checkpoint_every=1", "train.patience=2")
     run = open_(asked, tmp_path / "out")
     falling = iter(range(50, 0, -1))

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -26,8 +27,8 @@ def test_decays_rise_to_the_peak_and_fall_to_nearly_nothing(schedule: str) -> No
     settings = TrainSettings(schedule=schedule, learning_rate=0.01, warmup=10)
     rates = [learning_rate(step, 100, settings, 64) for step in range(1, 101)]
     assert rates[9] == max(rates) == pytest.approx(0.01)
-    assert all(a < b for a, b in zip(rates[:9], rates[1:10], strict=True))
-    assert all(a > b for a, b in zip(rates[9:-1], rates[10:], strict=True))
+    assert all(a < b for a, b in pairwise(rates[:10]))
+    assert all(a > b for a, b in pairwise(rates[9:]))
     assert 0 < rates[-1] < 0.0002
     assert learning_rate(500, 100, settings, 64) == 0.0
 

@@ -56,7 +56,9 @@ def cut(pairs: Pairs, count: int) -> list[Batch]:
 
 def assert_same_weights(one: EncoderDecoder, other: EncoderDecoder) -> None:
     for (name, a), b in zip(one.named_parameters(), other.parameters(), strict=True):
-        if not name.endswith("key.bias"):  # softmax does not see it: its gradient is rounding noise, which Adam blows up
+        if not name.endswith(
+            "key.bias"
+        ):  # softmax does not see it: its gradient is rounding noise, which Adam blows up
             torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
@@ -71,7 +73,9 @@ def test_one_batch_of_eight_equals_accumulation(model: EncoderDecoder, pairs: Pa
 def test_the_loss_is_the_mean_over_tokens_not_over_pieces(model: EncoderDecoder, pairs: Pairs) -> None:
     losses, _ = updated(model, cut(pairs, 4), updates=1)
     sums = [translation_loss(model, batch, 0.1) for batch in cut(pairs, 4)]
-    assert losses[0] == pytest.approx(sum(float(s.smoothed.detach()) for s in sums) / sum(s.tokens for s in sums), rel=1e-5)
+    assert losses[0] == pytest.approx(
+        sum(float(s.smoothed.detach()) for s in sums) / sum(s.tokens for s in sums), rel=1e-5
+    )
 
 
 def test_dropout_follows_from_seed_update_and_piece_alone(pairs: Pairs) -> None:
