@@ -63,7 +63,7 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "no such setting": (["train.zzzzzzzz=3"], ("train.zzzzzzzz", "heedful settings")),
     "out of range": (["model.dropout=1.5"], ("model.dropout is 1.5", "less than 1")),
     "not a number": (["train.seed=many"], ("train.seed is 'many'",)),
-    "heads": (["--source", "GOOD", "--target", "GOOD", "model.d_model=30", "model.n_heads=4"], ("30", "4", "divisible")),
+    "heads": (["--source", "GOOD", "--target", "GOOD", "model.d_model=30", "model.n_heads=4"], ("30", "divisible")),
     "time": (["--time", "soon"], ("train.time", "30m")),
     "preset": (["--preset", "huge"], ("preset", "tiny")),
     "no such TOML": (["nowhere.toml"], ("nowhere.toml", "does not exist")),

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.slow
 SMALL = {"d_model": 64, "d_ff": 128, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
 
 
-def learned(folder: Path, pairs: list[tuple[str, str]], model: dict[str, object], train: dict[str, object]) -> Translator:
+def learned(
+    folder: Path, pairs: list[tuple[str, str]], model: dict[str, object], train: dict[str, object]
+) -> Translator:
     """Train on all pairs but the last fifty, which are for validation."""
     folder.mkdir(exist_ok=True)
     for name, part in (("train", pairs[:-50]), ("valid", pairs[-50:])):
@@ -52,9 +54,9 @@ def test_digits_are_copied_and_reversed(tmp_path: Path, task: str) -> None:
 
 
 SENTENCES = [
-    ("我爱中国", "I love China"), ("我爱你", "I love you"), ("你好", "hello"), ("谢谢", "thank you"), ("再见", "goodbye"),
-    ("他是老师", "he is a teacher"), ("她是学生", "she is a student"), ("今天很热", "it is hot today"),
-    ("我不知道", "I do not know"), ("中国很大", "China is big"),
+    ("我爱中国", "I love China"), ("我爱你", "I love you"), ("你好", "hello"), ("谢谢", "thank you"),
+    ("再见", "goodbye"), ("他是老师", "he is a teacher"), ("她是学生", "she is a student"),
+    ("今天很热", "it is hot today"),    ("我不知道", "I do not know"), ("中国很大", "China is big"),
 ]  # fmt: skip
 
 
