@@ -56,7 +56,7 @@ def test_digits_are_copied_and_reversed(tmp_path: Path, task: str) -> None:
 SENTENCES = [
     ("我爱中国", "I love China"), ("我爱你", "I love you"), ("你好", "hello"), ("谢谢", "thank you"),
     ("再见", "goodbye"), ("他是老师", "he is a teacher"), ("她是学生", "she is a student"),
-    ("今天很热", "it is hot today"),    ("我不知道", "I do not know"), ("中国很大", "China is big"),
+    ("今天很热", "it is hot today"), ("我不知道", "I do not know"), ("中国很大", "China is big"),
 ]  # fmt: skip
 
 
