@@ -44,17 +44,22 @@ def _sums(
 ) -> tuple[Tensor, Tensor]:
     smoothed, plain = hidden.new_zeros((), dtype=torch.float64), hidden.new_zeros((), dtype=torch.float64)
     for part in _parts(len(labels), len(weight)):
-        logits = F.linear(hidden[part], weight, bias).float()
-        likelihood, spread, _ = _losses(logits, labels[part])
+        likelihood, spread, _ = _losses(F.linear(hidden[part], weight, bias).float(), labels[part])
         smoothed += (1 - smoothing) * likelihood.sum() + smoothing * spread.sum()
         plain += likelihood.sum()
     return smoothed.float(), plain.float()
 
 
 def _losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(N, V), (N) -> (N), (N), (N, 1): -log p of the label, the mean of -log p over the vocabulary, log of the sum."""
-    total = logits.logsumexp(-1, keepdim=True)
-    return (total - logits.gather(1, labels.unsqueeze(1))).squeeze(1), total.squeeze(1) - logits.mean(-1), total
+    """(N, V), (N) -> (N), (N), (N, V): -log p of the label, the mean of -log p over the vocabulary, and p.
+
+    The logits are overwritten: they become the probabilities.
+    """
+    logits.sub_(logits.amax(-1, keepdim=True))
+    label, mean = logits.gather(1, labels.unsqueeze(1)).squeeze(1), logits.mean(-1)
+    total = logits.exp_().sum(-1, keepdim=True)
+    log_total = total.log().squeeze(1)
+    return log_total - label, log_total - mean, logits.div_(total)
 
 
 def _parts(rows: int, vocab_size: int) -> list[slice]:
@@ -76,10 +81,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         vocab_size = len(weight)
         for part in _parts(len(labels), vocab_size):
             logits = F.linear(hidden[part], weight, bias).float()  # (n, V)
-            likelihood, spread, total = _losses(logits, labels[part])
+            likelihood, spread, slope = _losses(logits, labels[part])
             smoothed += (1 - smoothing) * likelihood.sum() + smoothing * spread.sum()
             plain += likelihood.sum()
-            slope = logits.sub_(total).exp_().sub_(smoothing / vocab_size)  # softmax minus the smoothed target
+            slope.sub_(smoothing / vocab_size)  # softmax minus the smoothed target
             slope[torch.arange(len(slope), device=slope.device), labels[part]] -= 1 - smoothing
             slope = slope.to(hidden.dtype)
             torch.mm(slope, weight, out=d_hidden[part])
