@@ -131,7 +131,7 @@ def greedy(toy: Toy, source: tuple[int, ...], limit: int) -> tuple[tuple[int, ..
 
 
 def reference_beam(toy: Toy, source: tuple[int, ...], beam: int, n_best: int, limit: int, alpha: float):
-    """Beam search of one sentence in plain loops -> (ids, score, finished), best first."""
+    """Beam search of one sentence in plain loops -> (ids, score, finished), best first, and how many steps it took."""
     model = Conditional(toy, source)
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     ended: list[tuple[bool, float, tuple[int, ...]]] = []
@@ -158,4 +158,4 @@ def reference_beam(toy: Toy, source: tuple[int, ...], beam: int, n_best: int, li
             break
         if length == limit:
             ended += [(False, total / gnmt(length, alpha), ids) for total, ids in live]
-    return [(ids, score, finished) for finished, score, ids in ended[:n_best]]
+    return [(ids, score, finished) for finished, score, ids in ended[:n_best]], length

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import zip_longest
 
 import pytest
 import torch
@@ -42,17 +43,20 @@ def test_beams_equal_a_reference_in_plain_loops(seed, beam, alpha, eos, data):
     toy = Toy(9, seed=seed, eos=eos)
     n_best = data.draw(st.integers(1, beam))
     found = run(toy, SENTENCES, beam=beam, n_best=n_best, alpha=alpha, max_extra=4)
+    steps_taken, longest = len(toy.rows), 0
     for sentence, mine in zip(SENTENCES, found, strict=True):
-        theirs = reference_beam(toy, sentence, beam, n_best, len(sentence) + 4, alpha)
+        theirs, steps = reference_beam(toy, sentence, beam, n_best, len(sentence) + 4, alpha)
+        longest = max(longest, steps)
         assert [(h.ids, h.finished) for h in mine] == [(ids, finished) for ids, _, finished in theirs]
         assert [h.score for h in mine] == pytest.approx([score for _, score, _ in theirs], abs=1e-9)
+    assert steps_taken == longest  # it stops as soon as it may
 
 
 def test_a_beam_in_a_large_vocabulary_equals_the_reference():
     toy = Toy(1003, seed=5, sharp=3.0, eos=6.0)
     found = run(toy, SENTENCES, beam=3, n_best=3, max_extra=8)
     for sentence, mine in zip(SENTENCES, found, strict=True):
-        theirs = reference_beam(toy, sentence, 3, 3, len(sentence) + 8, 0.6)
+        theirs, _ = reference_beam(toy, sentence, 3, 3, len(sentence) + 8, 0.6)
         assert [(h.ids, h.finished) for h in mine] == [(ids, finished) for ids, _, finished in theirs]
 
 
@@ -99,17 +103,23 @@ sentence = st.lists(st.integers(3, 9), min_size=1, max_size=6).map(tuple)
     sentences=st.lists(sentence, min_size=1, max_size=8),
     seed=st.integers(0, 99),
     beam=st.integers(1, 5),
+    alpha=st.sampled_from([0.0, 0.6, 3.0]),
     eos=st.sampled_from([-1.0, 1.0, 3.0]),
     order=st.randoms(use_true_random=False),
 )
 def test_a_sentence_gives_the_same_alone_and_in_any_batch(
-    sentences: list[tuple[int, ...]], seed: int, beam: int, eos: float, order: random.Random
+    sentences: list[tuple[int, ...]], seed: int, beam: int, alpha: float, eos: float, order: random.Random
 ):
     toy = Toy(10, seed=seed, eos=eos)
-    options = {"beam": beam, "n_best": beam, "max_extra": 5}
-    alone = {each: run(toy, [each], **options)[0] for each in sentences}
+    options = {"beam": beam, "n_best": (beam + 1) // 2, "alpha": alpha, "max_extra": 5}
+    alone, rows = [], []
     shuffled = order.sample(sentences, len(sentences))
-    assert run(toy, shuffled, **options) == [alone[each] for each in shuffled]
+    for each in shuffled:
+        alone += run(toy, [each], **options)
+        rows.append(toy.rows)
+        toy.rows = []
+    assert run(toy, shuffled, **options) == alone
+    assert toy.rows == [sum(step) for step in zip_longest(*rows, fillvalue=0)]  # it leaves when it would end alone
 
 
 def test_sentences_that_are_done_leave_the_batch():

@@ -155,10 +155,17 @@ def test_a_repetition_penalty_is_part_of_the_score():
 
 def test_constraints_that_leave_no_token_end_the_output_where_it_is():
     for each in both(Toy(5), constraints=(no_repeat(1), min_length(99, EOS))):
-        assert {h.finished for h in each} == {False}
+        assert [h.finished for h in each] == [False] * 5
+        assert sorted(h.ids for h in each[:2]) == [(3, 4), (4, 3)]  # beams; the other three are samples
         assert {tuple(sorted(h.ids)) for h in each} == {(3, 4)}
     for each in both(Toy(5), constraints=(ban([3, 4, EOS]),)):
-        assert {(h.ids, h.log_prob, h.finished) for h in each} == {((), 0.0, False)}
+        assert [(h.ids, h.log_prob, h.finished) for h in each] == [((), 0.0, False)] * 4
+
+
+def test_what_can_only_end_is_not_cut_off_as_well():
+    for each in beam_search(Toy(5), *batch(SENTENCES), Options(beam=9, n_best=9, constraints=(no_repeat(1),))):
+        assert {h.ids for h in each} == {(), (3,), (4,), (3, 4), (4, 3)}
+        assert [h.finished for h in each] == [True] * 5
 
 
 def test_a_sentence_is_known_by_its_place_in_the_batch():

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.search.top import WORTH_BLOCKS, top
+from heedful.search.top import BLOCK, WORTH_BLOCKS, top
 
 
 def by_loop(x: np.ndarray, k: int) -> list[list[int]]:
@@ -59,12 +59,21 @@ def test_sums_are_ranked_over_all_rows_of_a_sentence(seed, columns, width, k, le
     assert np.where(possible, places.numpy(), -1).tolist() == np.where(possible, expected, -1).tolist()
 
 
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 10**6), columns=st.sampled_from([960, 1003]), levels=st.sampled_from([1, 3, 50, 10**7]))
-def test_blocks_are_used_and_change_nothing(seed, columns, levels):
-    x = torch.from_numpy(np.random.default_rng(seed).integers(0, levels, (40, columns)).astype(np.float32))
-    assert x.numel() >= WORTH_BLOCKS
-    assert top(x, 4)[1].tolist() == by_loop(x.numpy(), 4)
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    columns=st.sampled_from([2048, 2011]),
+    k=st.integers(1, 7),
+    levels=st.sampled_from([1, 3, 500, 10**7]),
+)
+def test_blocks_change_nothing(seed, columns, k, levels):
+    random = np.random.default_rng(seed)
+    x = random.integers(0, levels, (20, columns)).astype(np.float32)
+    x[np.arange(5), -random.integers(1, 4, 5)] = levels  # the last block has its turn
+    assert x.size >= WORTH_BLOCKS and columns // BLOCK >= 4 * k
+    values, indices = top(torch.from_numpy(x), k)
+    assert indices.tolist() == by_loop(x, k)
+    assert values.tolist() == np.take_along_axis(x, indices.numpy(), 1).tolist()
 
 
 def test_rows_do_not_have_to_be_contiguous():
