@@ -25,13 +25,13 @@ demo: $(VENV)/.user
 	$(BIN)/heedful demo --out runs/demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 bench: $(VENV)/.dev
 	@echo "Programs in benchmarks/ print their own usage; each measures a peer and heedful in one run:"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
 import typer
@@ -57,7 +59,8 @@ def demo(
     for pair, text in list(zip(test, translated, strict=True))[:6]:
         print(f"  {pair.source}\n  {text}{'' if text == pair.target else f'   (expected: {pair.target})'}\n")
     print(f"Learning curve: {model / 'learning_curve.png'}\nAttention:      {model / 'attention.png'}\n")
+    program = "heedful" if which("heedful") else sys.argv[0]  # before the virtual environment is activated
     print("Try next:")
-    print(f'  echo "{PICTURED}" | heedful translate {model}')
-    print(f"  heedful evaluate {model} --source {data / 'test.en'} --reference {data / 'test.de'}")
-    print("  heedful train --source your.en --target your.de --out runs/yours --time 30m")
+    print(f'  echo "{PICTURED}" | {program} translate {model}')
+    print(f"  {program} evaluate {model} --source {data / 'test.en'} --reference {data / 'test.de'}")
+    print(f"  {program} train --source your.en --target your.de --out runs/yours --time 30m")
