@@ -17,6 +17,7 @@ from heedful.interop.layout import Layout, Place, both
 from heedful.interop.untrusted import Settings
 
 HEAD = "cls.predictions"
+IGNORED = r"^bert\.embeddings\.(position|token_type)_ids$|^cls\.seq_relationship\.|^cls\.predictions\.(decoder\.)?bias$"
 
 
 class Bert(Architecture):
@@ -83,14 +84,15 @@ class Bert(Architecture):
         if config.head == "transform":
             places |= both(f"{HEAD}.transform.dense", "transform.dense")
             places |= both(f"{HEAD}.transform.LayerNorm", "transform.norm")
-            if config.output_bias:
-                places[f"{HEAD}.bias"] = Place(("output_bias",))
-                copies[f"{HEAD}.decoder.bias"] = (f"{HEAD}.bias",)
+            bias, linear_bias = f"{HEAD}.bias", f"{HEAD}.decoder.bias"
             if config.tie == "none":
                 places[f"{HEAD}.decoder.weight"] = Place(("output.weight",))
+                bias, linear_bias = linear_bias, bias  # untied, the other one is not used by anything
             else:
-                copies[f"{HEAD}.decoder.weight"] = (words,)
-        return Layout(places, copies, ignored=r"^bert\.embeddings\.(position|token_type)_ids$|^cls\.seq_relationship\.")
+                copies |= {f"{HEAD}.decoder.weight": (words,), linear_bias: (bias,)}
+            if config.output_bias:
+                places[bias] = Place(("output_bias",))
+        return Layout(places, copies, ignored=IGNORED)
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
         return {
@@ -117,6 +119,8 @@ class Bert(Architecture):
         super().check(config)
         if config.head == "linear":
             raise refused("head", "linear", "a BERT model has a dense layer and a norm before its logits")
+        if config.tie == "none":
+            raise refused("tie", "none", "in a BERT model the output projection is the embeddings")
         if config.token_types == 0:
             raise refused("token_types", 0, "a BERT model tells at least one kind of segment apart")
 

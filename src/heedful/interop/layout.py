@@ -48,17 +48,18 @@ class Layout:
 
     places: Mapping[str, Place]
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # another name -> what it is a copy of
+    spares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # another name -> what it stands in for
     ignored: str = r"(?!)"
 
     def names(self, weights: Weights) -> dict[str, str]:
         """Their names -> the names that the file has for them; refuses a file that lacks one or has others."""
         found = {name: name for name in self.places if name in weights.shapes}
-        for copy, name in self._pairs(weights):
+        for copy, name in _pairs(self.copies, weights) + _pairs(self.spares, weights):
             found.setdefault(name, copy)
         for name in self.places:
             if name not in found:
                 raise FolderError(f"{weights.where} lacks {name}, which the configuration calls for.")
-        for name in weights.shapes.keys() - self.places.keys() - self.copies.keys():
+        for name in weights.shapes.keys() - self.places.keys() - self.copies.keys() - self.spares.keys():
             if not re.search(self.ignored, name):
                 raise FolderError(f"{weights.where} holds {shown(name)}, for which heedful has no place.")
         return found
@@ -78,7 +79,7 @@ class Layout:
             if not tensor.isfinite().all():
                 raise FolderError(f"{weights.where}: {name} holds numbers that are not finite; it cannot be used.")
             state.update(place.inwards(tensor, ours))
-        for copy, name in self._pairs(weights):
+        for copy, name in _pairs(self.copies, weights):
             if found[name] != copy:
                 self._check_copy(weights, copy, found[name])
         return state
@@ -87,9 +88,6 @@ class Layout:
         """Our weights -> theirs."""
         return {name: place.outwards(ours) for name, place in self.places.items()}
 
-    def _pairs(self, weights: Weights) -> list[tuple[str, str]]:
-        return [(copy, name) for copy, names in self.copies.items() if copy in weights.shapes for name in names]
-
     def _check_copy(self, weights: Weights, copy: str, name: str) -> None:
         same = weights.shapes[copy] == weights.shapes[name] and torch.equal(weights.read(copy), weights.read(name))
         if not same:
@@ -97,6 +95,10 @@ class Layout:
                 f"{weights.where}: {copy} differs from {name}, and the configuration says that they are the same; "
                 "set tie_word_embeddings to what the model was trained with."
             )
+
+
+def _pairs(copies: Mapping[str, tuple[str, ...]], weights: Weights) -> list[tuple[str, str]]:
+    return [(copy, name) for copy, names in copies.items() if copy in weights.shapes for name in names]
 
 
 def both(theirs: str, *ours: str, form: Literal["same", "transposed"] = "same") -> dict[str, Place]:

@@ -8,6 +8,7 @@ order when a model comes in, and back when it goes out. No number changes.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +20,7 @@ from heedful.interop.layout import Layout, Place, both
 from heedful.interop.untrusted import Settings
 
 MOST_POSITIONS = 2**25  # numbers in the table of positions, which no file has to pay for
+IGNORED = r"^model\.(encoder|decoder)\.embed_positions\.weight$|^final_logits_bias$"
 READS_HIDDEN = ("query.weight", "key.weight", "value.weight", "up.weight", "embedding.weight")
 WRITES_HIDDEN = (".output.weight", ".output.bias", "down.weight", "down.bias", "norm.weight", "norm.bias")
 
@@ -66,7 +68,8 @@ class Marian(Architecture):
         )
 
     def layout(self, config: ModelConfig) -> Layout:
-        places, copies = _embeddings(config)
+        embeddings = _embeddings(config)
+        places = dict(embeddings.places)
         for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
             for index in range(layers):
                 theirs, ours = f"model.{side}.layers.{index}", f"{side}.{index}"
@@ -78,9 +81,7 @@ class Marian(Architecture):
                 places |= both(f"{theirs}.final_layer_norm", f"{ours}.feed_residual.norm")
         if config.output_bias:
             places["final_logits_bias"] = Place(("output_bias",), "row")
-        return Layout(
-            places, copies, ignored=r"^model\.(encoder|decoder)\.embed_positions\.weight$|^final_logits_bias$"
-        )
+        return replace(embeddings, places=places, ignored=IGNORED)
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
         return {
@@ -119,17 +120,17 @@ class Marian(Architecture):
         return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
 
 
-def _embeddings(config: ModelConfig) -> tuple[dict[str, Place], dict[str, tuple[str, ...]]]:
-    """Places and copies of the vocabulary's matrices."""
+def _embeddings(config: ModelConfig) -> Layout:
+    """The vocabulary's matrices; untied, `shared` only counts in files that have no others."""
     source, target, output = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"
     shared = "model.shared.weight"
     if config.tie == "all":
-        return {shared: Place(("embedding.weight",))}, dict.fromkeys((source, target, output), (shared,))
+        return Layout({shared: Place(("embedding.weight",))}, dict.fromkeys((source, target, output), (shared,)))
     places = {source: Place(("source_embedding.weight",)), target: Place(("embedding.weight",))}
-    copies: dict[str, tuple[str, ...]] = {shared: (source, target)}
+    spares = {shared: (source, target)}
     if config.tie == "none":
-        return places | {output: Place(("output.weight",))}, copies
-    return places, copies | {output: (target,)}
+        return Layout(places | {output: Place(("output.weight",))}, {}, spares)
+    return Layout(places, {output: (target,)}, spares)
 
 
 def _attention(theirs: str, ours: str) -> dict[str, Place]:

@@ -1,0 +1,215 @@
+"""Models that transformers made give the numbers that transformers gets, and decode to the same tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from heedful import interop
+from heedful.folder import read_json
+from heedful.interop.huggingface import read_model
+from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
+from heedful.search import Options, beam_search
+from heedful.text import Tokenizer
+from heedful.translate import ModelNextToken, Translator
+
+from .makers import TEXTS, bert, gpt2, marian, padded
+
+LENGTHS = [[7, 3, 1], [1], [13, 13, 2, 9, 5]]
+
+MARIAN: dict[str, dict[str, Any]] = {
+    "as OPUS-MT": {},
+    "wide": {"d_model": 48, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "activation_function": "relu"},
+    "narrow": {"d_model": 6, "encoder_attention_heads": 1, "decoder_attention_heads": 1, "decoder_layers": 3},
+    "unscaled": {"scale_embedding": False, "activation_function": "gelu"},
+    "untied": {"tie_word_embeddings": False, "activation_function": "gelu_new"},
+    "separate": {"separate": True},
+    "separate and untied": {"separate": True, "tie_word_embeddings": False},
+}
+GPT2: dict[str, dict[str, Any]] = {
+    "as GPT-2": {},
+    "wide": {"n_embd": 40, "n_head": 5, "n_inner": 24, "activation_function": "relu"},
+    "one layer": {"n_layer": 1, "n_head": 1, "layer_norm_epsilon": 1e-3},
+    "untied": {"tie_word_embeddings": False},
+}
+BERT: dict[str, dict[str, Any]] = {
+    "masked": {},
+    "wide": {"hidden_size": 40, "num_attention_heads": 5, "hidden_act": "relu"},
+    "headless": {"kind": "BertModel", "type_vocab_size": 3},
+    "pretraining": {"kind": "BertForPreTraining", "layer_norm_eps": 1e-3},
+    "untied": {"tie_word_embeddings": False},
+}
+
+
+def opened(path: Path) -> Any:
+    return read_model(path, read_json(path / "config.json"))
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert theirs.abs().max() > 0.1  # numbers worth comparing
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", MARIAN)
+@torch.inference_mode()
+def test_marian_gives_the_same_logits(tmp_path: Path, name: str) -> None:
+    theirs = marian(tmp_path, seed=len(name), **MARIAN[name])
+    ours = opened(tmp_path)
+    assert isinstance(ours, EncoderDecoder)
+    pad, config = theirs.config.pad_token_id, theirs.config
+    for lengths in LENGTHS:
+        source = padded(lengths, config.vocab_size, pad)
+        target = padded([length + 1 for length in lengths], config.decoder_vocab_size, pad, seed=1)
+        target[:, 0] = pad
+        keep = (source != pad).long()
+        expected = theirs(input_ids=source, attention_mask=keep, decoder_input_ids=target).logits
+        close(ours.project(ours(source, target)), expected)
+
+
+@pytest.mark.parametrize("name", MARIAN)
+@torch.inference_mode()
+def test_marian_decodes_to_the_same_tokens(tmp_path: Path, name: str) -> None:
+    whole_lists = 0
+    for seed in range(4):
+        theirs = marian(tmp_path / str(seed), seed, **MARIAN[name])
+        ours = opened(tmp_path / str(seed))
+        source = padded([7, 3, 1, 12], theirs.config.vocab_size, theirs.config.pad_token_id)
+        source[range(4), [6, 2, 0, 11]] = 0  # eos
+        whole_lists += sum(check_same_search(ours, theirs, source, *each) for each in ((1, 12), (4, 5), (3, 20)))
+    assert whole_lists > 1
+
+
+def check_same_search(ours: EncoderDecoder, theirs: Any, source: torch.Tensor, beam: int, length: int) -> int:
+    """How many n-best lists were whole, and so equal too."""
+    pad, eos = theirs.config.pad_token_id, theirs.config.eos_token_id
+    options = Options(beam=beam, alpha=0.0, n_best=beam, max_length=length)
+    found = beam_search(ModelNextToken(ours), source, (source != pad).sum(1), options)
+    settings: dict[str, Any] = {"num_return_sequences": beam, "length_penalty": 0.0, "early_stopping": True}
+    result = theirs.generate(
+        input_ids=source, attention_mask=(source != pad).long(), num_beams=beam, do_sample=False,
+        max_length=length + 1, forced_eos_token_id=None, **settings if beam > 1 else {},
+    )  # fmt: skip
+    whole = 0
+    for row, hypotheses in enumerate(found):
+        sequences = [ids[1:].tolist() for ids in result[row * beam : (row + 1) * beam]]
+        expected = [ids[: ids.index(eos)] if eos in ids else [i for i in ids if i != pad] for ids in sequences]
+        if eos in sequences[0] or beam == 1:  # at the limit they rank what is cut off with what is finished
+            assert list(hypotheses[0].ids) == expected[0]
+        if all(eos in ids for ids in sequences):
+            assert {each.ids for each in hypotheses} == set(map(tuple, expected))
+            whole += beam > 1
+    return whole
+
+
+@pytest.mark.parametrize("name", GPT2)
+@torch.inference_mode()
+def test_gpt2_gives_the_same_logits_and_the_same_continuation(tmp_path: Path, name: str) -> None:
+    theirs = gpt2(tmp_path, seed=len(name), **GPT2[name])
+    ours = opened(tmp_path)
+    assert isinstance(ours, DecoderModel)
+    for lengths in LENGTHS:
+        ids = padded(lengths, theirs.config.vocab_size, theirs.config.eos_token_id)
+        keep = ids != theirs.config.eos_token_id
+        close(ours.project(ours(ids))[keep], theirs(input_ids=ids, attention_mask=keep.long()).logits[keep])
+    for length in (1, 6):
+        ids = padded([length], theirs.config.vocab_size, theirs.config.eos_token_id, seed=length)
+        options = {"max_length": length + 20, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+        expected = theirs.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
+        cache, step = ours.start(), ids
+        for _ in range(20):
+            step = ours.project(ours.step(step, cache))[:, -1:].argmax(-1)
+            ids = torch.cat((ids, step), 1)
+        assert ids.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", BERT)
+@torch.inference_mode()
+def test_bert_gives_the_same_hidden_states_and_logits(tmp_path: Path, name: str) -> None:
+    theirs = bert(tmp_path, seed=len(name), **BERT[name])
+    ours = opened(tmp_path)
+    assert isinstance(ours, EncoderModel)
+    inner = getattr(theirs, "bert", theirs)
+    for lengths in LENGTHS:
+        ids = padded(lengths, theirs.config.vocab_size, 0)
+        keep = ids != 0
+        types = torch.randint(theirs.config.type_vocab_size, ids.shape)
+        given = {"input_ids": ids, "attention_mask": keep.long(), "token_type_ids": types}
+        states, hidden = inner(**given), ours(ids, types=types)
+        close(hidden[keep], states.last_hidden_state[keep])
+        if states.pooler_output is not None:
+            close(ours.pool(hidden), states.pooler_output)
+        if theirs is not inner:
+            close(ours.project(hidden)[keep], theirs(**given)[0][keep])
+
+
+def test_what_stands_on_top_of_a_bert_is_noticed(tmp_path: Path) -> None:
+    for kind, head, pooler in (
+        ("BertForMaskedLM", "transform", False), ("BertModel", "none", True), ("BertForPreTraining", "transform", True),
+    ):  # fmt: skip
+        bert(tmp_path / kind, kind)
+        config = opened(tmp_path / kind).config
+        assert (config.head, config.pooler) == (head, pooler)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_an_opus_folder_translates_as_transformers_does(tmp_path: Path, separate: bool) -> None:
+    theirs = marian(tmp_path, separate=separate)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    translator = Translator([interop.open_folder(tmp_path)])
+    assert translator.search.beam == 3
+    options = {"num_beams": 1, "do_sample": False, "max_length": 31, "forced_eos_token_id": None}
+    for text in TEXTS:
+        given = tokenizer(text, return_tensors="pt")
+        assert translator.source_tokenizer.encode(text) == given["input_ids"][0, :-1].tolist()
+        ids = theirs.generate(**given, **options)[0]
+        expected = tokenizer.decode(ids, skip_special_tokens=True)
+        assert translator.translate(text, beam=1, max_length=30) == expected
+    assert translator.translate(["", TEXTS[0]], beam=2, max_length=9)[0] == ""
+
+
+def test_a_language_code_is_one_token(tmp_path: Path) -> None:
+    marian(tmp_path)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    ours = interop.open_folder(tmp_path).source_tokenizer
+    for text in (">>fr<< A man", ">>fr<<A man", ">>fr<<"):
+        assert ours.encode(text) == tokenizer(text)["input_ids"][:-1]
+        assert ours.pieces(ours.encode(text))[0] == ">>fr<<"
+    assert ours.encode(">>xx<< A man")[-2:] == ours.encode(" A man")[-2:]  # no such language: it is text
+
+
+def test_gpt2_vocabularies_cut_as_theirs(tmp_path: Path) -> None:
+    gpt2(tmp_path)
+    check_same_cuts(transformers.GPT2Tokenizer.from_pretrained(tmp_path), interop.open_folder(tmp_path).tokenizer)
+    whole = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
+    for name in ("vocab.json", "merges.txt"):
+        (tmp_path / name).unlink()
+    whole.save_pretrained(tmp_path)  # a tokenizer.json instead
+    assert (tmp_path / "tokenizer.json").exists()
+    check_same_cuts(whole, interop.open_folder(tmp_path).tokenizer)
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_bert_vocabularies_cut_as_theirs(tmp_path: Path, lowercase: bool) -> None:
+    bert(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(f'{{"do_lower_case": {str(lowercase).lower()}}}')
+    whole = transformers.BertTokenizer.from_pretrained(tmp_path)
+    opened = interop.open_folder(tmp_path)
+    check_same_cuts(whole, opened.tokenizer)
+    config, names = opened.model.config, ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
+    ids = (config.pad_id, config.bos_id, config.eos_id, opened.tokenizer.mask_id)
+    assert ids == tuple(whole.convert_tokens_to_ids(list(names)))
+    (tmp_path / "vocab.txt").unlink()
+    whole.save_pretrained(tmp_path)
+    assert (tmp_path / "tokenizer.json").exists()
+    check_same_cuts(whole, interop.open_folder(tmp_path).tokenizer)
+
+
+def check_same_cuts(theirs: Any, ours: Tokenizer) -> None:
+    for text in TEXTS:
+        ids = theirs(text, add_special_tokens=False)["input_ids"]
+        assert ours.encode(text) == ids
+        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
