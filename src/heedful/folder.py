@@ -72,6 +72,7 @@ def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, 
     with explained(path):
         try:
             save_file(plain, temporary, metadata or {"format": "pt"})
+            temporary.chmod(0o644)  # like every other file of a model folder
             sync(temporary)
             temporary.replace(path)
             sync(path.parent)
