@@ -162,6 +162,12 @@ def test_constraints_that_leave_no_token_end_the_output_where_it_is():
         assert [(h.ids, h.log_prob, h.finished) for h in each] == [((), 0.0, False)] * 4
 
 
+def test_no_token_is_not_an_end_even_if_eos_is_the_last_id():
+    toy = Toy(5)
+    toy.eos_id = 4
+    assert [h.finished for each in both(toy, constraints=(ban([2, 3, 4]),)) for h in each] == [False] * 16
+
+
 def test_what_can_only_end_is_not_cut_off_as_well():
     for each in beam_search(Toy(5), *batch(SENTENCES), Options(beam=9, n_best=9, constraints=(no_repeat(1),))):
         assert {h.ids for h in each} == {(), (3,), (4,), (3, 4), (4, 3)}

@@ -139,7 +139,9 @@ def test_all_filters_together_leave_what_transformers_leaves():
         assert torch.allclose(share, row.softmax(0), atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{"top_k": 1}, {"temperature": 0.0}, {"top_p": 1e-9}, {"temperature": 1e-30}])
+@pytest.mark.parametrize(
+    "options", [{"top_k": 1}, {"temperature": 0.0}, {"top_p": 1e-9}, {"temperature": 1e-60}, {"temperature": 2e-6}]
+)
 def test_without_choice_sampling_is_greedy(options):
     toy = Toy(12, seed=6)
     greedy = beam_search(toy, *batch(SENTENCES), Options(beam=1, max_extra=9))

@@ -21,6 +21,7 @@ from heedful.search.options import Options
 from heedful.search.rows import Rows
 from heedful.search.top import top
 
+COLD = 1e-6  # temperatures up to this one are greedy: their quotients would overflow
 HEAD = 256  # most probable tokens among which a nucleus is looked for first
 
 
@@ -61,10 +62,10 @@ def throw(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int
 
 def draw(log_probs: Tensor, number: Tensor, options: Options) -> Tensor:
     """(R, V), (R, m) in [0, 1) -> (R, m) ids, drawn after temperature, top-k, top-p and min-p."""
-    k = options.top_k if options.temperature > 0 else 1
+    k = options.top_k if options.temperature > COLD else 1
     scores, ids = top(log_probs, k) if k else (log_probs, None)  # what top-k leaves out need not be looked at again
-    if options.temperature not in (0, 1):
-        scores = (scores - scores.amax(1, keepdim=True)) / options.temperature  # the best stays 0: no overflow
+    if COLD < options.temperature != 1:
+        scores = scores / options.temperature
     if options.top_p < 1:
         scores = keep_top_p(scores, options.top_p)
     if options.min_p > 0:
@@ -101,9 +102,8 @@ def keep_min_p(scores: Tensor, share: float) -> Tensor:
 def _invert(scores: Tensor, number: Tensor) -> Tensor:
     """(R, N), (R, m) in [0, 1) -> (R, m) columns at which the summed probability passes the number."""
     total = scores.softmax(1).cumsum(1, dtype=torch.float64)  # (R, N)
-    end = total[:, -1:]
-    point = (number * end).minimum(end.nextafter(torch.zeros_like(end)))  # rounding must not reach the very end
-    return torch.searchsorted(total, point, right=True).clamp(max=total.size(1) - 1)
+    column = torch.searchsorted(total, number * total[:, -1:], right=True)
+    return column.clamp(max=total.size(1) - 1)  # a row without any possible token points beyond the end
 
 
 class Samples:
