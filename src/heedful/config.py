@@ -13,13 +13,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from heedful.errors import SettingError
+from heedful.presets import PRESETS, Family, Preset, preset, preset_for, preset_for_text
 
-Preset = Literal["tiny", "small", "base", "big"]
+__all__ = ["PRESETS", "Family", "Preset", "build", "preset_for", "preset_for_text", "read", "seconds", "template"]
+
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
+Paths = Annotated[tuple[Path, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value)]
 
 
 def seconds(duration: str) -> float:
@@ -54,8 +66,17 @@ class DataSettings(Section):
     valid_source: Path | None = Field(None, description="Source side of the validation set.")
     valid_target: Path | None = Field(None, description="Target side of the validation set.")
     valid_pairs: Path | None = Field(None, description="Validation set as one TSV file.")
+    text: Paths = Field((), description="Plain text for a GPT or a BERT, one file or many; plain or .gz.")
+    valid_text: Paths = Field((), description="Text of the validation set.")
+    documents: Literal["blank-lines", "files"] = Field(
+        "blank-lines", description="What ends a document of a text: a blank line or the end of a file."
+    )
+    labelled: Path | None = Field(None, description="Examples for a classifier: label TAB text [TAB second text].")
+    valid_labelled: Path | None = Field(None, description="Labelled examples of the validation set.")
     valid_size: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Sources to hold out when there are no validation files; chosen from the corpus if not set."
+        None,
+        description="Sources, documents or labelled texts to hold out when there are no validation files; chosen from"
+        " the corpus if not set.",
     )
     max_length: Count = Field(256, description="Longest side of a training pair, in tokens; longer pairs are dropped.")
     max_ratio: float = Field(9.0, ge=1, description="Largest ratio between the lengths of both sides, in tokens.")
@@ -71,6 +92,9 @@ class TextSettings(Section):
     vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] | None = Field(
         None, description="Size of the subword vocabulary; chosen from the corpus if not set."
     )
+    kind: Literal["bpe", "bytes", "characters"] = Field(
+        "bpe", description="Tokens of plain text: learned subwords, bytes, or characters."
+    )
     joint: bool = Field(True, description="One vocabulary for both languages (the paper), or one for each.")
     lowercase: bool = Field(False, description="Fold everything to lower case.")
 
@@ -78,9 +102,7 @@ class TextSettings(Section):
 class ModelConfig(Section):
     """The shape of a model. The defaults are the base model of the paper."""
 
-    family: Literal["encoder-decoder", "decoder", "encoder"] = Field(
-        "encoder-decoder", description="Translator, GPT or BERT: set by what is trained."
-    )
+    family: Family = Field("encoder-decoder", description="Translator, GPT or BERT: set by what is trained.")
     vocab_size: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         37_000, description="Tokens of the target vocabulary (and of the source's if shared): set by the tokeniser."
     )
@@ -129,6 +151,7 @@ class ModelConfig(Section):
         " activation and LayerNorm (BERT); none for an encoder that only gives hidden states.",
     )
     pooler: bool = Field(False, description="Learn a vector for a whole sequence from its first token (BERT).")
+    labels: tuple[str, ...] = Field((), description="Classes that an encoder tells apart: set by what is trained.")
     dropout: Probability = Field(0.1, description="Dropout on embeddings and on every sublayer's output.")
     attention_dropout: Probability = Field(0.0, description="Dropout on attention weights.")
     activation_dropout: Probability = Field(0.0, description="Dropout inside the feed-forward layer.")
@@ -148,8 +171,8 @@ class ModelConfig(Section):
             raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
         if self.source_vocab_size is not None and self.tie == "all":
             raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
-        if self.family != "encoder" and (self.head != "linear" or self.pooler):
-            raise ValueError(f"head and pooler are parts of an encoder, and this is the {self.family} family")
+        if self.family != "encoder" and (self.head != "linear" or self.pooler or self.labels):
+            raise ValueError(f"head, pooler and labels are parts of an encoder, and this is the {self.family} family")
         if self.max_length * self.d_model > 2**28:
             raise ValueError(f"max_length ({self.max_length}) times d_model ({self.d_model}) is more than 2 ** 28")
         if max(self.pad_id, self.bos_id, self.eos_id) >= self.vocab_size:
@@ -170,8 +193,21 @@ class ModelConfig(Section):
 class TrainSettings(Section):
     """How the model learns."""
 
+    family: Family | None = Field(
+        None,
+        description="What is trained: encoder-decoder (a translator) from pairs, decoder (a GPT) or encoder (a BERT)"
+        " from text; decoder if not set and there is text.",
+    )
+    init: Path | None = Field(None, description="Model folder whose vocabulary and weights the run starts from.")
     seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(1, description="Everything random follows from it.")
     batch_tokens: Count = Field(4096, description="Most tokens of either side in one update, padding included.")
+    block: Annotated[int, Field(ge=8, le=1_048_576)] = Field(
+        256, description="Tokens of plain text that are read at once; longer texts slide through this window."
+    )
+    mask: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.15, description="Share of tokens that a BERT has to guess: 80 % hidden, 10 % replaced, 10 % left as they are."
+    )
+    whole_words: bool = Field(False, description="Hide whole words instead of single tokens.")
     accumulate: Count = Field(1, description="Pieces that one update is computed in; more pieces need less memory.")
     max_updates: Count = Field(100_000, description="Updates after which training ends.")
     time: Annotated[str, AfterValidator(_duration)] | None = Field(
@@ -202,6 +238,10 @@ class TrainSettings(Section):
         10, description="Validations without a better score before training stops; 0 for never."
     )
     valid_sentences: Count = Field(500, description="Validation sentences that are translated for BLEU and chrF.")
+    valid_tokens: Count = Field(100_000, description="Most held-out tokens of plain text that a validation reads.")
+    sample: Annotated[int, Field(ge=0)] = Field(
+        120, description="Tokens of text that a GPT writes at each validation, to be looked at; 0 for none."
+    )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine has it."
     )
@@ -233,12 +273,15 @@ class RunConfig(Section):
     train: TrainSettings = TrainSettings()
     search: SearchSettings = SearchSettings()
 
-    def with_preset(self, name: Preset) -> RunConfig:
+    def with_preset(self, name: Preset, family: Family = "encoder-decoder") -> RunConfig:
         """Fill in from the preset whatever the user left open."""
-        filled: dict[str, Any] = {"preset": name}
+        return self.with_defaults(preset(family, name), preset=name)
+
+    def with_defaults(self, sections: Mapping[str, Mapping[str, Any]], **filled: Any) -> RunConfig:
+        """Fill in whatever the user left open."""
         for section in SECTIONS:
             mine = getattr(self, section)
-            filled[section] = PRESETS[name].get(section, {}) | mine.model_dump(include=mine.model_fields_set)
+            filled[section] = dict(sections.get(section, {})) | mine.model_dump(include=mine.model_fields_set)
         return _validated(RunConfig, filled)
 
     def replace(self, **sections: Mapping[str, Any]) -> RunConfig:
@@ -248,29 +291,6 @@ class RunConfig(Section):
 
 
 SECTIONS = [name for name in RunConfig.model_fields if name != "preset"]
-
-PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
-    "tiny": {
-        "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
-        "train": {"learning_rate": 5e-3, "warmup": 1000, "schedule": "linear", "max_updates": 10_000},
-    },
-    "small": {
-        "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 2, "dropout": 0.2},
-        "train": {"learning_rate": 2e-3, "warmup": 2000, "schedule": "linear", "max_updates": 40_000},
-    },
-    "base": {"train": {"batch_tokens": 25_000, "accumulate": 8}},
-    "big": {
-        "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},
-        "train": {"batch_tokens": 25_000, "accumulate": 16, "max_updates": 300_000, "average": 20},
-    },
-}
-
-
-def preset_for(pairs: int) -> Preset:
-    """The preset that suits a corpus of so many pairs."""
-    if pairs < 100_000:
-        return "tiny"
-    return "small" if pairs < 1_000_000 else "base"
 
 
 def read(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[str, Any]) -> RunConfig:
@@ -315,6 +335,8 @@ def _template_lines(section: type[Section], skip: set[str]) -> list[str]:
 def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     return f'"{value}"' if isinstance(value, str | Path) else str(value)
 
 
@@ -343,7 +365,10 @@ def _override(tree: dict[str, Any], override: str) -> None:
     if not dot and section in SECTIONS:
         raise SettingError(f"'{override}' sets a whole section; write {section}.key=value.")
     if dot:
-        tree.setdefault(section, {})[key] = value
+        settings = tree.setdefault(section, {})
+        if not isinstance(settings, dict):
+            raise SettingError(f"'{override}': {section} is a section, not a value, and the file sets it to {settings!r}.")
+        settings[key] = value
     else:
         tree[section] = value
 
@@ -361,6 +386,7 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     if problem["type"] == "extra_forbidden":
         alike = [other for other in _names(kind) if other.count(".") == len(loc[:2]) - 1]
         near = difflib.get_close_matches(".".join(loc[:2]), alike, n=1, cutoff=0.6)
+        near = near or [other for other in _names(kind) if other.endswith(f".{loc[-1]}")]
         hint = f"did you mean {near[0]}?" if near else "`heedful settings` lists them all."
         return f"unknown key {name}; {hint}"
     message = str(problem["msg"]).removeprefix("Value error, ")

@@ -75,7 +75,7 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("update", "piece"), [(1, 1), (3, 2), (5, 1), (9, 3), (13, 2), (14, 3)])
+@pytest.mark.parametrize(("update", "piece"), [(1, 1), (3, 2), (5, 1), (9, 3), (13, 2), (14, 1)])
 def test_killed_and_resumed_equals_never_interrupted(
     corpus: Path, finished: Path, tmp_path: Path, update: int, piece: int
 ) -> None:
@@ -170,7 +170,7 @@ def test_early_stopping_counts_validations_without_a_better_score(corpus: Path, 
     asked = settings(corpus, finished / "store", "train.checkpoint_every=1", "train.patience=2")
     run = open_(asked, tmp_path / "out")
     falling = iter(range(50, 0, -1))
-    run.translate = lambda model: {"valid_bleu": float(next(falling)), "valid_chrf": 0.0}
+    run.measure = lambda model: {"valid_bleu": float(next(falling)), "valid_chrf": 0.0}
     state = train(run)
     assert (state.update, state.best_update, state.ended) == (3, 1, "no better score in 2 validations")
 

@@ -71,14 +71,17 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
     from heedful.evaluate import quick_scores
     from heedful.folder import Folder
     from heedful.train.loop import train as train_model
-    from heedful.train.report import draw_curve, duration
+    from heedful.train.report import duration
     from heedful.train.start import open_run
+    from heedful.train.translation import Translation
     from heedful.translate import Translator
 
     def translate(folder: Folder) -> dict[str, float]:
-        sentences = run.store.valid_text[: config.train.valid_sentences]
+        assert isinstance(run.task, Translation)
+        store = run.task.store
+        sentences = store.valid_text[: config.train.valid_sentences]
         translated = Translator([folder], device=str(run.ranks.device)).translate([source for source, _ in sentences])
-        normalise = run.store.target_tokenizer.normalise  # a model of lower-case text is not blamed for its case
+        normalise = store.target_tokenizer.normalise  # a model of lower-case text is not blamed for its case
         return quick_scores(translated, [normalise(target) for _, target in sentences])
 
     run = open_run(config, out, resume, translate, console or Console(stderr=True))
@@ -92,7 +95,7 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
         if state.ended == "interrupted":
             run.report.say(f"interrupted at update {state.update:,} and saved; --resume goes on from there.")
             raise typer.Exit(130)
-        draw_curve(out)
+        run.report.draw_curve()
         run.report.console.print(run.report.table())
         run.report.say(
             f"training ended after {state.update:,} updates and {duration(state.elapsed)}: {state.ended}; "

@@ -13,7 +13,7 @@ from heedful.model.block import Block, FeedForward, Stack
 from heedful.model.cache import Cache
 from heedful.model.masks import causal, not_padding
 from heedful.model.positions import POSITIONS, Position
-from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, build
+from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model, build
 
 __all__ = [
     "POSITIONS",
@@ -24,6 +24,7 @@ __all__ = [
     "EncoderDecoder",
     "EncoderModel",
     "FeedForward",
+    "Model",
     "Position",
     "Stack",
     "build",

@@ -14,30 +14,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.optim import Optimizer
 
 from heedful.config import RunConfig, seconds
-from heedful.data.batch import Batch, collate
-from heedful.data.plan import pieces, plan
-from heedful.data.store import Store
-from heedful.loss import Loss, smoothing_of, translation_loss
-from heedful.model import EncoderDecoder, build
+from heedful.loss import Loss, smoothing_of
+from heedful.model import Model, build
 from heedful.ops.precision import choose, computing_in
 from heedful.train import checkpoint
 from heedful.train.checkpoint import State
 from heedful.train.ranks import Ranks
-from heedful.train.report import Record, Report, perplexity
+from heedful.train.report import Record, Report
 from heedful.train.schedule import learning_rate
+from heedful.train.task import Indices, Piece, Scores, Task
 from heedful.train.update import Gradients, Outcome, apply_update
 
 LOG_SECONDS = 2.0  # how often progress is shown
 MEASURE_SECONDS = 20.0  # how long speed is measured before a run of a given time is planned, if it is long enough
 TRAINING_SHARE = 0.96  # of the time given; the rest is for the last validation
-
-Scores = dict[str, float]
 
 
 @dataclass
@@ -45,33 +39,27 @@ class Run:
     """Everything a training run is made of."""
 
     config: RunConfig
-    store: Store
-    model: EncoderDecoder
+    task: Task
+    model: Model
     optimiser: Optimizer
     ranks: Ranks
     report: Report
     checkpoints: Path
-    translate: Callable[[EncoderDecoder], Scores]  # BLEU and chrF of a model on the validation set
-    publish: Callable[[EncoderDecoder, State, Scores], None]  # what happens with a model that is the best so far
+    measure: Callable[[Model], Scores]  # what using a model on the validation set adds to the loss, such as BLEU
+    publish: Callable[[Model, State, Scores], None]  # what happens with a model that is the best so far
+    show: Callable[[Model], list[str]] = lambda model: []  # lines by which one sees what a model has learned
     state: State = field(default_factory=State)
 
     def __post_init__(self) -> None:
         self.gradients = Gradients(self.model)
         self.smoothing = smoothing_of(self.config.train, self.config.model)
         self.precision = choose(self.config.train.precision, self.ranks.device)
-        averaged = build(self.config.model).to(self.ranks.device).eval()
-        assert isinstance(averaged, EncoderDecoder)
-        self.averaged = averaged
+        self.averaged = build(self.config.model).to(self.ranks.device).eval()
 
-    def loss_of(self, batch: Batch) -> Loss:
+    def loss_of(self, piece: Piece) -> Loss:
         """The loss that an update lowers."""
         with computing_in(self.precision, self.ranks.device):
-            return translation_loss(self.model, batch, self.smoothing)
-
-    def collate(self, indices: NDArray[np.int64]) -> Batch:
-        """Training pairs as tensors on the device of this rank."""
-        source, target = self.store.source_tokenizer.specials, self.store.target_tokenizer.specials
-        return collate(self.store.train, indices, source, target).to(self.ranks.device)
+            return self.task.loss(self.model, piece, self.smoothing)
 
 
 def train(run: Run) -> State:
@@ -85,8 +73,8 @@ def train(run: Run) -> State:
     clock = Clock(state)
     try:
         with interruptions() as interrupted:
-            for indices in batches(run):
-                outcome = update(run, indices, interrupted())
+            for batch in batches(run):
+                outcome = update(run, batch, interrupted())
                 clock.tick(outcome.tokens)
                 report_progress(run, clock, outcome)
                 plan_for_time(run, clock)
@@ -104,36 +92,30 @@ def train(run: Run) -> State:
     return state
 
 
-def batches(run: Run) -> Iterator[NDArray[np.int64]]:
+def batches(run: Run) -> Iterator[Indices]:
     """The global batches from where the run stands, epoch after epoch."""
-    state, train = run.state, run.store.train
+    state = run.state
     while True:
-        epoch = plan(
-            train.source_lengths,
-            train.target_lengths,
-            run.config.train.batch_tokens,
-            run.config.train.seed,
-            state.epoch,
-        )
+        epoch = run.task.plan(state.epoch)
         while state.batch < len(epoch):
             state.batch += 1
             yield epoch[state.batch - 1]
         state.epoch, state.batch = state.epoch + 1, 0
 
 
-def update(run: Run, indices: NDArray[np.int64], interrupted: bool) -> Outcome:
+def update(run: Run, batch: Indices, interrupted: bool) -> Outcome:
     """One update on a global batch; this rank computes every world-th piece of it."""
     state, settings, ranks = run.state, run.config.train, run.ranks
-    cut = pieces(indices, settings.accumulate * ranks.world)
-    mine = [(i, run.collate(piece)) for i, piece in enumerate(cut) if i % ranks.world == ranks.rank and len(piece)]
-    tokens = int(run.store.train.target_lengths[indices].sum()) + len(indices)  # each target ends in one more token
+    cut = run.task.cut(batch, state.update + 1, settings.accumulate * ranks.world)
+    mine = [(i, piece) for i, piece in enumerate(cut.pieces) if i % ranks.world == ranks.rank]
+    pieces = [(i, piece().to(ranks.device)) for i, piece in mine if piece is not None]
     rate = learning_rate(state.update + 1, state.total, settings, run.config.model.d_model)
     outcome = apply_update(
-        mine, run.loss_of, run.gradients, run.optimiser, ranks,
-        settings=settings, update=state.update + 1, tokens=tokens, rate=rate, interrupted=interrupted,
+        pieces, run.loss_of, run.gradients, run.optimiser, ranks,
+        settings=settings, update=state.update + 1, tokens=cut.tokens, rate=rate, interrupted=interrupted,
     )  # fmt: skip
     state.update += 1
-    state.tokens += tokens
+    state.tokens += cut.tokens
     return outcome
 
 
@@ -143,14 +125,13 @@ def validate(run: Run, clock: Clock) -> None:
     if run.ranks.main:
         checkpoint.add_weights(run.checkpoints, run.model, state, settings.average)
         run.averaged.load_state_dict(checkpoint.average(run.checkpoints, state.averaged))
-        loss = validation_loss(run)
-        scores = {"valid_loss": loss, "valid_perplexity": perplexity(loss)} | run.translate(run.averaged)
-        score = [scores["valid_bleu"], -loss]
+        scores = validation_scores(run) | run.measure(run.averaged)
+        score = run.task.rank(scores)
         better = state.best is None or score > state.best
         state.best, state.best_update = (score, state.update) if better else (state.best, state.best_update)
         state.stale = 0 if better else state.stale + 1
         run.report.record({"update": state.update, **scores})
-        run.report.validation({"update": state.update, **scores}, better)
+        run.report.validation({"update": state.update, **scores}, better, run.show(run.averaged))
         if better:
             run.publish(run.averaged, state, scores)
     if settings.patience and state.stale >= settings.patience:
@@ -164,17 +145,14 @@ def validate(run: Run, clock: Clock) -> None:
     clock.skip()
 
 
-def validation_loss(run: Run) -> float:
-    """Negative log-likelihood per token of the averaged model on all validation pairs, without smoothing."""
-    valid, settings = run.store.valid, run.config.train
-    source, target = run.store.source_tokenizer.specials, run.store.target_tokenizer.specials
+def validation_scores(run: Run) -> Scores:
+    """What follows from the loss of the averaged model on the whole held-out part, without smoothing."""
     total, tokens = 0.0, 0
     with torch.inference_mode(), computing_in(run.precision, run.ranks.device):
-        for indices in plan(valid.source_lengths, valid.target_lengths, settings.batch_tokens, 0, 0):
-            batch = collate(valid, indices, source, target).to(run.ranks.device)
-            loss = translation_loss(run.averaged, batch)
+        for piece in run.task.validation():
+            loss = run.task.loss(run.averaged, piece.to(run.ranks.device))
             total, tokens = total + float(loss.likelihood), tokens + loss.tokens
-    return total / tokens
+    return run.task.scores(total, tokens)
 
 
 def save(run: Run, clock: Clock) -> None:

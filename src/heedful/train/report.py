@@ -6,8 +6,9 @@ All of them are written from the same records, so they agree. A resumed run drop
 from __future__ import annotations
 
 import json
-import math
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,24 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from heedful.disk import explained, write_file
+
 METRICS = "metrics.jsonl"
 CURVE = "learning_curve.png"
 Record = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A score of a validation, as it is shown."""
+
+    key: str
+    title: str
+    digits: int = 2
+    percent: bool = False  # between 0 and 100, more is better: drawn beside the loss
+
+    def show(self, record: Record) -> str:
+        return f"{record[self.key]:.{self.digits}f}"
 
 
 class Report:
@@ -25,6 +41,7 @@ class Report:
 
     def __init__(self, folder: Path, console: Console | None) -> None:
         self.folder = folder
+        self.columns: Sequence[Column] = ()
         self.console = console or Console(quiet=True)
         self.records: list[Record] = []
         self._silent = console is None
@@ -43,7 +60,7 @@ class Report:
             return
         self.records = [record for record in read_metrics(self.folder) if record["update"] <= update]
         lines = "".join(json.dumps(record) + "\n" for record in self.records)
-        (self.folder / METRICS).write_text(lines, encoding="utf-8")
+        write_file(self.folder / METRICS, lines)
         from torch.utils.tensorboard import SummaryWriter
 
         self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=update + 1)
@@ -60,7 +77,8 @@ class Report:
         if self._silent:
             return
         self.records.append(record)
-        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+        path = self.folder / METRICS
+        with explained(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         for name, value in record.items():
             if name != "update":
@@ -77,13 +95,12 @@ class Report:
             left = (total - record["update"]) * seconds_per_update
             self.say(f"update {record['update']:,.0f} of {total:,} · {status} · {duration(left)} left")
 
-    def validation(self, record: Record, best: bool) -> None:
-        """Show one validation."""
-        self.say(
-            f"update {record['update']:,.0f}: validation loss {record['valid_loss']:.3f} · "
-            f"perplexity {record['valid_perplexity']:.2f} · BLEU {record['valid_bleu']:.2f} · "
-            f"chrF {record['valid_chrf']:.2f}{' · best so far' if best else ''}"
-        )
+    def validation(self, record: Record, best: bool, lines: Sequence[str] = ()) -> None:
+        """Show one validation, and what the model does by now."""
+        scores = " · ".join(f"{column.title} {column.show(record)}" for column in self.columns)
+        self.say(f"update {record['update']:,.0f}: validation {scores}{' · best so far' if best else ''}")
+        for line in lines:
+            self.say(f"  {line}")
 
     def close(self) -> None:
         """Stop the bar and close the files."""
@@ -97,15 +114,16 @@ class Report:
     def table(self) -> Table:
         """All validations, as recorded."""
         table = Table(title="Validations")
-        for column in ("update", "loss", "perplexity", "BLEU", "chrF"):
-            table.add_column(column, justify="right")
+        for title in ("update", *(column.title for column in self.columns)):
+            table.add_column(title, justify="right")
         for record in self.records:
             if "valid_loss" in record:
-                table.add_row(
-                    f"{record['update']:,.0f}", f"{record['valid_loss']:.3f}", f"{record['valid_perplexity']:.2f}",
-                    f"{record['valid_bleu']:.2f}", f"{record['valid_chrf']:.2f}",
-                )  # fmt: skip
+                table.add_row(f"{record['update']:,.0f}", *(column.show(record) for column in self.columns))
         return table
+
+    def draw_curve(self) -> Path:
+        """The learning curve as a picture: losses, and the first score that is counted in percent."""
+        return draw_curve(self.folder, next((column for column in self.columns if column.percent), None))
 
 
 def read_metrics(folder: Path) -> list[Record]:
@@ -120,8 +138,8 @@ def read_metrics(folder: Path) -> list[Record]:
     return records
 
 
-def draw_curve(folder: Path) -> Path:
-    """The learning curve as a picture."""
+def draw_curve(folder: Path, score: Column | None) -> Path:
+    """The learning curve of the run in a folder as a picture."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -129,16 +147,20 @@ def draw_curve(folder: Path) -> Path:
 
     records = read_metrics(folder)
     training = [(r["update"], r["loss"]) for r in records if "loss" in r]
-    valid = [(r["update"], r["valid_loss"], r["valid_bleu"]) for r in records if "valid_loss" in r]
+    valid = [r for r in records if "valid_loss" in r]
+    updates = [r["update"] for r in valid]
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    axes.plot(*zip(*training, strict=True), color="#999999", label="training loss (smoothed labels)")
+    axes.plot(*zip(*training, strict=True), color="#999999", label="training loss")
     axes.set_xlabel("update")
     axes.set_ylabel("loss per token")
     if valid:
-        axes.plot([v[0] for v in valid], [v[1] for v in valid], color="#0072B2", marker="o", label="validation loss")
+        losses = [r["valid_loss"] for r in valid]
+        axes.plot(updates, losses, color="#0072B2", marker="o", label="validation loss")
+    if valid and score is not None:
         right = axes.twinx()
-        right.plot([v[0] for v in valid], [v[2] for v in valid], color="#D55E00", marker="s", label="validation BLEU")
-        right.set_ylabel("BLEU")
+        values = [r[score.key] for r in valid]
+        right.plot(updates, values, color="#D55E00", marker="s", label=f"validation {score.title}")
+        right.set_ylabel(score.title)
         right.set_ylim(0, 100)
         right.legend(loc="center right")
     axes.legend(loc="upper right")
@@ -146,11 +168,6 @@ def draw_curve(folder: Path) -> Path:
     figure.savefig(folder / CURVE, dpi=150)
     plt.close(figure)
     return folder / CURVE
-
-
-def perplexity(loss: float) -> float:
-    """The exponential of a loss, without overflow."""
-    return math.exp(min(loss, 50.0))
 
 
 def duration(seconds: float) -> str:

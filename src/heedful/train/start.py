@@ -15,18 +15,19 @@ from rich.console import Console
 
 from heedful import config as settings
 from heedful import folder as model_folder
-from heedful.config import SECTIONS, RunConfig, preset_for
-from heedful.data.store import Store, prepare
+from heedful.config import SECTIONS, RunConfig
 from heedful.disk import explained, write_file
 from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder, parameter_count
-from heedful.model import EncoderDecoder, build
+from heedful.model import Model, build
 from heedful.train import checkpoint
 from heedful.train.checkpoint import State
-from heedful.train.loop import Run, Scores
+from heedful.train.loop import Run
 from heedful.train.ranks import Ranks
 from heedful.train.report import Report
 from heedful.train.schedule import peak_rate
+from heedful.train.task import Scores, Task, layers
+from heedful.train.tasks import task_for
 from heedful.train.update import build_optimiser
 from heedful.train.vectors import use_vectors
 
@@ -34,41 +35,65 @@ SETTINGS = "run.json"
 NO_LIMIT = 10**9  # updates, where time is the limit
 # What may differ when a run is resumed: the corpus is known by its content, and these do not change what was learned.
 MAY_CHANGE = {
-    "data": {"source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "store"},
-    "train": {"max_updates", "time", "patience", "threads", "checkpoint_every", "keep_checkpoints"},
-}
+    "data": {
+        "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "store",
+        "text", "valid_text", "labelled", "valid_labelled",
+    },
+    "train": {"max_updates", "time", "patience", "threads", "checkpoint_every", "keep_checkpoints", "init", "sample"},
+}  # fmt: skip
 
 
-def open_run(asked: RunConfig, out: Path, resume: bool, translate: Callable[[Folder], Scores], console: Console) -> Run:
-    """Everything that has to be there before the first update; `translate` measures a model on the validation set."""
+def open_run(
+    asked: RunConfig,
+    out: Path,
+    resume: bool,
+    measure: Callable[[Folder], Scores],
+    console: Console,
+    show: Callable[[Folder], list[str]] = lambda folder: [],
+    open_init: Callable[[Path], Folder] = model_folder.load,
+) -> Run:
+    """Everything that has to be there before the first update.
+
+    `measure` uses a model on the validation set, `show` lets it do something to look at, and `open_init` opens the
+    folder that training starts from.
+    """
     ranks = Ranks(asked.train.device)
     report = Report(out, console if ranks.main else None)
     earlier = _check_folder(out, resume)
     config = _resumed(asked, earlier, out) if earlier else asked
-    store = _prepare(config, out, ranks, report)
+    init = open_init(config.train.init) if config.train.init else None
+    task = _open_task(config, out, ranks, report, init)
     if earlier is None:
-        config = resolve(asked, store)
-    elif earlier.get("store") != store.path.name:
+        config = resolve(asked, task, init)
+    elif earlier.get("store") != task.store.path.name:
         raise FolderError(f"{out} was trained on another corpus; resume it with the same files, or start anew.")
+    task.prepare(config)
+    report.columns = task.columns
     if asked.train.threads:
         torch.set_num_threads(asked.train.threads)
     if ranks.main:
         with explained(out):
             out.mkdir(parents=True, exist_ok=True)
-        stored = {"store": store.path.name, "config": config.model_dump(mode="json", exclude_unset=True)}
+        stored = {"store": task.store.path.name, "config": config.model_dump(mode="json", exclude_unset=True)}
         write_file(out / SETTINGS, json.dumps(stored, indent=2))
-    model = _fresh_model(config, store, ranks, report)
-    folder = Folder(model, store.target_tokenizer, store.source_tokenizer, config.search, out)
+    model = _fresh_model(config, task, init, report).to(ranks.device)
+
+    def folder(averaged: Model) -> Folder:
+        return Folder(averaged, *task.tokenizers, config.search, out)  # type: ignore[arg-type]
+
     run = Run(
         config=config,
-        store=store,
+        task=task,
         model=model,
         optimiser=build_optimiser(model, config.train),
         ranks=ranks,
         report=report,
         checkpoints=out / "checkpoints",
-        translate=lambda averaged: translate(_with(folder, averaged)),
-        publish=lambda averaged, state, scores: model_folder.save(_with(folder, averaged), card(config, state, scores)),
+        measure=lambda averaged: measure(folder(averaged)),
+        publish=lambda averaged, state, scores: model_folder.save(
+            folder(averaged), task.card(config, trained(state), scores)
+        ),
+        show=lambda averaged: show(folder(averaged)),
     )
     if earlier is not None:
         _restore(run)
@@ -76,39 +101,18 @@ def open_run(asked: RunConfig, out: Path, resume: bool, translate: Callable[[Fol
     return run
 
 
-def resolve(asked: RunConfig, store: Store) -> RunConfig:
-    """Settle what the user left open: the preset, and what follows from the corpus and its vocabulary."""
-    config = asked.with_preset(asked.preset or preset_for(len(store.train)))
-    source, target = store.source_tokenizer, store.target_tokenizer
-    model: dict[str, Any] = {
-        "vocab_size": target.vocab_size,
-        "source_vocab_size": None if store.joint else source.vocab_size,
-        "pad_id": target.pad_id,
-        "bos_id": target.bos_id,
-        "eos_id": target.eos_id,
-    }
-    if not store.joint and "tie" not in asked.model.model_fields_set:
-        model["tie"] = "target"
-    if "max_length" not in asked.model.model_fields_set:
-        model["max_length"] = 2 * (asked.data.max_length + 1)  # twice the longest source seen, for its translation
-    train: dict[str, Any] = {}
+def resolve(asked: RunConfig, task: Task, init: Folder | None) -> RunConfig:
+    """Settle what the user left open, and let the time decide where there is one."""
+    config = task.resolve(asked, init)
     if asked.train.time and "max_updates" not in asked.train.model_fields_set:
-        train["max_updates"] = NO_LIMIT
-    return config.replace(model=model, train=train)
+        return config.replace(train={"max_updates": NO_LIMIT})
+    return config
 
 
-def card(config: RunConfig, state: State, scores: Scores) -> str:
-    """README.md of a model folder: what it is and how it was made."""
-    model = config.model
-    return (
-        "---\nlibrary_name: heedful\npipeline_tag: translation\nmetrics:\n- bleu\n- chrf\n---\n\n"
-        f"# A translator trained with heedful\n\nPreset {config.preset}: {model.encoder_layers}+{model.decoder_layers} "
-        f"layers, d_model {model.d_model}, d_ff {model.d_ff}, {model.n_heads} heads, {model.vocab_size:,} tokens.\n\n"
-        f"Trained for {state.update:,} updates on {state.tokens:,} target tokens; the weights of the last "
-        f"{len(state.averaged)} checkpoints are averaged. On the validation set: BLEU {scores['valid_bleu']:.2f}, "
-        f"chrF {scores['valid_chrf']:.2f}, loss {scores['valid_loss']:.3f}.\n\n"
-        "Use it: `heedful translate FOLDER < text`, or `heedful.load(FOLDER).translate([...])` in Python.\n"
-    )
+def trained(state: State) -> str:
+    """For the card of a model: how long it was trained."""
+    averaged = f" the weights of the last {len(state.averaged)} checkpoints are averaged." if state.averaged else ""
+    return f"Trained for {state.update:,} updates on {state.tokens:,} tokens;{averaged}"
 
 
 def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
@@ -122,20 +126,21 @@ def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
     return None
 
 
-def _prepare(asked: RunConfig, out: Path, ranks: Ranks, report: Report) -> Store:
-    """The encoded corpus; the main rank encodes it and the others find it ready."""
-    folder = asked.data.store or out.parent / ".heedful"
+def _open_task(config: RunConfig, out: Path, ranks: Ranks, report: Report, init: Folder | None) -> Task:
+    """The task with its encoded corpus; the main rank encodes it and the others find it ready."""
+    kind = task_for(config)
+    folder = config.data.store or out.parent / ".heedful"
     if not ranks.main:
         ranks.from_main(0.0)
-        return prepare(asked, folder)
+        return kind.open(config, folder, lambda message: None, init)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    store = prepare(asked, folder, report.say)
-    for line in store.report.lines():
+    task = kind.open(config, folder, report.say, init)
+    for line in task.store.report.lines():
         report.say(line)
-    report.say(f"encoded corpus: {store.path}{', ready from an earlier run' if store.reused else ''}")
+    report.say(f"encoded corpus: {task.store.path}{', ready from an earlier run' if task.store.reused else ''}")
     ranks.from_main(0.0)
-    return store
+    return task
 
 
 def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
@@ -155,16 +160,19 @@ def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
     return config.replace(**changes)
 
 
-def _fresh_model(config: RunConfig, store: Store, ranks: Ranks, report: Report) -> EncoderDecoder:
+def _fresh_model(config: RunConfig, task: Task, init: Folder | None, report: Report) -> Model:
     torch.manual_seed(config.train.seed)
     model = build(config.model)
-    assert isinstance(model, EncoderDecoder)
+    if init is not None:
+        same = config.model.labels == init.model.config.labels
+        weights = {k: v for k, v in init.model.state_dict().items() if same or not k.startswith("classifier.")}
+        model.load_state_dict(weights, strict=False)
+        report.say(f"weights from {init.path}")
     if config.train.vectors:
-        counts = use_vectors(
-            model, store.source_tokenizer, store.target_tokenizer, config.train.vectors, config.train.freeze_vectors
-        )
+        target, source = task.tokenizers
+        counts = use_vectors(model, source, target, config.train.vectors, config.train.freeze_vectors)
         report.say(f"word vectors from {config.train.vectors}: {' and '.join(map(str, counts))} tokens")
-    return model.to(ranks.device)
+    return model
 
 
 def _restore(run: Run) -> None:
@@ -182,15 +190,11 @@ def _restore(run: Run) -> None:
     run.report.say(f"resumed from {path} at update {state.update:,}")
 
 
-def _with(folder: Folder, model: EncoderDecoder) -> Folder:
-    return Folder(model, folder.tokenizer, folder.source_tokenizer, folder.search, folder.path)
-
-
 def _describe(run: Run) -> None:
     model, train = run.config.model, run.config.train
     cores = f"{torch.get_num_threads()} threads" if run.ranks.device.type == "cpu" else str(run.ranks.device)
     run.report.say(
-        f"model: {run.config.preset}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model}, "
+        f"model: {run.config.preset or 'as given'}, {layers(run.config)}, "
         f"{parameter_count(run.model):,} parameters\n"
         f"training: {run.precision} on {cores}, {run.ranks.world} process{'es' if run.ranks.world > 1 else ''}, "
         f"{train.batch_tokens:,} tokens an update, {train.schedule} schedule to a peak of "

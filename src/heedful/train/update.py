@@ -6,16 +6,18 @@ numbers follow from the seed, the update and the piece, so the same update is th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from heedful.config import TrainSettings
-from heedful.data.batch import Batch
 from heedful.errors import TrainingError
 from heedful.loss import Loss
 from heedful.train.ranks import Ranks
+
+P = TypeVar("P")  # a piece of a batch, whatever is learned from it
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimizer:
 
 
 def apply_update(
-    pieces: Sequence[tuple[int, Batch]],
-    loss_of: Callable[[Batch], Loss],
+    pieces: Sequence[tuple[int, P]],
+    loss_of: Callable[[P], Loss],
     gradients: Gradients,
     optimiser: Optimizer,
     ranks: Ranks,
@@ -82,9 +84,9 @@ def apply_update(
     `tokens` counts the real target tokens of the whole batch, all ranks included.
     """
     gradients.clear()
-    for number, batch in pieces:
+    for number, piece in pieces:
         torch.manual_seed(_seed(settings.seed, update, number))
-        loss = loss_of(batch)
+        loss = loss_of(piece)
         (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         gradients.sums[0] += loss.smoothed.detach()
         gradients.sums[1] += loss.likelihood

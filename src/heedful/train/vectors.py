@@ -9,16 +9,17 @@ from torch import Tensor
 
 from heedful.data.readers import read_lines
 from heedful.errors import DataError
-from heedful.model import EncoderDecoder
+from heedful.model import Model
 from heedful.text import Tokenizer
 from heedful.train.update import freeze_rows
 
 
-def use_vectors(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, path: Path, freeze: bool) -> list[int]:
+def use_vectors(model: Model, source: Tokenizer, target: Tokenizer, path: Path, freeze: bool) -> list[int]:
     """Put the vectors of all words that are one token into the embeddings; how many each vocabulary took."""
     sides = [(model.embedding, target)]
-    if model.source_embedding is not None:
-        sides.append((model.source_embedding, source))
+    separate = getattr(model, "source_embedding", None)
+    if separate is not None:
+        sides.append((separate, source))
     counts = []
     for embedding, tokenizer in sides:
         ids, vectors = read_vectors(path, tokenizer, model.config.d_model)

@@ -1,0 +1,102 @@
+"""Sizes that suit corpora: what a preset fills in where the user left a setting open. Names and numbers, nothing else.
+
+Translators follow the paper. Decoders and encoders are what learns fastest from little text on a CPU: norms first,
+rotary positions, no smoothing, weight decay, and a rate that falls to zero with the end of the run.
+"""
+
+from typing import Any, Literal
+
+Preset = Literal["tiny", "small", "base", "big"]
+Family = Literal["encoder-decoder", "decoder", "encoder"]
+Sections = dict[str, dict[str, Any]]
+
+PRESETS: dict[Preset, Sections] = {
+    "tiny": {
+        "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
+        "train": {"learning_rate": 5e-3, "warmup": 1000, "schedule": "linear", "max_updates": 10_000},
+    },
+    "small": {
+        "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 2, "dropout": 0.2},
+        "train": {"learning_rate": 2e-3, "warmup": 2000, "schedule": "linear", "max_updates": 40_000},
+    },
+    "base": {"train": {"batch_tokens": 25_000, "accumulate": 8}},
+    "big": {
+        "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},
+        "train": {"batch_tokens": 25_000, "accumulate": 16, "max_updates": 300_000, "average": 20},
+    },
+}
+
+TODAY: Sections = {  # what all decoders and encoders share
+    "model": {
+        "norm": "pre",
+        "positions": "rotary",
+        "activation": "gelu_tanh",
+        "scale_embedding": False,
+        "dropout": 0.1,
+    },
+    "train": {
+        "schedule": "cosine",
+        "label_smoothing": 0.0,
+        "beta2": 0.99,
+        "epsilon": 1e-8,
+        "weight_decay": 0.1,
+        "clip_norm": 1.0,
+        "average": 1,
+        "patience": 0,
+    },
+}
+
+ENCODER: dict[str, Any] = {"head": "transform", "output_bias": True, "token_types": 2}
+
+SIZES: dict[Preset, Sections] = {
+    "tiny": {
+        "model": {"d_model": 192, "d_ff": 768, "n_heads": 6, "encoder_layers": 4, "decoder_layers": 4},
+        "train": {"learning_rate": 2e-3, "warmup": 100, "max_updates": 5000, "batch_tokens": 2048, "block": 128},
+    },
+    "small": {
+        "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 6},
+        "train": {"learning_rate": 1e-3, "warmup": 500, "max_updates": 40_000, "batch_tokens": 8192, "block": 256},
+    },
+    "base": {
+        "model": {"d_model": 768, "d_ff": 3072, "n_heads": 12, "encoder_layers": 12, "decoder_layers": 12},
+        "train": {"learning_rate": 6e-4, "warmup": 2000, "batch_tokens": 65_536, "accumulate": 8, "block": 512},
+    },
+    "big": {
+        "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "encoder_layers": 24, "decoder_layers": 24},
+        "train": {"learning_rate": 3e-4, "warmup": 2000, "batch_tokens": 131_072, "accumulate": 32, "block": 1024},
+    },
+}
+
+# A model that has read before learns a task in a few passes, at a low rate.
+FINE_TUNING: dict[str, Any] = {
+    "learning_rate": 3e-4,
+    "warmup": 50,
+    "schedule": "linear",
+    "batch_tokens": 2048,
+    "max_updates": 1500,
+    "patience": 8,
+}
+
+
+def preset(family: Family, name: Preset) -> Sections:
+    """The sections of a preset for a family."""
+    if family == "encoder-decoder":
+        return PRESETS[name]
+    sections = {section: TODAY[section] | SIZES[name][section] for section in TODAY}
+    if family == "encoder":
+        sections["model"] |= ENCODER
+    return sections
+
+
+def preset_for(pairs: int) -> Preset:
+    """The preset that suits a corpus of so many sentence pairs."""
+    if pairs < 100_000:
+        return "tiny"
+    return "small" if pairs < 1_000_000 else "base"
+
+
+def preset_for_text(tokens: int) -> Preset:
+    """The preset that suits a text of so many tokens."""
+    if tokens < 3_000_000:
+        return "tiny"
+    return "small" if tokens < 300_000_000 else "base"

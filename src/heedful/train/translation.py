@@ -1,0 +1,97 @@
+"""Learning to translate: a target, given its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from heedful.config import RunConfig, preset_for
+from heedful.data.batch import Batch, collate
+from heedful.data.pairs import Pairs
+from heedful.data.plan import pieces, plan
+from heedful.data.store import Store, prepare
+from heedful.folder import Folder
+from heedful.loss import Loss, translation_loss
+from heedful.text import Tokenizer
+from heedful.train.report import Column
+from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, resolved_model
+
+
+class Translation(Task):
+    """Sentence pairs; BLEU on the validation set decides, and the loss where it is equal."""
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("valid_loss", "loss", 3),
+        Column("valid_perplexity", "perplexity"),
+        Column("valid_bleu", "BLEU", percent=True),
+        Column("valid_chrf", "chrF", percent=True),
+    )
+
+    def __init__(self, store: Store) -> None:
+        self.store: Store = store
+        self.batch_tokens, self.seed = 0, 0
+
+    @classmethod
+    def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> Translation:
+        tokenizers = (init.source_tokenizer, init.tokenizer) if init else None
+        return cls(prepare(config, folder, progress, tokenizers))
+
+    def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
+        store = self.store
+        config = asked.with_preset(asked.preset or preset_for(len(store.train)))
+        source, target = store.source_tokenizer, store.target_tokenizer
+        found: dict[str, Any] = {
+            "vocab_size": target.vocab_size,
+            "source_vocab_size": None if store.joint else source.vocab_size,
+            "pad_id": target.pad_id,
+            "bos_id": target.bos_id,
+            "eos_id": target.eos_id,
+        }
+        if not store.joint and "tie" not in asked.model.model_fields_set:
+            found["tie"] = "target"
+        if "max_length" not in asked.model.model_fields_set:
+            found["max_length"] = 2 * (asked.data.max_length + 1)  # twice the longest source, for its translation
+        return config.replace(model=resolved_model(asked, init, "encoder-decoder", found))
+
+    def prepare(self, config: RunConfig) -> None:
+        self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        return self.store.target_tokenizer, self.store.source_tokenizer
+
+    def plan(self, epoch: int) -> list[Indices]:
+        train = self.store.train
+        return plan(train.source_lengths, train.target_lengths, self.batch_tokens, self.seed, epoch)
+
+    def cut(self, batch: Indices, update: int, count: int) -> Cut:
+        train = self.store.train
+        tokens = int(train.target_lengths[batch].sum()) + len(batch)  # each target ends in one more token
+        cut = [partial(self._collate, train, piece) if len(piece) else None for piece in pieces(batch, count)]
+        return Cut(tokens, cut)
+
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0) -> Loss:
+        return translation_loss(model, piece, smoothing)
+
+    def validation(self) -> Iterator[Batch]:
+        valid = self.store.valid
+        for indices in plan(valid.source_lengths, valid.target_lengths, self.batch_tokens, 0, 0):
+            yield self._collate(valid, indices)
+
+    def rank(self, scores: Scores) -> list[float]:
+        return [scores["valid_bleu"], -scores["valid_loss"]]
+
+    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
+        model = config.model
+        return (
+            "---\nlibrary_name: heedful\npipeline_tag: translation\nmetrics:\n- bleu\n- chrf\n---\n\n"
+            f"# A translator trained with heedful\n\nPreset {config.preset}: {layers(config)}, d_ff {model.d_ff}, "
+            f"{model.n_heads} heads, {model.vocab_size:,} tokens.\n\n{done} On the validation set: "
+            f"BLEU {scores['valid_bleu']:.2f}, chrF {scores['valid_chrf']:.2f}, loss {scores['valid_loss']:.3f}.\n\n"
+            "Use it: `heedful translate FOLDER < text`, or `heedful.load(FOLDER).translate([...])` in Python.\n"
+        )
+
+    def _collate(self, pairs: Pairs, indices: Indices) -> Batch:
+        return collate(pairs, indices, self.store.source_tokenizer.specials, self.store.target_tokenizer.specials)
