@@ -1,0 +1,121 @@
+"""A line becomes the same whatever stands around it; long lines are put together again."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful import demo
+from heedful.config import ModelConfig, SearchSettings
+from heedful.errors import SettingError
+from heedful.folder import Folder
+from heedful.model import build
+from heedful.text import learn
+from heedful.translate import Translator
+
+PAIRS = demo.generate(120, seed=8)
+
+
+def folder(seed: int, **changes: object) -> Folder:
+    tokenizer = learn([text for pair in PAIRS for text in (pair.source, pair.target)], 500, False)
+    shape = {"d_model": 32, "d_ff": 64, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "max_length": 64}
+    torch.manual_seed(seed)
+    model = build(ModelConfig(**shape | {"vocab_size": tokenizer.vocab_size, "output_bias": True} | changes))
+    for parameter in model.parameters():
+        parameter.data *= 1.5  # sharper distributions than fresh weights have
+    model.output_bias.data[tokenizer.eos_id] = 3.0  # and outputs that end
+    return Folder(model.eval(), tokenizer, tokenizer, SearchSettings(beam=3, max_extra=5), Path(f"model-{seed}"))
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator([folder(1)])
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 1}, {"n_best": 3}, {"sampling": True, "seed": 4, "n_best": 2}])
+def test_a_line_is_the_same_alone_and_in_any_batch(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, options: dict[str, object]
+) -> None:
+    lines = [pair.source for pair in PAIRS[:24]]
+    whole = translator.translations(lines, **options)
+    shuffled = random.Random(0).sample(range(len(lines)), len(lines))
+    mixed = translator.translations([lines[index] for index in shuffled], **options)
+    assert [[each.text for each in mixed[shuffled.index(i)]] for i in range(24)] == [[e.text for e in w] for w in whole]
+    monkeypatch.setattr("heedful.translate.ROWS", 1)
+    for index, alone in enumerate(translator.translations(lines, **options)):
+        assert [each.text for each in alone] == [each.text for each in whole[index]]
+        assert [each.score for each in alone] == pytest.approx([each.score for each in whole[index]], abs=1e-4)
+        assert [each.text for each in translator.translations([lines[index]], **options)[0]] == [e.text for e in alone]
+
+
+def test_a_stream_is_the_list(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [pair.source for pair in PAIRS[:30]] + ["", " "]
+    whole = [each[0].text for each in translator.translations(lines)]
+    monkeypatch.setattr("heedful.translate.CHUNK", 7)
+    assert [each[0].text for each in translator.stream(iter(lines))] == whole
+    assert translator.translate(lines) == whole
+    assert translator.translate(lines[3]) == whole[3]
+
+
+def test_a_long_line_is_translated_in_parts_that_are_counted_on(translator: Translator) -> None:
+    said: list[str] = []
+    translator.notice = said.append
+    sentences = [pair.source for pair in PAIRS[:9]]
+    (found,) = translator.translations([" ".join(sentences)], alignments=True)
+    assert len(said) == 1
+    assert said[0].startswith("line 1 has ")
+    words = " ".join(sentences).split()
+    assert found[0].alignment
+    assert max(source for source, _ in found[0].alignment) < len(words)
+    assert max(target for _, target in found[0].alignment) == len(found[0].text.split()) - 1
+    short = translator.translations(sentences[:1])[0][0]
+    assert found[0].text.startswith(short.text)
+    assert len(said) == 1
+
+
+def test_scores_of_an_ensemble_average_probabilities() -> None:
+    a, b = folder(1), folder(2)
+    pairs = [(pair.source, pair.target) for pair in PAIRS[:7]]
+    both = Translator([a, b])
+    tokenizer = both.tokenizer
+    expected = []
+    for source, target in pairs:
+        ids = [*tokenizer.encode(target), tokenizer.eos_id]
+        given = (
+            torch.tensor([[*tokenizer.encode(source), tokenizer.eos_id]]),
+            torch.tensor([[tokenizer.bos_id, *ids[:-1]]]),
+        )
+        with torch.no_grad():
+            probabilities = [each.model.project(each.model(*given))[0].double().softmax(-1) for each in (a, b)]
+        mean = (probabilities[0] + probabilities[1]) / 2
+        expected.append(sum(float(mean[i, id].log()) for i, id in enumerate(ids)))
+    assert both.score(pairs) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_log_probability_is_that_of_the_tokens_found(translator: Translator) -> None:
+    lines = [pair.source for pair in PAIRS[:12]]
+    model, tokenizer, ended = translator.models[0], translator.tokenizer, 0
+    for line, each in zip(lines, translator.translations(lines), strict=True):
+        labels = list(each[0].ids)
+        if len(each[0].token_log_probs) > len(labels):
+            labels, ended = [*labels, tokenizer.eos_id], ended + 1
+        with torch.no_grad():
+            source, target = [*tokenizer.encode(line), tokenizer.eos_id], [tokenizer.bos_id, *labels[:-1]]
+            log_probs = model.project(model(torch.tensor([source]), torch.tensor([target])))[0].log_softmax(-1)
+        expected = [float(log_probs[i, id]) for i, id in enumerate(labels)]
+        assert each[0].token_log_probs == pytest.approx(expected, abs=1e-3)
+        assert each[0].log_prob == pytest.approx(sum(expected), abs=1e-3)
+        assert each[0].score == pytest.approx(each[0].log_prob / ((5 + len(labels)) / 6) ** 0.6)
+    assert ended
+
+
+def test_wrong_use_is_explained(translator: Translator) -> None:
+    with pytest.raises(SettingError, match="2 prefixes were given for 1 texts"):
+        translator.translations(["a"], prefix=["b", "c"])
+    with pytest.raises(SettingError, match="pair 1 has"):
+        translator.score([("word " * 100, "word")])
+    with pytest.raises(SettingError, match=r"unknown key search\.bream; did you mean beam\?"):
+        translator.translate("a", bream=3)
