@@ -28,6 +28,8 @@ ARCHITECTURES: dict[str, Architecture] = {each.model_type: each for each in (Mar
 def read(path: Path, description: dict[str, Any]) -> Folder:
     """Open somebody's folder, of which `description` is the config.json."""
     model = read_model(path, description)
+    if model.config.source_vocab_size == model.config.vocab_size and not vocabulary.has_two(path):
+        model.config = model.config.model_copy(update={"source_vocab_size": None})
     target, source = vocabulary.read(path, model.config)
     if isinstance(model, EncoderModel):  # its config.json seldom says what frames a sequence
         ids = {"pad_id": target.pad_id, "bos_id": target.bos_id, "eos_id": target.eos_id}

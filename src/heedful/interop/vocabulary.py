@@ -40,6 +40,11 @@ def read(path: Path, config: ModelConfig) -> tuple[Tokenizer, Tokenizer]:
     return target, source
 
 
+def has_two(path: Path) -> bool:
+    """Whether source and target have a vocabulary each."""
+    return (path / TARGET).is_dir() or find(path, "target_vocab.json") is not None
+
+
 def _single(path: Path, config: ModelConfig) -> Tokenizer:
     ids = {} if config.family == "encoder" else _ids(config)
     if find(path, "tokenizer.json"):
