@@ -26,7 +26,7 @@ def folder(seed: int, **changes: object) -> Folder:
     model = build(ModelConfig(**shape | {"vocab_size": tokenizer.vocab_size, "output_bias": True} | changes))
     for parameter in model.parameters():
         parameter.data *= 1.5  # sharper distributions than fresh weights have
-    model.output_bias.data[tokenizer.eos_id] = 3.0  # and outputs that end
+    model.output_bias.data[tokenizer.eos_id] = 8.0  # and outputs that end
     return Folder(model.eval(), tokenizer, tokenizer, SearchSettings(beam=3, max_extra=5), Path(f"model-{seed}"))
 
 
