@@ -13,7 +13,7 @@ def by_loop(x: np.ndarray, k: int) -> list[list[int]]:
     return [sorted(range(len(row)), key=lambda i: (-row[i], i))[:k] for row in x]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     columns=st.sampled_from([1, 2, 7, 64, 500, 640, 1003]),
@@ -38,7 +38,7 @@ def test_what_is_minus_infinity_fills_up(columns):
     assert all(len(set(row)) == 4 for row in indices.tolist())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     columns=st.sampled_from([7, 64, 500, 1024, 1003]),
@@ -59,7 +59,7 @@ def test_sums_are_ranked_over_all_rows_of_a_sentence(seed, columns, width, k, le
     assert np.where(possible, places.numpy(), -1).tolist() == np.where(possible, expected, -1).tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     columns=st.sampled_from([2048, 2011]),
