@@ -91,7 +91,7 @@ def _inspect_program(file: IO[bytes], path: Path, size: int, numbers_matter: boo
         if place > MOST_PICKLE:
             raise FolderError(f"{path} has a description of more than {MOST_PICKLE:,} bytes; weights need less.")
         if name == "GLOBAL" and argument not in NAMES:
-            raise _refused(path, str(argument).replace(" ", "."))
+            raise _refused(path, shown(str(argument).replace(" ", ".")))
         if name not in INSTRUCTIONS:
             raise _refused(path, f"the instruction {name}")
         if name in PUTS:
@@ -116,7 +116,7 @@ def _instructions(file: IO[bytes], path: Path) -> Iterator[tuple[str, Any, int]]
 
 def _refused(path: Path, what: str) -> FolderError:
     return FolderError(
-        f"{path} is a pickle that asks for {shown(what)}, which no set of weights needs; nothing in it was run. "
+        f"{path} is a pickle that asks for {what}, which no set of weights needs; nothing in it was run. "
         "Get model.safetensors instead."
     )
 

@@ -17,9 +17,15 @@ from heedful.errors import FolderError
 LARGEST = 1 << 62
 
 
+QUOTE = reprlib.Repr()
+QUOTE.maxstring = QUOTE.maxother = 120
+QUOTE.maxlist = QUOTE.maxdict = QUOTE.maxtuple = 4
+QUOTE.maxlevel = 2
+
+
 def shown(value: object) -> str:
     """A foreign value, fit for a message."""
-    return ascii(value) if isinstance(value, int | float | bool) and abs(value) < LARGEST else reprlib.repr(value)
+    return QUOTE.repr(value)
 
 
 def find(path: Path, name: str, most: int = LARGEST) -> Path | None:
