@@ -1,11 +1,14 @@
 """Which source word each target word comes from, read off the cross-attention of a given pair.
 
 The pair is run through the model once, as in training, so alignments are there for any output, however it was found.
+Not every head follows the words. Those are read that agree best with an experiment on the same pair: hide one source
+token, and see which labels become less probable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,19 +19,65 @@ from heedful.record import record
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 WORD_START = "▁"
+AGREEING = 0.7  # heads that agree so well, relative to the best, are read
+LEAST = 0.05  # weight from which on a source word that nobody took is given to who looks at it most
+ROWS = 512  # sentences with one token hidden that are run at once
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The heads to read, each a decoder layer and a number, and when: as a label is written, or once it was read."""
+
+    heads: tuple[tuple[int, int], ...]
+    shift: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        return [f"decoder.{layer}.cross.{head}" for layer, head in self.heads]
 
 
 @torch.inference_mode()
-def cross_attention(model: EncoderDecoder, batch: Batch, layer: int | None = None) -> Tensor:
-    """-> (B, T, S): how much each label attends to each source token, averaged over the heads of one decoder layer.
+def cross_attention(model: EncoderDecoder, batch: Batch, choice: Choice | None = None) -> Tensor:
+    """-> (B, T, S): how much each label attends to each source token, in the chosen heads, or those that agree best."""
+    weights = _weights(model, batch)
+    choice = choice or choose_heads(model, batch)
+    mean = torch.stack([weights[:, layer, head] for layer, head in choice.heads]).mean(0)
+    return torch.cat((mean[:, 1:], mean[:, -1:]), 1) if choice.shift else mean
 
-    By default the last layer but one, which in trained Transformers follows the words most closely.
+
+@torch.inference_mode()
+def choose_heads(model: EncoderDecoder, batch: Batch) -> Choice:
+    """The heads whose weights lie where hiding a source token does most harm.
+
+    Deep decoders often look for a word's source only when they have read it (Chen et al., 2020): both are tried.
     """
-    layers = model.config.decoder_layers
-    name = f"decoder.{max(0, layers - 2) if layer is None else layer}.cross.weights"
-    with record(model, name) as trace:
-        model(batch.source, batch.decoder_input)
-    return trace[name].mean(1)
+    effect = hiding(model, batch)  # (B, T, S)
+    share = effect / effect.sum(-1, keepdim=True).clamp(min=1e-6)
+    weights = _weights(model, batch)  # (B, L, H, T, S)
+    read = torch.cat((weights[:, :, :, 1:], torch.zeros_like(weights[:, :, :, :1])), 3)
+    agreement = torch.stack([(each * share[:, None, None]).sum((0, 3, 4)) for each in (weights, read)])  # (2, L, H)
+    shift = bool(agreement[1].max() > agreement[0].max())
+    mine = agreement[int(shift)]
+    chosen = (mine >= AGREEING * mine.max()).nonzero().tolist()
+    return Choice(tuple((layer, head) for layer, head in chosen), shift)
+
+
+@torch.inference_mode()
+def hiding(model: EncoderDecoder, batch: Batch) -> Tensor:
+    """-> (B, T, S): how much less log-probability each label has when one source token cannot be seen; 0 at the end."""
+    pad = model.config.pad_id
+    effect = torch.zeros(*batch.labels.shape, batch.source.size(1))
+    real = batch.labels != pad  # (B, T)
+    whole = _log_probs(model, batch.source, batch.decoder_input, batch.labels)
+    hidden = [(row, place) for row, length in enumerate(batch.source_lengths.tolist()) for place in range(length - 1)]
+    for start in range(0, len(hidden), ROWS):
+        rows = torch.tensor([row for row, _ in hidden[start : start + ROWS]])
+        places = torch.tensor([place for _, place in hidden[start : start + ROWS]])
+        source = batch.source[rows].clone()
+        source[range(len(rows)), places] = pad
+        without = _log_probs(model, source, batch.decoder_input[rows], batch.labels[rows])
+        effect[rows, :, places] = ((whole[rows] - without) * real[rows]).clamp(min=0).cpu()
+    return effect
 
 
 def word_of_piece(pieces: Sequence[str]) -> list[int]:
@@ -40,17 +89,82 @@ def word_of_piece(pieces: Sequence[str]) -> list[int]:
     return words
 
 
-def align_words(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Alignment:
-    """(T, S) weights over pieces -> for each target word the source word that its pieces attend to most."""
-    if not source_words or not target_words:
-        return []
+def by_words(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Tensor:
+    """(T, S) weights over pieces -> over words: summed over the pieces of a source word, averaged over a target's."""
     by_source = weights.new_zeros(len(target_words), source_words[-1] + 1)
     by_source.index_add_(1, torch.tensor(source_words), weights[: len(target_words), : len(source_words)])
     by_word = weights.new_zeros(target_words[-1] + 1, by_source.size(1))
     by_word.index_add_(0, torch.tensor(target_words), by_source)
-    return [(source, target) for target, source in enumerate(by_word.argmax(1).tolist())]
+    return by_word / torch.tensor(target_words).bincount().clamp(min=1).unsqueeze(1)
+
+
+def align_words(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Alignment:
+    """(T, S) weights over pieces -> links between words.
+
+    Each target word takes the source word that its pieces attend to most; a source word that none of them took goes to
+    the target word that attends to it most, if it does so at all.
+    """
+    if not source_words or not target_words:
+        return []
+    words = by_words(weights, source_words, target_words)
+    links = {(source, target) for target, source in enumerate(words.argmax(1).tolist()) if target in set(target_words)}
+    taken = {source for source, _ in links}
+    for source, (most, target) in enumerate(zip(words.amax(0).tolist(), words.argmax(0).tolist(), strict=True)):
+        if source not in taken and most >= LEAST:
+            links.add((source, target))
+    return sorted(links)
+
+
+def symmetrise(forward: Iterable[tuple[int, int]], backward: Iterable[tuple[int, int]]) -> Alignment:
+    """One alignment of two, both as (source, target): what they share, grown by neighbours that only one of them has.
+
+    This is grow-diag-final-and (Koehn et al., 2003): at last, links between words that have none yet.
+    """
+    one, other = set(forward), set(backward)
+    links, union = one & other, one | other
+    grown = True
+    while grown:
+        grown = False
+        for i, j in sorted(links):
+            for near in sorted({(i + di, j + dj) for di in (-1, 0, 1) for dj in (-1, 0, 1)} & union - links):
+                if _free(near[0], links, 0) or _free(near[1], links, 1):
+                    links.add(near)
+                    grown = True
+    for candidates in (one, other):
+        for link in sorted(candidates - links):
+            if _free(link[0], links, 0) and _free(link[1], links, 1):
+                links.add(link)
+    return sorted(links)
+
+
+def alignment_error(found: Sequence[Iterable[tuple[int, int]]], true: Sequence[Iterable[tuple[int, int]]]) -> float:
+    """Alignment error rate (Och and Ney, 2003) over all sentences, every true link a sure one."""
+    right = given = known = 0
+    for mine, theirs in zip(map(set, found), map(set, true), strict=True):
+        right, given, known = right + len(mine & theirs), given + len(mine), known + len(theirs)
+    return 1 - 2 * right / (given + known) if given + known else 0.0
 
 
 def pharaoh(alignment: Alignment) -> str:
     """[(0, 0), (2, 1)] -> '0-0 2-1'."""
     return " ".join(f"{source}-{target}" for source, target in sorted(alignment))
+
+
+def _free(word: int, links: set[tuple[int, int]], side: int) -> bool:
+    return all(link[side] != word for link in links)
+
+
+def _weights(model: EncoderDecoder, batch: Batch) -> Tensor:
+    """-> (B, L, H, T, S)."""
+    with record(model, "decoder.*.cross.weights") as trace:
+        model(batch.source, batch.decoder_input)
+    layers = range(model.config.decoder_layers)
+    return (
+        torch.stack([trace[f"decoder.{layer}.cross.weights"].as_subclass(Tensor) for layer in layers], 1).float().cpu()
+    )
+
+
+def _log_probs(model: EncoderDecoder, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
+    """-> (B, T): the log-probability of each label."""
+    logits = model.project(model(source, target)).float()
+    return logits.gather(2, labels.unsqueeze(2)).squeeze(2) - logits.logsumexp(2)

@@ -1,0 +1,108 @@
+"""Many given pairs -> their word alignments: the model reads both sides, and its cross-attention is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+import torch
+
+from heedful.align import Alignment, Choice, align_words, choose_heads, cross_attention, symmetrise, word_of_piece
+from heedful.data.batch import Batch, collate
+from heedful.data.pairs import Pairs
+from heedful.data.plan import plan
+from heedful.errors import FolderError
+from heedful.folder import Folder
+from heedful.model import EncoderDecoder
+from heedful.text import Tokenizer
+
+SAMPLE = 64  # pairs on which the heads are chosen
+TOKENS = 2048  # of either side that are run at once
+CHUNK = 2000  # pairs of a stream that are sorted by length together
+MARKS = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # words, and every mark by itself
+
+Text = tuple[str, str]
+Ids = tuple[list[int], list[int]]
+
+
+class Aligner:
+    """A translator that aligns what it is given, with its heads chosen once, on the first pairs it sees."""
+
+    def __init__(self, folder: Folder, choice: Choice | None = None, marks: bool = False) -> None:
+        """`marks` counts punctuation marks as words; otherwise a word is what stands between spaces."""
+        if not isinstance(folder.model, EncoderDecoder):
+            family = folder.model.config.family
+            raise FolderError(f"{folder.path} holds a model of the {family} family, which has no cross-attention.")
+        self.folder, self.model, self.choice = folder, folder.model.eval(), choice
+        self.words = words_and_marks if marks else _between_spaces
+        self.notice: Callable[[str], None] = lambda text: None  # told what a user should know of a pair
+
+    def align(self, pairs: Iterable[Text]) -> Iterator[Alignment]:
+        """An alignment for each pair, in order; nothing for a pair with an empty side, or one that is too long."""
+        rest, done = iter(pairs), 0
+        while chunk := list(islice(rest, CHUNK)):
+            yield from self._chunk(chunk, done)
+            done += len(chunk)
+
+    @torch.inference_mode()
+    def _chunk(self, texts: Sequence[Text], done: int) -> list[Alignment]:
+        ids = self._encoded(texts)
+        found: list[Alignment] = [[] for _ in texts]
+        good = [index for index, pair in enumerate(ids) if self._fits(pair, done + index + 1)]
+        if not good:
+            return found
+        pairs = Pairs.of([ids[index] for index in good])
+        self.choice = self.choice or choose_heads(self.model, self._collate(pairs, range(min(SAMPLE, len(good)))))
+        for rows in plan(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
+            weights = cross_attention(self.model, self._collate(pairs, rows.tolist()), self.choice)  # (B, T, S)
+            for row, each in zip(rows.tolist(), weights, strict=True):
+                source, target = ids[good[row]]
+                source_words = self.words(self.folder.source_tokenizer, source)
+                found[good[row]] = align_words(each, source_words, self.words(self.folder.tokenizer, target))
+        return found
+
+    def _encoded(self, texts: Sequence[Text]) -> list[Ids]:
+        sources = self.folder.source_tokenizer.encode_batch([source for source, _ in texts])
+        targets = self.folder.tokenizer.encode_batch([target for _, target in texts])
+        return list(zip(sources, targets, strict=True))
+
+    def _fits(self, pair: Ids, line: int) -> bool:
+        longest = self.model.config.max_length - 1
+        if not all(pair):
+            return False
+        if max(map(len, pair)) > longest:
+            self.notice(
+                f"pair {line} has a side of {max(map(len, pair))} tokens, and this model takes {longest}: no links."
+            )
+            return False
+        return True
+
+    def _collate(self, pairs: Pairs, rows: Sequence[int]) -> Batch:
+        return collate(pairs, rows, self.folder.source_tokenizer.specials, self.folder.tokenizer.specials)
+
+
+def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> Iterator[Alignment]:
+    """The same with a second model of the other direction: what both say, grown by what one of them says."""
+    rest = iter(pairs)
+    while chunk := list(islice(rest, CHUNK)):
+        turned = backward.align([(target, source) for source, target in chunk])
+        for mine, theirs in zip(forward.align(chunk), turned, strict=True):
+            yield symmetrise(mine, [(source, target) for target, source in theirs])
+
+
+def words_and_marks(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """The word or mark that each piece belongs to, as `MARKS` finds them in the text; the last if there are several."""
+    text = tokenizer.decode(ids)
+    ends = [len(tokenizer.decode(ids[: count + 1])) for count in range(len(ids))]
+    spans = [match.end() for match in MARKS.finditer(text)]
+    words, word = [], 0
+    for end in ends:
+        while word < len(spans) - 1 and end > spans[word]:
+            word += 1
+        words.append(word)
+    return words
+
+
+def _between_spaces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    return word_of_piece(tokenizer.pieces(ids))

@@ -1,0 +1,177 @@
+"""One text through one model with everything recorded: what every picture and page is made of.
+
+A translator translates first, and a GPT goes on with the text, by the same beam search that users get; then the result
+is given to the model in one piece. The numbers of both are the same, and a test holds them equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.errors import SettingError
+from heedful.folder import Folder
+from heedful.inside.pieces import Reader, Side
+from heedful.inside.tree import Tree
+from heedful.model import Cache, DecoderModel, EncoderDecoder, EncoderModel
+from heedful.record import Trace, record
+from heedful.search import Options, beam_search
+from heedful.text import Tokenizer, split_long
+from heedful.translate import Translator
+
+MOST_TOKENS = 2048  # of either side; more would not be readable, and a page of it would be huge
+CONTINUED = 12  # tokens that a GPT adds to a text
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a model did with a text. A decoder's position t read `target.ids[t]` and was to write `labels[t]`."""
+
+    folder: Folder
+    text: str
+    output: str | None  # the translation, or the text as a GPT goes on with it
+    source: Side | None  # what the encoder read
+    target: Side | None  # what the decoder read
+    labels: list[int]  # what it wrote at each position, as far as it is known
+    trace: dict[str, Tensor]  # everything recorded, without an axis for the sentence
+    tree: Tree | None
+    note: str = ""  # what the reader has to know about this run
+
+    @property
+    def hidden(self) -> Tensor:
+        """(T, D): the last hidden states, which logits are computed from."""
+        return self.trace["encoder" if self.target is None else "decoder"]
+
+
+def run(folder: Folder, text: str, target: str | None = None, **search: Any) -> Run:
+    """Run a text through the model of a folder; `target` is an output to look at instead of the model's own."""
+    match folder.model:
+        case EncoderDecoder():
+            return _translate(folder, text, target, search)
+        case DecoderModel():
+            return _continue(folder, text, target, search)
+        case _:
+            if target is not None or search:
+                raise SettingError("an encoder reads and does not write; leave out the target and settings of search.")
+            return _read(folder, text)
+
+
+@torch.inference_mode()
+def _translate(folder: Folder, text: str, target: str | None, search: dict[str, Any]) -> Run:
+    translator, tree = Translator([folder]), Tree()
+    model = translator.models[0]
+    longest = min(max(1, model.config.max_length // 2 - 1), MOST_TOKENS)
+    text, ids, note = _fitting(folder.source_tokenizer, text, longest)
+    if target is None:
+        translator.observer = tree
+        translator.translations([text], **search)
+        best = tree.hypotheses[0]
+        written = [*best.ids, *([folder.tokenizer.eos_id] if best.finished else [])]
+        output = folder.tokenizer.decode(best.ids)
+    else:
+        output, given, cut = _fitting(folder.tokenizer, target, min(model.config.max_length - 1, MOST_TOKENS))
+        note, written = note or cut, [*given, folder.tokenizer.eos_id]
+    source = [*ids, folder.source_tokenizer.eos_id]
+    read = [folder.tokenizer.bos_id, *written[:-1]]
+    with record(model, "*") as trace:
+        model(torch.tensor([source]), torch.tensor([read]))
+    return Run(
+        folder,
+        text,
+        output,
+        Reader(folder.source_tokenizer).side(source),
+        Reader(folder.tokenizer).side(read),
+        written,
+        _plain(trace),
+        None if target is not None else tree,
+        note,
+    )
+
+
+@torch.inference_mode()
+def _continue(folder: Folder, text: str, target: str | None, search: dict[str, Any]) -> Run:
+    assert isinstance(folder.model, DecoderModel)
+    model, tokenizer, tree = folder.model.eval(), folder.tokenizer, Tree()
+    begin = [] if tokenizer.bos_id == tokenizer.eos_id else [tokenizer.bos_id]  # GPT-2 has no start of its own
+    text, ids, note = _fitting(tokenizer, text, min(model.config.max_length - len(begin) - 1, MOST_TOKENS))
+    given = [*begin, *ids]
+    room = model.config.max_length - len(given)
+    if target is not None:
+        written = tokenizer.encode(target)[:room]
+    else:
+        options = Options.of(folder.search, **{"max_length": min(CONTINUED, room)} | search | {"observer": tree})
+        hypotheses = beam_search(Continuation(model, tokenizer, given), *_nothing(), options)
+        tree.found([0], [given], hypotheses)
+        best = hypotheses[0][0]
+        written = [*best.ids, *([tokenizer.eos_id] if best.finished else [])]
+    read = [*given, *written][: -1 if written else None]
+    with record(model, "*") as trace:
+        model(torch.tensor([read]))
+    output = tokenizer.decode([*ids, *written])
+    side, labels = Reader(tokenizer).side(read), [*given[1:], *written]
+    return Run(folder, text, output, None, side, labels, _plain(trace), None if target is not None else tree, note)
+
+
+@torch.inference_mode()
+def _read(folder: Folder, text: str) -> Run:
+    """An encoder sees the text between its start and its end; a mask written in the text hides a token."""
+    assert isinstance(folder.model, EncoderModel)
+    model, tokenizer = folder.model.eval(), folder.tokenizer
+    longest = min(model.config.max_length - 2, MOST_TOKENS)
+    mask, name = tokenizer.mask_id, tokenizer.pieces([tokenizer.mask_id])[0] if tokenizer.mask_id is not None else ""
+    if mask is not None and name in text:
+        ids: list[int] = []
+        for number, part in enumerate(text.split(name)):
+            ids += [mask] * bool(number) + (tokenizer.encode(part) if part.strip() else [])
+        ids, note = ids[:longest], _note(len(ids), longest)
+    else:
+        text, ids, note = _fitting(tokenizer, text, longest)
+    read = [tokenizer.bos_id, *ids, tokenizer.eos_id]
+    with record(model, "*") as trace:
+        model(torch.tensor([read]))
+    return Run(folder, text, None, Reader(tokenizer).side(read), None, read, _plain(trace), None, note)
+
+
+class Continuation:
+    """A GPT as search sees it: the first step reads the whole text."""
+
+    def __init__(self, model: DecoderModel, tokenizer: Tokenizer, given: list[int]) -> None:
+        self.model, self.given = model, given
+        self.bos_id, self.eos_id, self.pad_id = tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id
+        self.vocab_size = model.config.vocab_size
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> Cache:
+        return self.model.start()
+
+    def step(self, ids: Tensor, cache: Any) -> Tensor:
+        read = ids.unsqueeze(1) if cache.length else torch.tensor([self.given])
+        hidden = self.model.step(read, cache)[:, -1]  # (R, D)
+        return self.model.project(hidden).float().log_softmax(-1)
+
+
+def _plain(trace: Trace) -> dict[str, Tensor]:
+    return {name: activation.as_subclass(Tensor) for name, activation in trace.sentence(0).items()}
+
+
+def _nothing() -> tuple[Tensor, Tensor]:
+    return torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+
+
+def _fitting(tokenizer: Tokenizer, text: str, longest: int) -> tuple[str, list[int], str]:
+    """The text, or its first part that fits; its ids; and what is to be said about that."""
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise SettingError("the text is empty; give a sentence to look at.")
+    if len(ids) <= longest:
+        return text, ids, ""
+    text = split_long(tokenizer.normalise(text), lambda part: len(tokenizer.encode(part)) <= longest)[0].strip()
+    return text, tokenizer.encode(text)[:longest], _note(len(ids), longest)
+
+
+def _note(tokens: int, longest: int) -> str:
+    if tokens <= longest:
+        return ""
+    return f"The text has {tokens:,} tokens; shown is its first part, since {longest:,} are the most that fit."

@@ -1,0 +1,188 @@
+"""Alignments: the pieces of the method by hand, and whole corpora in order."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from heedful import demo
+from heedful.align import (
+    Choice,
+    align_words,
+    alignment_error,
+    by_words,
+    choose_heads,
+    cross_attention,
+    hiding,
+    pharaoh,
+    symmetrise,
+    word_of_piece,
+)
+from heedful.data.batch import collate
+from heedful.data.pairs import Pairs
+from heedful.errors import FolderError
+from heedful.inside.aligner import Aligner, align_both, words_and_marks
+from heedful.translate import Translator
+
+TEXTS = [
+    ("The old man sleeps.", "Der alte Mann schläft."),
+    ("She reads.", "Sie liest."),
+    ("I know it well.", "Ich weiß."),
+]
+
+
+@pytest.fixture
+def batch(translator_folder):
+    tokenizer = translator_folder.tokenizer
+    pairs = Pairs.of([(tokenizer.encode(source), tokenizer.encode(target)) for source, target in TEXTS])
+    return collate(pairs, range(len(TEXTS)), tokenizer.specials)
+
+
+def test_hiding_a_token_is_a_loop_over_tokens(translator_folder, batch):
+    model = translator_folder.model
+    effect = hiding(model, batch)
+    for row, length in enumerate(batch.source_lengths.tolist()):
+        labels = int(batch.target_lengths[row])
+        source, given = batch.source[row : row + 1, :length], batch.decoder_input[row : row + 1, :labels]
+        with torch.no_grad():
+            for place in range(length - 1):
+                without = source.clone()
+                without[0, place] = model.config.pad_id
+                both = [model.project(model(each, given)).log_softmax(-1)[0] for each in (source, without)]
+                loss = [each.gather(1, batch.labels[row, :labels, None])[:, 0] for each in both]
+                assert_close(effect[row, :labels, place], (loss[0] - loss[1]).clamp(min=0), atol=1e-4, rtol=1e-4)
+        assert not effect[row, labels:].any()
+        assert not effect[row, :, length - 1 :].any()
+
+
+@pytest.mark.parametrize("shift", [False, True])
+def test_the_head_that_agrees_with_the_experiment_is_chosen(translator_folder, batch, monkeypatch, shift):
+    (rows, labels), keys = batch.labels.shape, batch.source.size(1)
+    effect = torch.rand(rows, labels, keys)
+    weights = torch.rand(rows, 2, 4, labels, keys).softmax(-1)
+    follows = effect.argmax(-1)
+    follows = follows.roll(1, dims=1) if shift else follows
+    weights[:, 1, 2] = 0.1 / keys + 0.9 * torch.nn.functional.one_hot(follows, keys)
+    monkeypatch.setattr("heedful.align.hiding", lambda model, batch: effect)
+    monkeypatch.setattr("heedful.align._weights", lambda model, batch: weights)
+    choice = choose_heads(translator_folder.model, batch)
+    assert choice == Choice(((1, 2),), shift)
+    assert choice.names == ["decoder.1.cross.2"]
+
+
+def test_chosen_heads_are_averaged_and_shifted(translator_folder, batch):
+    from heedful.record import record
+
+    model = translator_folder.model
+    with record(model) as trace:
+        model(batch.source, batch.decoder_input)
+    mean = (trace["decoder.0.cross.weights"][:, 1] + trace["decoder.1.cross.weights"][:, 3]) / 2
+    assert_close(cross_attention(model, batch, Choice(((0, 1), (1, 3)))), mean)
+    shifted = cross_attention(model, batch, Choice(((0, 1), (1, 3)), shift=True))
+    assert_close(shifted[:, :-1], mean[:, 1:])
+    assert shifted.shape == mean.shape
+
+
+def test_words_take_what_their_pieces_attend_to():
+    weights = torch.tensor([[0.5, 0.3, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1], [0.1, 0.4, 0.4, 0.1]])
+    assert_close(by_words(weights, [0, 0, 1], [0, 1, 1]), torch.tensor([[0.8, 0.1], [0.4, 0.5]]))
+    assert align_words(weights, [0, 0, 1], [0, 1, 1]) == [(0, 0), (1, 1)]
+    assert align_words(weights, [], [0]) == align_words(weights, [0], []) == []
+
+
+def test_a_source_word_that_nobody_took_is_given_away_if_anybody_looks():
+    weights = torch.tensor([[0.7, 0.2, 0.0], [0.6, 0.1, 0.04]])
+    assert align_words(weights, [0, 1, 2], [0, 1]) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_word_without_a_piece_has_no_link():
+    weights = torch.tensor([[0.7, 0.2], [0.1, 0.8]])
+    assert align_words(weights, [0, 1], [0, 2]) == [(0, 0), (1, 2)]
+
+
+def test_symmetrising_grows_what_both_share():
+    forward = [(0, 0), (1, 1), (2, 1), (4, 4)]
+    backward = [(0, 0), (1, 1), (3, 3), (2, 2)]
+    assert symmetrise(forward, backward) == [(0, 0), (1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]
+    assert symmetrise([], []) == []
+    assert symmetrise(forward, forward) == forward
+    assert symmetrise([(0, 0), (5, 5)], [(0, 0), (5, 1)]) == [
+        (0, 0),
+        (5, 5),
+    ]  # what is far from all joins if both are free
+
+
+def test_error_rate_and_pharaoh_form():
+    assert alignment_error([[(0, 0), (1, 1)]], [[(0, 0), (1, 1)]]) == 0
+    assert alignment_error([[(0, 0), (1, 2)], []], [[(0, 0), (1, 1)], [(0, 0)]]) == pytest.approx(1 - 2 / 5)
+    assert alignment_error([[]], [[]]) == 0
+    assert pharaoh([(2, 1), (0, 0)]) == "0-0 2-1"
+
+
+def test_pieces_belong_to_words_or_to_marks(tokenizer):
+    text = "Anna's dog, the old one, sleeps... 🙂 at 7!"
+    ids = tokenizer.encode(text)
+    words = words_and_marks(tokenizer, ids)
+    grouped = [
+        "".join(
+            tokenizer.decode([*ids[:i], ids[i]])[len(tokenizer.decode(ids[:i])) :]
+            for i in range(len(ids))
+            if words[i] == w
+        )
+        for w in range(words[-1] + 1)
+    ]
+    assert [word.strip() for word in grouped[:8]] == ["Anna's", "dog", ",", "the", "old", "one", ",", "sleeps"]
+    assert words == sorted(words)
+    assert word_of_piece(tokenizer.pieces(ids))[-1] == len(text.split()) - 1
+    for pair in demo.generate(30, seed=9):
+        assert words_and_marks(tokenizer, tokenizer.encode(pair.target))[-1] + 1 == len(demo.words(pair.target))
+
+
+def test_a_corpus_is_aligned_in_order_whatever_the_batches(translator_folder, monkeypatch):
+    choice = Choice(((0, 1), (1, 3)))
+    texts = [*TEXTS, ("", "Nichts."), ("Nothing.", ""), ("word " * 200, "Wort"), *TEXTS]
+    notes = []
+    aligner = Aligner(translator_folder, choice)
+    aligner.notice = notes.append
+    alone = [next(iter(aligner.align([pair]))) for pair in texts]
+    longest = len(translator_folder.tokenizer.encode("word " * 200))
+    assert notes == [f"pair 1 has a side of {longest} tokens, and this model takes 63: no links."]
+    assert list(aligner.align(texts)) == alone
+    monkeypatch.setattr("heedful.inside.aligner.CHUNK", 4)
+    monkeypatch.setattr("heedful.inside.aligner.TOKENS", 16)
+    assert list(aligner.align(texts)) == alone
+    assert alone[3] == alone[4] == alone[5] == []
+    for (source, target), links in zip(texts, alone, strict=True):
+        assert all(i < len(source.split()) and j < len(target.split()) for i, j in links)
+
+
+def test_heads_are_chosen_once(translator_folder):
+    aligner = Aligner(translator_folder)
+    first = list(aligner.align(TEXTS))
+    choice = aligner.choice
+    assert choice is not None
+    assert list(aligner.align(TEXTS[:1])) == first[:1]
+    assert aligner.choice is choice
+
+
+def test_two_directions_are_joined(translator_folder):
+    choice = Choice(((1, 0),))
+    forward, backward = Aligner(translator_folder, choice), Aligner(translator_folder, choice)
+    mine = list(forward.align(TEXTS))
+    theirs = [[(i, j) for j, i in links] for links in backward.align([(t, s) for s, t in TEXTS])]
+    both = list(align_both(forward, backward, TEXTS))
+    assert both == [symmetrise(a, b) for a, b in zip(mine, theirs, strict=True)]
+
+
+def test_only_translators_align(make_folder):
+    with pytest.raises(FolderError, match="decoder family, which has no cross-attention"):
+        Aligner(make_folder("decoder"))
+
+
+def test_the_translator_aligns_the_same_way(translator_folder):
+    translator = Translator([translator_folder])
+    found = translator.translations([source for source, _ in TEXTS], alignments=True, beam=1)
+    for (source, _), (translation,) in zip(TEXTS, found, strict=True):
+        assert all(i < len(source.split()) for i, _ in translation.alignment)
+        assert {j for _, j in translation.alignment} == set(range(len(translation.text.split())))
