@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from shutil import which
 from typing import Annotated, Any
@@ -22,7 +23,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "valid_sentences": 200,
     },
 }
-PICTURED = "Why does the old man not believe that the children bought the red car yesterday?"
 
 
 def demo(
@@ -53,7 +53,9 @@ def demo(
     test = corpus.splits().test
     translated = translator.translate([pair.source for pair in test])
     result = evaluate(translated, [pair.target for pair in test])
-    draw_cross_attention(translator, PICTURED, model / "attention.png")
+    right = [pair for pair, text in zip(test, translated, strict=True) if text == pair.target] or test
+    pictured = max(right, key=lambda pair: crossings(pair.alignment)).source
+    draw_cross_attention(translator, pictured, model / "attention.png")
     print(f"\nOn {result.sentences} sentences that were not in the training corpus:")
     print(f"  BLEU {result.bleu:.2f}   exact match {result.exact:.1f} %   ({result.signatures['BLEU']})\n")
     for pair, text in list(zip(test, translated, strict=True))[:6]:
@@ -61,6 +63,11 @@ def demo(
     print(f"Learning curve: {model / 'learning_curve.png'}\nAttention:      {model / 'attention.png'}\n")
     program = "heedful" if which("heedful") else sys.argv[0]  # before the virtual environment is activated
     print("Try next:")
-    print(f'  echo "{PICTURED}" | {program} translate {model}')
+    print(f'  echo "{pictured}" | {program} translate {model}')
     print(f"  {program} evaluate {model} --source {data / 'test.en'} --reference {data / 'test.de'}")
     print(f"  {program} train --source your.en --target your.de --out runs/yours --time 30m")
+
+
+def crossings(alignment: Collection[tuple[int, int]]) -> int:
+    """Pairs of words that change their order in translation."""
+    return sum(a < c and b > d for a, b in alignment for c, d in alignment)
