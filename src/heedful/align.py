@@ -21,7 +21,8 @@ Alignment = list[tuple[int, int]]  # (source word, target word), both counted fr
 WORD_START = "▁"
 AGREEING = 0.7  # heads that agree so well, relative to the best, are read
 LEAST = 0.05  # weight from which on a source word that nobody took is given to who looks at it most
-ROWS = 512  # sentences with one token hidden that are run at once
+PLACES = 64  # source tokens of a sentence that are hidden, one at a time
+LOGITS = 2**25  # that are computed at once
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,9 @@ def choose_heads(model: EncoderDecoder, batch: Batch) -> Choice:
     Deep decoders often look for a word's source only when they have read it (Chen et al., 2020): both are tried.
     """
     effect = hiding(model, batch)  # (B, T, S)
-    share = effect / effect.sum(-1, keepdim=True).clamp(min=1e-6)
     weights = _weights(model, batch)  # (B, L, H, T, S)
     read = torch.cat((weights[:, :, :, 1:], torch.zeros_like(weights[:, :, :, :1])), 3)
-    agreement = torch.stack([(each * share[:, None, None]).sum((0, 3, 4)) for each in (weights, read)])  # (2, L, H)
+    agreement = torch.stack([(each * effect[:, None, None]).sum((0, 3, 4)) for each in (weights, read)])  # (2, L, H)
     shift = bool(agreement[1].max() > agreement[0].max())
     mine = agreement[int(shift)]
     chosen = (mine >= AGREEING * mine.max()).nonzero().tolist()
@@ -64,19 +64,26 @@ def choose_heads(model: EncoderDecoder, batch: Batch) -> Choice:
 
 @torch.inference_mode()
 def hiding(model: EncoderDecoder, batch: Batch) -> Tensor:
-    """-> (B, T, S): how much less log-probability each label has when one source token cannot be seen; 0 at the end."""
-    pad = model.config.pad_id
-    effect = torch.zeros(*batch.labels.shape, batch.source.size(1))
-    real = batch.labels != pad  # (B, T)
-    whole = _log_probs(model, batch.source, batch.decoder_input, batch.labels)
-    hidden = [(row, place) for row, length in enumerate(batch.source_lengths.tolist()) for place in range(length - 1)]
-    for start in range(0, len(hidden), ROWS):
-        rows = torch.tensor([row for row, _ in hidden[start : start + ROWS]])
-        places = torch.tensor([place for _, place in hidden[start : start + ROWS]])
+    """-> (B, T, S): how much log-probability each label loses when one source token cannot be seen.
+
+    Of a long source only some tokens are hidden, evenly spaced; the others, and the end, have 0.
+    """
+    pad, labels = model.config.pad_id, batch.labels
+    effect = torch.zeros(*labels.shape, batch.source.size(1))
+    whole = _log_probs(model, batch.source, batch.decoder_input, labels)
+    hidden = [
+        (row, place)
+        for row, length in enumerate(batch.source_lengths.tolist())
+        for place in range(0, length - 1, -(-length // PLACES))
+    ]
+    step = max(1, LOGITS // (labels.size(1) * model.config.vocab_size))
+    for start in range(0, len(hidden), step):
+        rows = torch.tensor([row for row, _ in hidden[start : start + step]])
+        places = torch.tensor([place for _, place in hidden[start : start + step]])
         source = batch.source[rows].clone()
         source[range(len(rows)), places] = pad
-        without = _log_probs(model, source, batch.decoder_input[rows], batch.labels[rows])
-        effect[rows, :, places] = ((whole[rows] - without) * real[rows]).clamp(min=0).cpu()
+        without = _log_probs(model, source, batch.decoder_input[rows], labels[rows])
+        effect[rows, :, places] = ((whole[rows] - without) * (labels[rows] != pad)).clamp(min=0).cpu()
     return effect
 
 

@@ -5,15 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import torch
 
-from heedful.align import Alignment, Choice, align_words, choose_heads, cross_attention, symmetrise, word_of_piece
+from heedful.align import (
+    Alignment,
+    Choice,
+    align_words,
+    by_words,
+    choose_heads,
+    cross_attention,
+    symmetrise,
+    word_of_piece,
+)
 from heedful.data.batch import Batch, collate
 from heedful.data.pairs import Pairs
 from heedful.data.plan import plan
 from heedful.errors import FolderError
 from heedful.folder import Folder
+from heedful.inside.pack import half
+from heedful.inside.pieces import Reader
+from heedful.inside.run import Run
 from heedful.model import EncoderDecoder
 from heedful.text import Tokenizer
 
@@ -89,6 +102,31 @@ def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> It
         turned = backward.align([(target, source) for source, target in chunk])
         for mine, theirs in zip(forward.align(chunk), turned, strict=True):
             yield symmetrise(mine, [(source, target) for target, source in theirs])
+
+
+def alignment(run: Run) -> dict[str, Any] | None:
+    """The alignment of a run that translated, in words between spaces, with the weights it was read off."""
+    model, source, target = run.folder.model, run.source, run.target
+    if not isinstance(model, EncoderDecoder) or source is None or target is None:
+        return None
+    labels = [token for token in run.labels if token != run.folder.tokenizer.eos_id]
+    if not labels:
+        return None
+    ids = (source.ids[:-1], labels)
+    batch = collate(Pairs.of([ids]), [0], run.folder.source_tokenizer.specials, run.folder.tokenizer.specials)
+    choice = choose_heads(model, batch)
+    weights = cross_attention(model, batch, choice)[0]  # (T, S)
+    words = [
+        _between_spaces(tokenizer, side)
+        for tokenizer, side in zip((run.folder.source_tokenizer, run.folder.tokenizer), ids, strict=True)
+    ]
+    return {
+        "sourceWords": Reader(run.folder.source_tokenizer).side(ids[0]).words,
+        "targetWords": Reader(run.folder.tokenizer).side(ids[1]).words,
+        "links": [list(link) for link in align_words(weights, *words)],
+        "matrix": half(by_words(weights, *words)),
+        "choice": {"heads": choice.names, "shift": choice.shift},
+    }
 
 
 def words_and_marks(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from heedful import folder as model_folder
 from heedful.disk import write_file
 from heedful.folder import Folder, parameter_count
+from heedful.inside.aligner import alignment
 from heedful.inside.numbers import attention_weights, attentions, kinds, outputs, steps
 from heedful.inside.pieces import Reader
 from heedful.inside.places import positions
@@ -49,7 +50,7 @@ class Explanation:
             "steps": steps(found),
             "outputs": outputs(found, reader),
             "tree": found.tree.as_json(reader, folder.search.alpha) if found.tree is not None else None,
-            "alignment": None,
+            "alignment": alignment(found),
             "positions": positions(found),
         }
 

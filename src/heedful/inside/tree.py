@@ -53,7 +53,7 @@ class Tree(Observer):
         self.hypotheses = list(hypotheses[self.sentence])
 
     def as_json(self, reader: Reader, alpha: float) -> dict[str, object]:
-        """Nodes with the number of their parent, -1 at the root, and the hypotheses that were returned."""
+        """Nodes with the number of their parent, -1 at the root, and the hypotheses that came out."""
         place: dict[tuple[int, ...], int] = {}
         nodes = []
         for number, step in enumerate(self.steps):
@@ -73,17 +73,17 @@ class Tree(Observer):
                 )
                 if node.fate == "live":
                     place[(*node.prefix, node.token)] = len(nodes) - 1
-        found = [
-            {
-                "text": reader.tokenizer.decode(each.ids),
-                "score": each.score,
-                "logProb": each.log_prob,
-                "tokens": len(each.token_log_probs),
-                "finished": each.finished,
-            }
-            for each in self.hypotheses
-        ]
-        return {"nodes": nodes, "hypotheses": found, "alpha": alpha, "steps": len(self.steps)}
+        return {"nodes": nodes, "hypotheses": self._verdict(reader, alpha), "alpha": alpha, "steps": len(self.steps)}
+
+    def _verdict(self, reader: Reader, alpha: float) -> list[dict[str, object]]:
+        """Every hypothesis that came to its end, best first, and those that were returned though cut off."""
+        ended = [(node, len(node.prefix) + 1) for step in self.steps for node in step if node.fate == "ended"]
+        found = {node.prefix: (node.score / length_penalty(n, alpha), node.score, n, True) for node, n in ended}
+        for each in self.hypotheses:
+            found.setdefault(each.ids, (each.score, each.log_prob, len(each.token_log_probs), each.finished))
+        order = sorted(found.items(), key=lambda item: (not item[1][3], -item[1][0]))
+        keys = ("score", "logProb", "tokens", "finished")
+        return [{"text": reader.tokenizer.decode(ids)} | dict(zip(keys, each, strict=True)) for ids, each in order]
 
     def _on_best_path(self, node: Node) -> bool:
         if not self.hypotheses:

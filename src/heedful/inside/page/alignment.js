@@ -15,7 +15,7 @@ views.alignment = {
       h("p", { class: "lead" }, `Read off ${choice.heads.length === 1 ? "one head" : `${choice.heads.length} heads`} of cross-attention (`, choice.heads.slice(0, 6).map((name, i) => [i ? ", " : "", h("code", {}, name)]), choice.heads.length > 6 ? ", …" : "", `), those that agree best with what happens to the output when a source word is hidden${choice.shift ? "; they find a word's source when the word has just been read" : ""}.`),
       pair({
         rows: targetWords.map((text) => ({ text })), columns: sourceWords.map((text) => ({ text })), next: null,
-        heads: [{ colour: headColours[0], name: "alignment", rows }], mean: rows, titles: ["output", "source"], about: null, sure: (j, i) => set.has(`${j} ${i}`),
+        heads: [{ colour: headColours[0], name: "alignment", rows }], mean: rows, titles: ["output", "source"], about: null, sure: (j, i) => set.has(`${j} ${i}`), verbs: ["comes from", "becomes"],
       }),
       h("h3", {}, "To take away"),
       h("p", { class: "small" }, "Pharaoh form: source word – target word, both counted from 0."),

@@ -61,7 +61,7 @@ function aboutHeads(each) {
 }
 
 // Two columns of words with lines between them, and the same as a heat map.
-function pair({ rows, columns, next, heads, mean, titles, about, sure = null }) {
+function pair({ rows, columns, next, heads, mean, titles, about, sure = null, verbs = ["looks at", "is looked at by"] }) {
   const pages = Math.ceil(Math.max(rows.length, columns.length) / pageSize);
   const page = Math.min(Math.floor(state.token / pageSize), pages - 1), start = page * pageSize;
   const from = rows.slice(start, start + pageSize), to = columns.slice(start, start + pageSize);
@@ -81,7 +81,7 @@ function pair({ rows, columns, next, heads, mean, titles, about, sure = null }) 
     shade(right, start, columns, heads, query);
     draw(query === null ? (j === null || j === undefined ? null : { key: j }) : { query });
     heat.mark(i, j);
-    readout.replaceChildren(...said(rows, columns, heads, mean, i, j));
+    readout.replaceChildren(...said(rows, columns, heads, mean, verbs, i, j));
     if (!quiet && query !== null) state.token = query;
   };
   for (const kind of ["pointerover", "focusin"]) box.addEventListener(kind, (event) => {
@@ -108,18 +108,18 @@ function pair({ rows, columns, next, heads, mean, titles, about, sure = null }) 
     h("div", { class: "pair" }, h("div", {}, readout, box), h("div", {}, about, heat.element, scale())));
 }
 
-function said(rows, columns, heads, mean, i, j) {
+function said(rows, columns, heads, mean, verbs, i, j) {
   const quoted = (label) => h("bdi", { class: "code" }, `“${label.text}”`);
   if (i !== null && i !== undefined && j !== null && j !== undefined && columns[j] && rows[i]) {
-    return [quoted(rows[i]), " looks at ", quoted(columns[j]), ": ", h("b", {}, figure(mean[i][j], 3)), heads.length > 1 ? ` on average (${heads.map(({ name, rows: w }) => `${name} ${figure(w[i][j])}`).join(", ")})` : ""];
+    return [quoted(rows[i]), ` ${verbs[0]} `, quoted(columns[j]), ": ", h("b", {}, figure(mean[i][j], 3)), heads.length > 1 ? ` on average (${heads.map(({ name, rows: w }) => `${name} ${figure(w[i][j])}`).join(", ")})` : ""];
   }
   if (i !== null && i !== undefined && rows[i]) {
     const best = [...mean[i].keys()].sort((a, b) => mean[i][b] - mean[i][a]).slice(0, 3).filter((k) => mean[i][k] >= 0.01);
-    return [quoted(rows[i]), " looks at ", best.flatMap((k, n) => [n ? ", " : "", quoted(columns[k]), " ", h("b", {}, figure(mean[i][k]))])].flat();
+    return [quoted(rows[i]), ` ${verbs[0]} `, best.flatMap((k, n) => [n ? ", " : "", quoted(columns[k]), " ", h("b", {}, figure(mean[i][k]))])].flat();
   }
   if (columns[j]) {
     const best = [...mean.keys()].sort((a, b) => mean[b][j] - mean[a][j]).slice(0, 3).filter((k) => mean[k][j] >= 0.01);
-    return best.length ? [quoted(columns[j]), " is looked at by ", best.flatMap((k, n) => [n ? ", " : "", quoted(rows[k]), " ", h("b", {}, figure(mean[k][j]))])].flat() : ["hardly anything looks at ", quoted(columns[j])];
+    return best.length ? [quoted(columns[j]), ` ${verbs[1]} `, best.flatMap((k, n) => [n ? ", " : "", quoted(rows[k]), " ", h("b", {}, figure(mean[k][j]))])].flat() : ["hardly anything looks at ", quoted(columns[j])];
   }
   return [];
 }

@@ -18,20 +18,24 @@ views.positions = {
     const { scheme, panels } = data.positions, [title, text, equation] = schemes[scheme];
     const panel = panels[Math.min(panelShown, panels.length - 1)];
     const by = { alibi: "distance × head: what is added to a score", relative: "distance × dimension" }[scheme] || "position × dimension";
+    const of = scheme === "alibi" || scheme === "relative" ? "distances" : "positions";
     const alike = { alibi: "what is added to the score of query and key", relative: "dot products between distances" }[scheme] || "dot products between positions";
     put(main,
       h("h2", {}, `Positions: ${title.toLowerCase()}`),
       h("p", { class: "lead" }, text), formula(equation),
       panels.length > 1 && h("div", { class: "controls" }, segmented("Of", panels.map(({ name }, value) => ({ value, text: name })), panels.indexOf(panel), (value) => { panelShown = value; render(); })),
-      h("div", { class: "two" }, plate(by, panel.table, panel.rows, null), plate(alike, panel.matrix, panel.rows, panel.rows)));
+      h("div", { class: "two" }, plate(by, panel.table, panel.rows, null, of), plate(alike, panel.matrix, panel.rows, panel.rows, of)));
   },
 };
 
-function plate(title, numbers, rows, columns) {
+function plate(title, numbers, rows, columns, by) {
   const [height, width] = numbers.shape, lines = Array.from({ length: height }, (_, i) => numbers.at(i));
   const most = numbers.values.reduce((best, x) => Math.max(best, Math.abs(x)), 1e-9);
-  const picture = image(lines, height, width, (x) => signColour(x / most), 1024);
-  const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": title }), holder = h("div", { class: "heat" }, canvas), readout = h("p", { class: "readout small", role: "status" }, `from ${figure(numbers.values.reduce((a, b) => Math.min(a, b)))} to ${figure(numbers.values.reduce((a, b) => Math.max(a, b)))}; orange is above zero, blue below`);
+  const [least, best] = [numbers.values.reduce((a, b) => Math.min(a, b)), numbers.values.reduce((a, b) => Math.max(a, b))];
+  const signed = least < 0 && best > 0;
+  const colour = signed ? (x) => signColour(x / most) : (x) => ramp()[Math.round((255 * (x - least)) / (best - least || 1))];
+  const picture = image(lines, height, width, colour, 1024);
+  const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": title }), holder = h("div", { class: "heat" }, canvas), readout = h("p", { class: "readout small", role: "status" }, `${columns ? `Rows and columns are ${by}` : `Rows are ${by}`} ${rows[0]} to ${rows[height - 1]}. Values from ${figure(least)} to ${figure(best)}${signed ? "; orange is above zero, blue below" : ""}.`);
   let here = [0, 0];
   const tell = (i, j) => { here = [i, j]; readout.textContent = `${columns ? `${rows[i]} and ${columns[j]}` : `${rows[i]}, number ${j + 1}`}: ${figure(lines[i][j], 3)}`; };
   const draw = () => {

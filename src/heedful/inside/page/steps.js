@@ -163,10 +163,11 @@ function residualStop(each, part, t, kind) {
 }
 
 function feedStop(feed, t) {
-  const units = feed.units.at(t), values = feed.values.at(t), most = strong(values), name = { relu: "max(0, ·)", swiglu: "SiLU with a gate", silu: "SiLU" }[data.model.activation] || "GELU";
+  const units = feed.units.at(t), values = feed.values.at(t), name = { relu: "max(0, ·)", swiglu: "SiLU with a gate", silu: "SiLU" }[data.model.activation] || "GELU";
   return stop("Feed-forward", `Each token by itself: ${data.model.dFf.toLocaleString("en")} units look for patterns, and what they find is written back. Of these units ${percent(feed.active.at(t)[0])} are above zero here.`,
-    row(mi("o"), mo("="), mi("f"), mo("("), mi("y"), sub("W", "1"), mo("+"), sub("b", "1"), mo(")"), sub("W", "2"), mo("+"), sub("b", "2"), `<mspace width="0.8em"/>`, `<mtext>f = ${name}</mtext>`),
+    row(mi("o"), mo("="), mi("f"), mo("("), mi("y"), sub("W", "1"), mo("+"), sub("b", "1"), mo(")"), sub("W", "2"), mo("+"), sub("b", "2")),
+    h("p", { class: "small" }, `f is ${name}.`),
     h("table", {}, h("tr", {}, h("th", {}, "strongest units"), Array.from(units, (unit) => h("td", { class: "code" }, unit))),
       h("tr", {}, h("th", {}, "value"), Array.from(values, (x) => h("td", {}, h("b", { style: { color: x < 0 ? "var(--accent)" : "var(--warm)" } }, figure(x)))))),
-    strip("o", feed.out.at(t), Math.max(most * 0, strong(feed.out.at(t)))));
+    strip("o", feed.out.at(t)));
 }
