@@ -9,7 +9,8 @@ from torch import Tensor
 
 from heedful.config import ModelConfig, TrainSettings
 from heedful.data.batch import Batch
-from heedful.model import EncoderDecoder
+from heedful.data.blocks import Blocks
+from heedful.model import DecoderModel, EncoderDecoder
 from heedful.ops import linear_cross_entropy
 
 
@@ -37,3 +38,12 @@ def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0
         hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing
     )
     return Loss(smoothed, likelihood, batch.tokens)
+
+
+def language_loss(model: DecoderModel, blocks: Blocks, smoothing: float = 0.0) -> Loss:
+    """Cross-entropy of every token of a text, given those before it in its block."""
+    hidden: Tensor = model(blocks.ids[:, :-1])  # (B, T, D)
+    smoothed, likelihood = linear_cross_entropy(
+        hidden.flatten(0, 1), model.output_weight, model.output_bias, blocks.ids[:, 1:].flatten(), smoothing
+    )
+    return Loss(smoothed, likelihood, blocks.tokens)

@@ -35,14 +35,12 @@ def output_stream(path: Path) -> Iterator[TextIO]:
         yield file
 
 
-def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "float32") -> Translator:
-    """Load model folders for translation; what they have to say while translating goes to stderr."""
+def prepare_torch(threads: int = 0, precision: str = "float32") -> str:
+    """Check and apply what every command that computes can be told; the precision to compute in."""
     import torch
 
     from heedful.errors import SettingError
-    from heedful.interop import open_folder
     from heedful.ops.precision import choose
-    from heedful.translate import Translator
 
     if precision not in ("auto", "float32", "bfloat16"):
         raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
@@ -50,6 +48,15 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
         raise SettingError(f"--threads is {threads}; it must be 0 (all cores) or more.")
     if threads:
         torch.set_num_threads(threads)
-    translator = Translator([open_folder(model) for model in models], choose(precision, torch.device("cpu")))
+    return choose(precision, torch.device("cpu"))
+
+
+def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "float32") -> Translator:
+    """Load model folders for translation; what they have to say while translating goes to stderr."""
+    from heedful.interop import open_folder
+    from heedful.translate import Translator
+
+    precision = prepare_torch(threads, precision)
+    translator = Translator([open_folder(model) for model in models], precision)
     translator.notice = lambda text: print(text, file=sys.stderr)
     return translator

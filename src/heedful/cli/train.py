@@ -25,31 +25,39 @@ def train(
     valid_source: Annotated[Path | None, typer.Option(help="Source side of the validation set.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Target side of the validation set.")] = None,
     valid_pairs: Annotated[Path | None, typer.Option(help="Validation set as one TSV file.")] = None,
+    text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None,
+    valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None,
+    labelled: Annotated[Path | None, typer.Option(help="Examples for a classifier: label TAB text [TAB text].")] = None,
+    valid_labelled: Annotated[Path | None, typer.Option(help="Validation examples for a classifier.")] = None,
+    init: Annotated[Path | None, typer.Option(help="Model folder to start from.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model, the checkpoints and the metrics.")] = None,
     preset: Annotated[str | None, typer.Option(help="tiny, small, base or big; chosen from the corpus.")] = None,
     time: Annotated[str | None, typer.Option(help="How long to train, such as 30m or 2h.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, exactly.")] = False,
 ) -> None:
-    """Train a translator from line-aligned text files or a TSV file.
+    """Train a translator from sentence pairs, a GPT or a BERT from plain text, or a classifier from labelled text.
 
     For example: heedful train --source train.en --target train.de --out runs/x --time 30m
+
+    Or: heedful train --text book.txt --out runs/gpt; with train.family=encoder it is a BERT.
+
+    Or: heedful train --labelled train.tsv --init runs/bert --out runs/tagger
 
     Settings are listed by `heedful settings`; any of them can be given as section.key=value.
     Ctrl-C saves a checkpoint; --resume goes on from the last one.
     """
     from heedful.errors import SettingError
 
-    files = {"source": source, "target": target, "pairs": pairs}
+    files: dict[str, Any] = {"source": source, "target": target, "pairs": pairs, "labelled": labelled}
+    files |= {"text": text, "valid_text": valid_text, "valid_labelled": valid_labelled}
     files |= {"valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs}
-    config = read_settings(settings or [], files, preset, time)
+    config = read_settings(settings or [], files, preset, {"time": time, "init": init})
     if out is None:
         raise SettingError("--out is missing; say in which folder the model is to be written, such as --out runs/x.")
     run_training(config, out, resume)
 
 
-def read_settings(
-    settings: list[str], files: dict[str, Path | None], preset: str | None, time: str | None
-) -> RunConfig:
+def read_settings(settings: list[str], files: dict[str, Any], preset: str | None, train: dict[str, Any]) -> RunConfig:
     """One RUN.toml at most, options, and overrides, in rising order of strength."""
     from heedful import config
     from heedful.errors import SettingError
@@ -58,8 +66,8 @@ def read_settings(
     if len(paths) > 1:
         raise SettingError(f"{paths[1]} is a second file of settings; give one, and single settings as key=value.")
     sections: dict[str, dict[str, Any]] = {"data": {name: path for name, path in files.items() if path}}
-    if time:
-        sections["train"] = {"time": time}
+    if any(train.values()):
+        sections["train"] = {name: value for name, value in train.items() if value}
     overrides = ([f"preset={preset}"] if preset else []) + [text for text in settings if "=" in text]
     return config.read(Path(paths[0]) if paths else None, overrides, **sections)
 
@@ -68,23 +76,21 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
     """Train, and tell the user how it went."""
     from rich.console import Console
 
-    from heedful.evaluate import quick_scores
-    from heedful.folder import Folder
+    from heedful.cli.validation import measure, show
+    from heedful.interop import open_folder
     from heedful.train.loop import train as train_model
     from heedful.train.report import duration
     from heedful.train.start import open_run
-    from heedful.train.translation import Translation
-    from heedful.translate import Translator
 
-    def translate(folder: Folder) -> dict[str, float]:
-        assert isinstance(run.task, Translation)
-        store = run.task.store
-        sentences = store.valid_text[: config.train.valid_sentences]
-        translated = Translator([folder], device=str(run.ranks.device)).translate([source for source, _ in sentences])
-        normalise = store.target_tokenizer.normalise  # a model of lower-case text is not blamed for its case
-        return quick_scores(translated, [normalise(target) for _, target in sentences])
-
-    run = open_run(config, out, resume, translate, console or Console(stderr=True))
+    run = open_run(
+        config,
+        out,
+        resume,
+        lambda folder: measure(run, folder),
+        console or Console(stderr=True),
+        lambda folder: show(run, folder),
+        open_folder,
+    )
     try:
         if run.state.ended:
             run.report.say(f"{out} is complete ({run.state.ended}); there is nothing to resume.")

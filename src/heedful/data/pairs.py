@@ -111,12 +111,13 @@ def open_pairs(folder: Path, name: str, types: tuple[type[np.unsignedinteger], t
     """Map what a writer left; nothing is read before it is asked for."""
     sides = []
     for side, kind in zip(SIDES, types, strict=True):
-        offsets = _map(folder / f"{name}.{side}.offsets", np.int64)
-        sides.append(Ragged(_map(folder / f"{name}.{side}.ids", kind), offsets))
+        offsets = map_array(folder / f"{name}.{side}.offsets", np.int64)
+        sides.append(Ragged(map_array(folder / f"{name}.{side}.ids", kind), offsets))
     return Pairs(*sides)
 
 
-def _map(path: Path, kind: type[np.generic]) -> NDArray[Any]:
+def map_array(path: Path, kind: type[np.generic]) -> NDArray[Any]:
+    """A file of numbers, read when it is asked for."""
     if path.stat().st_size == 0:  # which cannot be mapped
         return np.zeros(0, kind)
     return np.memmap(path, dtype=kind, mode="r")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tokenizers as library
 
@@ -27,6 +27,7 @@ from heedful.text import Tokenizer
 
 FORMAT = 1  # changes whenever the same files and settings would be encoded differently
 MANIFEST = "manifest.json"
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -60,26 +61,35 @@ def prepare(
     train, valid = training_corpus(config.data), validation_corpus(config.data)
     progress(f"checking {train}")
     name = fingerprint(config, train, valid, tokenizers)
+
+    def fill(path: Path) -> None:
+        build(config, train, valid, tokenizers, path, progress)
+
+    store = keep(folder, name, fill, _open)
+    store.report.corpus = str(train)  # the same content may have another name by now
+    store.report.valid_corpus = str(valid) if valid else None
+    return store
+
+
+def keep(folder: Path, name: str, fill: Callable[[Path], None], open_: Callable[[Path, bool], K]) -> K:
+    """What is in `folder / name`, if it is there and intact; if not, `fill` writes it. `open_` is told which."""
     path = folder / name
     try:
         with _alone(folder, name):
             if _intact(path):
-                store = _open(path, reused=True)
-                store.report.corpus = str(train)  # the same content may have another name by now
-                store.report.valid_corpus = str(valid) if valid else None
-                return store
+                return open_(path, True)
             temporary = folder / f".{name}.tmp"
             for leftover in (temporary, path):  # of a run that was killed, or damaged since
                 if leftover.exists():
                     shutil.rmtree(leftover)
             temporary.mkdir()
             try:
-                build(config, train, valid, tokenizers, temporary, progress)
+                fill(temporary)
                 _seal(temporary)
                 temporary.rename(path)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
-            return _open(path, reused=False)
+            return open_(path, False)
     except OSError as error:
         reason = error.strerror or str(error)
         raise FolderError(f"the encoded corpus cannot be kept in {folder}: {reason}; set data.store.") from None
@@ -94,10 +104,20 @@ def fingerprint(
         "format": FORMAT,
         "tokenizers": library.__version__,
         "data": data,
-        "train": [_content(path) for path in train.files],
-        "valid": [_content(path) for path in valid.files] if valid else config.train.seed,
-        "text": config.text.model_dump() if tokenizers is None else [_hash(t.to_json()) for t in tokenizers],
+        "train": [content(path) for path in train.files],
+        "valid": [content(path) for path in valid.files] if valid else config.train.seed,
+        "text": text_settings(config) if tokenizers is None else [_hash(t.to_json()) for t in tokenizers],
     }
+    return name_of(parts)
+
+
+def text_settings(config: RunConfig) -> dict[str, Any]:
+    """What a vocabulary depends on; a kind that is not named is learned subwords."""
+    return config.text.model_dump(exclude={"kind"} if config.text.kind == "bpe" else set())
+
+
+def name_of(parts: Mapping[str, Any]) -> str:
+    """A short name for everything that an encoded corpus depends on."""
     return _hash(json.dumps(parts, sort_keys=True))[:16]
 
 
@@ -120,7 +140,7 @@ def _open(path: Path, reused: bool) -> Store:
 
 
 def _seal(path: Path) -> None:
-    files = {file.name: _content(file) for file in sorted(path.iterdir())}
+    files = {file.name: content(file) for file in sorted(path.iterdir())}
     (path / MANIFEST).write_text(json.dumps(files, indent=1), encoding="utf-8")
 
 
@@ -128,12 +148,13 @@ def _intact(path: Path) -> bool:
     """Whether every file is as it was written."""
     try:
         files = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        return bool(files) and all(_content(path / name) == digest for name, digest in files.items())
+        return bool(files) and all(content(path / name) == digest for name, digest in files.items())
     except (OSError, ValueError, AttributeError, HeedfulError):
         return False
 
 
-def _content(path: Path) -> str:
+def content(path: Path) -> str:
+    """The hash of what a file holds."""
     try:
         if not path.is_file() and path.exists() and not path.is_dir():
             raise DataError(f"{path} is a pipe or device, but a corpus is read several times; write it to a file.")

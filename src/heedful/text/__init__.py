@@ -5,8 +5,9 @@ Knows neither files of sentence pairs nor torch.
 """
 
 from heedful.text.normalise import normaliser
+from heedful.text.plain import learn_plain
 from heedful.text.split import split_long
 from heedful.text.tokenizer import Specials, Tokenizer
 from heedful.text.vocabulary import learn
 
-__all__ = ["Specials", "Tokenizer", "learn", "normaliser", "split_long"]
+__all__ = ["Specials", "Tokenizer", "learn", "learn_plain", "normaliser", "split_long"]

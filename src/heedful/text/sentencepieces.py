@@ -51,6 +51,9 @@ class SentencePieces(Tokenizer):
         text: str = self._processor.decode_pieces(pieces)
         return " ".join(text.replace(WORD_START, " ").splitlines()).strip()
 
+    def decode_text(self, ids: Iterable[int]) -> str:
+        return self.decode(ids)
+
     def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
         return [self.decode(ids) for ids in batch]
 

@@ -118,6 +118,10 @@ class Tokenizer:
         """One line of text; special tokens are skipped."""
         return _one_line(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
 
+    def decode_text(self, ids: Iterable[int]) -> str:
+        """Text as it stands, its line ends included; special tokens are skipped."""
+        return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
+
     def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
         texts = self._inner.decode_batch([[int(i) for i in ids] for ids in batch], skip_special_tokens=True)
         return [_one_line(text) for text in texts]
@@ -148,7 +152,9 @@ class Tokenizer:
             # The library raises a bare Exception, or a panic that is not even that.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            reason = " ".join(str(error).replace(".", " ").split())
+            reason = " ".join("".join(c if c.isprintable() else " " for c in str(error)).replace(".", " ").split())[
+                :200
+            ]
             raise FolderError(f"{where} is damaged ({reason}); copy it again from where it came from.") from None
         tokenizer = cls(inner, names, ids)
         tokenizer._check_parts(where)

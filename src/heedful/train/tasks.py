@@ -1,10 +1,28 @@
 """Which task the settings describe."""
 
 from heedful.config import RunConfig
+from heedful.errors import SettingError
+from heedful.train.language import Language
 from heedful.train.task import Task
 from heedful.train.translation import Translation
 
 
 def task_for(config: RunConfig) -> type[Task]:
-    """The kind of task, from the files that are given."""
-    return Translation
+    """The kind of task, from the files that are given and the family that is asked for."""
+    data, family = config.data, config.train.family
+    given = [name for name in ("source", "pairs", "text", "labelled") if getattr(data, name)]
+    if len(given) > 1 and given != ["source", "pairs"]:  # which the reader of pairs explains
+        raise SettingError(f"data.{given[0]} and data.{given[1]} are both given; a run learns from one of them.")
+    kinds: dict[str, dict[str | None, type[Task]]] = {
+        "text": {None: Language, "decoder": Language},
+    }
+    choice = kinds.get(given[0] if given else "", {None: Translation, "encoder-decoder": Translation})
+    if family not in choice:
+        what = {"text": "plain text", "labelled": "labelled text"}.get(given[0] if given else "", "sentence pairs")
+        wanted = " or ".join(str(name) for name in choice if name)
+        raise SettingError(f"train.family is {family}, but {what} trains the {wanted} family.")
+    if config.text.kind != "bpe" and choice[family] is Translation:
+        raise SettingError(
+            f"text.kind is {config.text.kind}, but the vocabulary of a translator is learned: leave it out."
+        )
+    return choice[family]

@@ -1,0 +1,123 @@
+"""Files -> documents, in parts of bounded size.
+
+A document ends at a blank line or at the end of a file, as the settings say; its lines are joined by line feeds. Knows
+no tokens, and holds only one part at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.data.readers import read_lines
+from heedful.errors import DataError, SettingError
+
+PART = 1 << 20  # characters of a document that are held at once
+MOST_HELD_OUT = 1 << 20  # bytes of text that leave the corpus for validation
+FEW = 20  # with fewer documents, the end of the last one is held out
+
+
+class Part(NamedTuple):
+    """A run of lines of a document; `last` where the document ends with it."""
+
+    document: int
+    text: str
+    last: bool
+
+
+@dataclass(frozen=True)
+class Documents:
+    """All documents of some files, which can be read again and again."""
+
+    files: tuple[Path, ...]
+    ends: str  # blank-lines or files
+
+    def __str__(self) -> str:
+        first = str(self.files[0])
+        return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more"
+
+    def parts(self) -> Iterator[Part]:
+        """In order; every part but the last of a document ends in a line feed."""
+        number = 0
+        for path in self.files:
+            lines: list[str] = []
+            size, begun = 0, False
+            for line in read_lines(path):
+                if self.ends == "blank-lines" and not line.strip():
+                    if begun:
+                        yield Part(number, "\n".join(lines), last=True)
+                        number += 1
+                    lines, size, begun = [], 0, False
+                    continue
+                if size > PART:
+                    yield Part(number, "\n".join(lines) + "\n", last=False)
+                    lines, size = [], 0
+                lines.append(line)
+                size, begun = size + len(line) + 1, True
+            if begun:
+                yield Part(number, "\n".join(lines), last=True)
+                number += 1
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which documents leave the corpus for validation; or, where there are too few, the end of the last one."""
+
+    documents: frozenset[int] = frozenset()
+    tail: tuple[int, int] | None = None  # a document, and the bytes of it that stay
+
+    def divide(self, parts: Iterator[Part]) -> Iterator[tuple[Part, bool]]:
+        """Every part with whether it is held out; the document of a tail is cut in two at a line end."""
+        before = 0
+        for part in parts:
+            if self.tail is None or part.document != self.tail[0]:
+                yield part, part.document in self.documents
+                continue
+            stays, goes = _cut(part.text, self.tail[1] - before)
+            before += len(part.text.encode())
+            if stays:
+                yield Part(part.document, stays, last=bool(goes) or part.last), False
+            if goes:
+                yield Part(part.document, goes, part.last), True
+
+
+def hold_out(sizes: NDArray[np.int64], asked: int | None, seed: int) -> HeldOut:
+    """A tenth of the text, at most a megabyte, in whole documents drawn at random; or as many documents as asked."""
+    count = len(sizes)
+    order = np.random.default_rng(seed).permutation(count)
+    if asked is not None:
+        if asked >= count:
+            raise SettingError(f"data.valid_size is {asked}, but the text has only {count} documents; hold out fewer.")
+        return HeldOut(frozenset(order[:asked].tolist()))
+    wanted = min(int(sizes.sum()) // 10, MOST_HELD_OUT)
+    held, chosen = 0, []
+    for document in order.tolist():
+        if held < wanted and held + sizes[document] <= 1.5 * wanted:
+            held += int(sizes[document])
+            chosen.append(document)
+    if count >= FEW and held >= wanted // 2:
+        return HeldOut(frozenset(chosen))
+    last = int(sizes[-1])
+    if last < 20:
+        raise DataError("the text is too short to hold out a part for validation; give more, or data.valid_text.")
+    return HeldOut(tail=(count - 1, max(1, last - min(wanted, last // 2))))
+
+
+def _cut(text: str, at: int) -> tuple[str, str]:
+    """Before and after the byte `at`, or rather the next line end, or the next character if there is none."""
+    data = text.encode()
+    if at <= 0:
+        return "", text
+    if at >= len(data):
+        return text, ""
+    end = data.find(b"\n", at)
+    if end < 0 or end + 1 >= len(data):
+        end = at - 1
+        while end + 1 < len(data) and data[end + 1] & 0xC0 == 0x80:
+            end += 1
+    return data[: end + 1].decode(), data[end + 1 :].decode()

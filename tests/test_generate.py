@@ -1,0 +1,188 @@
+"""A GPT at work: streams, caches, windows, seeds and stops, on a model that knows nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.config import ModelConfig, SearchSettings
+from heedful.errors import FolderError, SettingError
+from heedful.folder import Folder
+from heedful.generate import Generator, NextGpt, Window, Writer
+from heedful.model import build
+from heedful.search import Options, beam_search, sample
+from heedful.search.constraints import ban
+from heedful.text import learn_plain
+
+TEXT = ["The quick brown fox jumps over the lazy dog.\nÄrger über 你好 🙂!\n"] * 2
+NO_UNKNOWN = ban([1])
+
+
+def generator_of(kind: str = "bytes", **changes: object) -> Generator:
+    tokenizer = learn_plain(TEXT, kind)
+    settings: dict[str, object] = {
+        "family": "decoder", "vocab_size": tokenizer.vocab_size, "d_model": 32, "d_ff": 32, "n_heads": 2,
+        "decoder_layers": 2, "norm": "pre", "tie": "none", "positions": "rotary", "max_length": 48, "dropout": 0.0,
+        "pad_id": tokenizer.pad_id, "bos_id": tokenizer.eos_id, "eos_id": tokenizer.eos_id,
+    }  # fmt: skip
+    torch.manual_seed(1)
+    model = build(ModelConfig(**settings | changes))  # type: ignore[arg-type]
+    with torch.no_grad():
+        model.output_weight.mul_(4)  # far from uniform
+    return Generator(Folder(model, tokenizer, tokenizer, SearchSettings(), Path("x")))
+
+
+@pytest.fixture(scope="module")
+def generator() -> Generator:
+    return generator_of()
+
+
+def test_the_same_seed_gives_the_same_text(generator: Generator) -> None:
+    texts = [generator.generate("The", seed=seed, max_tokens=30) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bpe", "characters"])
+@pytest.mark.parametrize("seed", range(3))
+def test_pieces_concatenate_to_what_the_ids_say(kind: str, seed: int) -> None:
+    generator = generator_of(kind)
+    prompt = generator.tokenizer.encode("The")
+    options = Options(max_length=70, seed=seed, temperature=1.5, constraints=(NO_UNKNOWN,))
+    drawn = sample(NextGpt(generator.model), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0][0]
+    pieces = list(generator.stream("The", max_tokens=70, seed=seed, temperature=1.5))
+    if kind != "characters":  # where the library spells a whole run of bytes as broken if its end is
+        assert "".join(pieces) == generator.tokenizer.decode_text(drawn.ids)
+    assert all(pieces)
+    assert len(pieces) > 2
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.7, "top_k": 5}, {"top_p": 0.8}, {"min_p": 0.1}])
+def test_text_is_drawn_as_search_draws_it(generator: Generator, changes: dict[str, float]) -> None:
+    prompt = generator.tokenizer.encode("The quick")
+    options = Options(n_best=4, max_length=25, seed=7, constraints=(NO_UNKNOWN,), **changes)
+    found = sample(NextGpt(generator.model), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0]
+    expected = [generator.tokenizer.decode_text(each.ids) for each in found]
+    assert generator.samples("The quick", 4, max_tokens=25, seed=7, **changes) == expected
+    assert [generator.generate("The quick", number=i, max_tokens=25, seed=7, **changes) for i in range(4)] == expected
+
+
+def test_temperature_0_is_greedy_and_a_beam_of_one(generator: Generator) -> None:
+    prompt = generator.tokenizer.encode("dog")
+    options = Options(beam=1, alpha=0, max_length=20)
+    best = beam_search(NextGpt(generator.model), torch.tensor([prompt]), torch.tensor([3]), options)[0][0]
+    assert generator.generate("dog", temperature=0, max_tokens=20) == generator.tokenizer.decode_text(best.ids)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned", "sinusoidal", "alibi", "relative"])
+def test_cached_equals_uncached_also_when_the_window_slides(positions: str) -> None:
+    model = generator_of(positions=positions, max_length=16).model
+    ids = torch.randint(4, 260, (2, 5), generator=torch.Generator().manual_seed(0))
+    window, seen = Window(model, ids), ids
+    with torch.inference_mode():
+        for _ in range(40):
+            log_probs = window.next()
+            start = -(-max(0, seen.size(1) - 16) // 4) * 4
+            whole = model.project(model(seen[:, start:])[:, -1]).log_softmax(-1)
+            torch.testing.assert_close(log_probs, whole, rtol=1e-4, atol=1e-4)
+            new = log_probs.argmax(1)
+            window.append(new)
+            seen = torch.cat((seen, new.unsqueeze(1)), 1)
+    assert window.ids.size(1) <= 16
+
+
+def test_long_prompts_and_long_texts_slide_the_window(generator: Generator) -> None:
+    assert generator.generate("fox " * 60, max_tokens=5, temperature=0)
+    written = generator.samples("The", 1, max_tokens=150, seed=2)[0]
+    assert generator.generate("The", max_tokens=150, seed=2) == written
+
+
+def test_the_cost_of_a_token_is_one_position_but_when_the_window_slides(generator: Generator) -> None:
+    seen: list[int] = []
+    hook = generator.model.embedding.register_forward_hook(lambda module, given, result: seen.append(given[0].size(1)))
+    window = Window(generator.model, torch.tensor([[5, 6, 7]]))
+    with torch.inference_mode():
+        for _ in range(100):
+            window.append(window.next().argmax(1))
+    hook.remove()
+    counts = Counter(seen)
+    assert counts[1] >= 90
+    assert max(seen) <= 48
+
+
+def test_stop_strings_end_the_text_and_are_not_part_of_it() -> None:
+    tokenizer = learn_plain(TEXT, "bytes")
+    for stop, expected in [(("brown",), "The quick "), (("fox", "row"), "The quick b"), (("zzz", "dog!"), None)]:
+        writer, text = Writer(tokenizer, stop), ""
+        for token in tokenizer.encode(TEXT[0]):
+            if not writer.stopped:
+                piece = writer.add(token)
+                assert not any(each in text + piece for each in stop)
+                text += piece
+        text += "" if writer.stopped else writer.end()
+        assert text == (TEXT[0] if expected is None else expected)
+
+
+def test_a_text_that_is_a_stop_string_half_is_not_lost() -> None:
+    tokenizer = learn_plain(TEXT, "bytes")
+    writer = Writer(tokenizer, ("dogs",))
+    pieces = [writer.add(token) for token in tokenizer.encode("a dog")]
+    assert "".join(pieces) == "a "
+    assert writer.end() == "dog"
+
+
+def test_generated_text_stops(generator: Generator) -> None:
+    whole = generator.generate("The", max_tokens=60, seed=3)
+    letter = next(each for each in whole[10:] if each.isalnum())
+    assert generator.generate("The", max_tokens=60, seed=3, stop=letter) == whole[: whole.index(letter)]
+
+
+def test_characters_are_never_cut() -> None:
+    tokenizer = learn_plain(TEXT, "bytes")
+    writer = Writer(tokenizer)
+    pieces = [writer.add(token) for token in tokenizer.encode("ü你🙂!")]
+    assert pieces == ["", "ü", "", "", "你", "", "", "", "🙂", "!"]
+    unfinished = Writer(tokenizer)
+    assert unfinished.add(tokenizer.encode("🙂")[0]) == ""
+    assert unfinished.end() == "\ufffd"
+
+
+def test_repetition_becomes_less_probable(generator: Generator) -> None:
+    def repeated(penalty: float) -> int:
+        texts = generator.samples("The", 4, max_tokens=40, seed=1, repetition_penalty=penalty, temperature=0.5)
+        return sum(len(text) - len(set(text)) for text in texts)
+
+    assert repeated(5.0) < repeated(1.0)
+
+
+def test_an_empty_prompt_begins_a_document(generator: Generator) -> None:
+    begin = torch.tensor([[generator.model.config.bos_id]])
+    found = sample(
+        NextGpt(generator.model), begin, torch.tensor([1]), Options(max_length=10, seed=5, constraints=(NO_UNKNOWN,))
+    )[0][0]
+    assert generator.generate(max_tokens=10, seed=5) == generator.tokenizer.decode_text(found.ids)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"temperature": -1}, "search.temperature is -1"),
+        ({"top_p": 2}, "search.top_p is 2"),
+        ({"stop": [""]}, "stop string is empty"),
+        ({"repetition_penalty": 0}, "repetition penalty is 0"),
+        ({"warmth": 3}, "unknown key search.warmth"),
+    ],
+)
+def test_bad_options_are_one_sentence(generator: Generator, options: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        generator.generate("The", **options)
+
+
+def test_other_families_do_not_generate(generator: Generator) -> None:
+    config = ModelConfig(family="encoder", vocab_size=9, d_model=8, d_ff=8, n_heads=2, encoder_layers=1, max_length=8)
+    folder = Folder(build(config), generator.tokenizer, generator.tokenizer, SearchSettings(), Path("x"))
+    with pytest.raises(FolderError, match="encoder family, which does not continue text"):
+        Generator(folder)
