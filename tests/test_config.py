@@ -163,7 +163,7 @@ class TestRanges:
         ("values", "expected"),
         [
             ({"d_model": 100}, "d_model (100) must be divisible by n_heads (8)."),
-            ({"d_model": 24, "positions": "rotary"}, "rotary positions need an even head width"),
+            ({"d_model": 24, "positions": "rotary"}, "rotary positions need an even width of a head's keys"),
             ({"d_model": 9, "n_heads": 3}, "sinusoidal positions need an even d_model, and it is 9."),
             ({"source_vocab_size": 99}, "separate vocabularies cannot share embeddings three ways"),
             ({"vocab_size": 3}, "pad_id, bos_id and eos_id must be below vocab_size (3)."),
@@ -351,3 +351,18 @@ class TestTemplate:
         text = template()[template().index(f"[{section}]") :]
         description = getattr(RunConfig(), section).__class__.model_fields[name].description
         assert f"# {description}\n# {name} =" in text
+
+
+def test_a_file_may_be_called_by_a_number():
+    assert str(read(None, ["data.source=2024"]).data.source) == "2024"
+
+
+@pytest.mark.parametrize("override", ["=3", " = 3"])
+def test_a_setting_needs_a_name(override):
+    with pytest.raises(SettingError, match="is not a setting; write section.key=value"):
+        read(None, [override])
+
+
+def test_a_device_is_one_that_there_is():
+    with pytest.raises(SettingError, match=r"train\.device is 'tpu'"):
+        read(None, ["train.device=tpu"])

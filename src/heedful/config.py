@@ -166,7 +166,7 @@ class ModelConfig(Section):
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
         if self.positions == "rotary" and self.key_width % 2:
-            raise ValueError(f"rotary positions need an even head width, and d_model / n_heads is {self.key_width}")
+            raise ValueError(f"rotary positions need an even width of a head's keys, and it is {self.key_width}")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
         if self.source_vocab_size is not None and self.tie == "all":
@@ -245,7 +245,7 @@ class TrainSettings(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine has it."
     )
-    device: str = Field("auto", description="auto, cpu or cuda.")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto, cpu or cuda.")
     threads: Annotated[int, Field(ge=0)] = Field(0, description="CPU threads; 0 for all cores.")
     vectors: Path | None = Field(None, description="Pretrained word vectors (word2vec or GloVe text) for embeddings.")
     freeze_vectors: bool = Field(False, description="Keep the embeddings found in the vectors file as they are.")
@@ -355,22 +355,42 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _override(tree: dict[str, Any], override: str) -> None:
     name, equals, text = override.partition("=")
-    if not equals:
+    if not equals or not name.strip():
         raise SettingError(f"'{override}' is not a setting; write section.key=value, such as train.seed=7.")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
+    value = _value(text)
     section, dot, key = name.strip().partition(".")
+    if isinstance(value, int | float) and f"{section}.{key}" in _paths():
+        value = text  # a file may be called 2024
     if not dot and section in SECTIONS:
         raise SettingError(f"'{override}' sets a whole section; write {section}.key=value.")
     if dot:
         settings = tree.setdefault(section, {})
         if not isinstance(settings, dict):
-            raise SettingError(f"'{override}': {section} is a section, not a value, and the file sets it to {settings!r}.")
+            raise SettingError(
+                f"'{override}': {section} is a section, not a value, and the file sets it to {settings!r}."
+            )
         settings[key] = value
     else:
         tree[section] = value
+
+
+def _value(text: str) -> Any:
+    """A value as TOML has it, or plain text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _paths() -> set[str]:
+    """The settings that name files."""
+    sections = {name: field.annotation for name, field in RunConfig.model_fields.items() if name in SECTIONS}
+    return {
+        f"{name}.{key}"
+        for name, section in sections.items()
+        for key, field in getattr(section, "model_fields", {}).items()
+        if "Path" in str(field.annotation)
+    }
 
 
 def _validated(kind: type[S], values: Mapping[str, Any], where: str = "", context: str = "") -> S:
