@@ -359,7 +359,7 @@ def test_a_file_may_be_called_by_a_number():
 
 @pytest.mark.parametrize("override", ["=3", " = 3"])
 def test_a_setting_needs_a_name(override):
-    with pytest.raises(SettingError, match="is not a setting; write section.key=value"):
+    with pytest.raises(SettingError, match="is not a setting; write"):
         read(None, [override])
 
 
