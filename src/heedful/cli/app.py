@@ -5,10 +5,13 @@ from typing import Annotated
 import typer
 
 from heedful import __version__
+from heedful.cli.align import align
 from heedful.cli.convert import convert
 from heedful.cli.demo import demo
 from heedful.cli.evaluate import evaluate
+from heedful.cli.explain import explain
 from heedful.cli.generate import generate
+from heedful.cli.heads import heads
 from heedful.cli.score import score
 from heedful.cli.settings import settings
 from heedful.cli.train import train
@@ -36,5 +39,5 @@ def heedful(
     """Transformers of your own: train a translator from two text files, use it, measure it, look inside."""
 
 
-for command in (train, translate, generate, evaluate, score, convert, settings, demo):
+for command in (train, translate, generate, evaluate, score, explain, align, heads, convert, settings, demo):
     app.command()(command)

@@ -95,9 +95,7 @@ def _translate(folder: Folder, text: str, target: str | None, search: dict[str, 
 def _continue(folder: Folder, text: str, target: str | None, search: dict[str, Any]) -> Run:
     assert isinstance(folder.model, DecoderModel)
     model, tokenizer, tree = folder.model.eval(), folder.tokenizer, Tree()
-    begin = [] if tokenizer.bos_id == tokenizer.eos_id else [tokenizer.bos_id]  # GPT-2 has no start of its own
-    text, ids, note = _fitting(tokenizer, text, min(model.config.max_length - len(begin) - 1, MOST_TOKENS))
-    given = [*begin, *ids]
+    text, given, note = _fitting(tokenizer, text, min(model.config.max_length - 1, MOST_TOKENS))
     room = model.config.max_length - len(given)
     if target is not None:
         written = tokenizer.encode(target)[:room]
@@ -110,7 +108,7 @@ def _continue(folder: Folder, text: str, target: str | None, search: dict[str, A
     read = [*given, *written][: -1 if written else None]
     with record(model, "*") as trace:
         model(torch.tensor([read]))
-    output = tokenizer.decode([*ids, *written])
+    output = tokenizer.decode([*given, *written])
     side, labels = Reader(tokenizer).side(read), [*given[1:], *written]
     return Run(folder, text, output, None, side, labels, _plain(trace), None if target is not None else tree, note)
 
