@@ -162,9 +162,8 @@ def draw_curve(folder: Path, score: Column | None) -> Path:
         right.plot(updates, values, color="#D55E00", marker="s", label=f"validation {score.title}")
         right.set_ylabel(score.title)
         right.set_ylim(0, 100)
-        right.legend(loc="center right")
-    axes.legend(loc="upper right")
     axes.set_ylim(bottom=0)
+    figure.legend(loc="outside lower center", ncols=3)
     figure.savefig(folder / CURVE, dpi=150)
     plt.close(figure)
     return folder / CURVE
