@@ -189,5 +189,7 @@ def _write_settings(path: Path, settings: dict[str, Any], tokenizer: Tokenizer, 
         parts |= {"cls_token": tokenizer.bos_id, "sep_token": tokenizer.eos_id}
     parts |= {f"{name}_token": number for name, number in tokenizer.extras.items()}
     settings |= {name: tokenizer.pieces([number])[0] for name, number in parts.items()}
-    settings |= {"model_max_length": config.max_length, "clean_up_tokenization_spaces": False}
+    inputs = ["input_ids", *(["token_type_ids"] if config.family == "encoder" else []), "attention_mask"]
+    settings |= {"model_input_names": inputs, "model_max_length": config.max_length}
+    settings["clean_up_tokenization_spaces"] = False
     write_file(path / "tokenizer_config.json", json.dumps(settings, indent=2, ensure_ascii=False))
