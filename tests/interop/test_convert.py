@@ -136,6 +136,8 @@ def test_what_transformers_loads_translates_as_we_do(tmp_path: Path) -> None:
 
 FREE: dict[str, dict[str, Any]] = EXPRESSIBLE | {
     "pre-norm, gated": {"norm": "pre", "activation": "swiglu", "bias": False},
+    "rotary positions": {"positions": "rotary"},
+    "relative positions": {"positions": "relative", "relative_window": 3},
     "learned positions": {"positions": "learned", "embedding_norm": True, "norm_eps": 1e-6, "activation": "gelu"},
 }
 
@@ -172,7 +174,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("huggingface", BERT | {"tie": "none"}, "tie"),
     ("huggingface", BERT | {"token_types": 0}, "token_types"),
     ("huggingface", BERT | {"embedding_norm": False}, "embedding_norm"),
-    ("ctranslate2", {"positions": "relative"}, "positions"),
+    ("ctranslate2", {"positions": "alibi"}, "positions"),
     ("ctranslate2", {"d_key": 2}, "d_key"),
     ("ctranslate2", GPT, "family"),
 ]

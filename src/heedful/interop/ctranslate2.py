@@ -14,14 +14,20 @@ from heedful.disk import write_file
 from heedful.errors import SettingError
 from heedful.folder import SOURCE_TOKENIZER, TOKENIZER, Folder
 from heedful.interop.architecture import refused
-from heedful.model import EncoderDecoder
+from heedful.model import EncoderDecoder, Stack
 from heedful.text import Tokenizer
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
-POSITIONS = ("sinusoidal", "learned")
+# What a specification is told of positions; those that are added to embeddings are a table, whatever it holds.
+POSITIONS: dict[str, dict[str, Any]] = {
+    "sinusoidal": {},
+    "learned": {},
+    "rotary": {"rotary_dim": 0, "rotary_interleave": True},  # 0 is the whole width of a head
+    "relative": {"relative_position": True},
+}
 
 
 def write(opened: Folder, path: Path) -> None:
@@ -30,7 +36,7 @@ def write(opened: Folder, path: Path) -> None:
     if not isinstance(model, EncoderDecoder):
         raise refused("family", config.family, "only translators are written for CTranslate2")
     if config.positions not in POSITIONS:
-        raise refused("positions", config.positions, f"CTranslate2 is given {' or '.join(POSITIONS)} ones")
+        raise refused("positions", config.positions, f"CTranslate2's encoder knows only {', '.join(POSITIONS)}")
     if config.key_width != config.d_head:
         raise refused("d_key", config.d_key, "in CTranslate2 all widths of a head are d_model / n_heads")
     spec = _spec(config)
@@ -56,44 +62,54 @@ def package() -> Any:
 
 
 def _spec(config: ModelConfig) -> TransformerSpec:
-    specs = package().specs
-    spec: TransformerSpec = specs.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers),
-        config.n_heads,
-        pre_norm=config.norm == "pre",
-        activation=getattr(specs.Activation, ACTIVATIONS[config.activation]),
-        layernorm_embedding=config.embedding_norm,
-        ffn_glu=config.activation == "swiglu",
+    specs = package().specs.transformer_spec
+    options = {
+        "num_heads": config.n_heads,
+        "pre_norm": config.norm == "pre",
+        "activation": getattr(package().specs.Activation, ACTIVATIONS[config.activation]),
+        "layernorm_embedding": config.embedding_norm,
+        "ffn_glu": config.activation == "swiglu",
+        **POSITIONS[config.positions],
+    }
+    encoder = specs.TransformerEncoderSpec(config.encoder_layers, **options)
+    spec: TransformerSpec = specs.TransformerSpec(
+        encoder, specs.TransformerDecoderSpec(config.decoder_layers, **options)
     )
     return spec
 
 
 def _fill(spec: TransformerSpec, model: EncoderDecoder) -> None:
     weights = {name: tensor.detach().cpu().float().numpy() for name, tensor in model.state_dict().items()}
-    config = model.config
-    source = weights["embedding.weight" if config.tie == "all" else "source_embedding.weight"]
+    source = weights["embedding.weight" if model.config.tie == "all" else "source_embedding.weight"]
     spec.encoder.embeddings[0].weight = source
     spec.decoder.embeddings.weight = weights["embedding.weight"]
     spec.decoder.projection.weight = model.output_weight.detach().cpu().float().numpy()
     if model.output_bias is not None:
         spec.decoder.projection.bias = weights["output_bias"]
-    for name, side, stack in (
-        ("encoder", spec.encoder, model.encoder),
-        ("decoder", spec.decoder, model.decoder),
-    ):
-        side.scale_embeddings = config.scale_embedding
-        table = stack.position.table
-        assert isinstance(table, Tensor)
-        side.position_encodings.encodings = table.detach().cpu().float().numpy()
-        if config.embedding_norm:
-            _norm(side.layernorm_embedding, f"{name}.first_norm", weights)
-        if config.norm == "pre":
-            _norm(side.layer_norm, f"{name}.norm", weights)
-        for index, layer in enumerate(side.layer):
-            _layer(layer, f"{name}.{index}", weights)
+    _stack(spec.encoder, "encoder", model.encoder, model.config, weights)
+    _stack(spec.decoder, "decoder", model.decoder, model.config, weights)
 
 
 Weights = dict[str, npt.NDArray[np.float32]]
+
+
+def _stack(spec: Any, name: str, stack: Stack, config: ModelConfig, weights: Weights) -> None:
+    """What comes before and after the blocks, and the blocks."""
+    spec.scale_embeddings = config.scale_embedding
+    if config.positions in ("sinusoidal", "learned"):
+        table = stack.position.table
+        assert isinstance(table, Tensor)
+        spec.position_encodings.encodings = table.detach().cpu().float().numpy()
+    if config.embedding_norm:
+        _norm(spec.layernorm_embedding, f"{name}.first_norm", weights)
+    if config.norm == "pre":
+        _norm(spec.layer_norm, f"{name}.norm", weights)
+    for index, layer in enumerate(spec.layer):
+        _layer(layer, f"{name}.{index}", weights)
+        if config.positions == "relative":  # theirs also adds vectors to the values; ours are zero
+            keys = weights[f"{name}.position.{index}.table"]
+            layer.self_attention.relative_position_keys = keys
+            layer.self_attention.relative_position_values = np.zeros_like(keys)
 
 
 def _layer(spec: Any, name: str, weights: Weights) -> None:

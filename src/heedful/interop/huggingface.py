@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from heedful import folder
 from heedful.config import ModelConfig, SearchSettings
 from heedful.disk import write_file
-from heedful.errors import FolderError
+from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
 from heedful.interop import vocabulary
 from heedful.interop.architecture import Architecture
@@ -70,6 +70,9 @@ def write(opened: Folder, path: Path) -> None:
     always_biased = architecture.fixed.get("output_bias") is None and config.head != "none"
     layout = architecture.layout(config.model_copy(update={"output_bias": always_biased}))
     state = {name: tensor.detach().cpu() for name, tensor in opened.model.state_dict().items()}
+    homeless = sorted(state.keys() - {name for place in layout.places.values() for name in place.ours})
+    if homeless:
+        raise SettingError(f"the model holds {homeless[0]}, for which a {architecture.title} model has no place.")
     theirs = layout.outwards(architecture.outwards(state))
     folder.save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
     vocabulary.write(opened, path)
