@@ -49,7 +49,7 @@ def with_ourselves(opened: Folder, path: Path) -> Agreement:
     _same_ids(opened.source_tokenizer, again.source_tokenizer.encode, "heedful")
     rows = _rows(opened)
     difference = max(_apart(_scores(opened.model, row), _scores(again.model, row), "heedful", row) for row in rows)
-    return Agreement("heedful, loaded again", len(rows), difference)
+    return Agreement("the new folder", len(rows), difference)
 
 
 @torch.inference_mode()

@@ -37,10 +37,9 @@ def convert(source: Path, out: Path, to: str = "heedful") -> Agreement:
     """Write `source` to `out` in another format; if the other side computes anything else, nothing stays."""
     if to not in FORMATS:
         raise SettingError(f"--to is {to!r}; it must be one of {', '.join(FORMATS)}.")
-    out = out.resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SettingError(f"{out} exists already; choose a new folder.")
     opened = open_folder(source)
-    with new_folder(out) as temporary:
+    with new_folder(out.resolve()) as temporary:
         FORMATS[to].write(opened, temporary)
         return FORMATS[to].check(opened, temporary)
