@@ -1,4 +1,7 @@
-"""How good translations are: BLEU, chrF and TER by sacreBLEU, always with their signatures, and exact match."""
+"""How good translations are: BLEU, chrF and TER by sacreBLEU, always with their signatures, and exact match.
+
+And how good labels are: accuracy and macro-F1.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +53,16 @@ def quick_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[s
         "valid_bleu": BLEU(force=True).corpus_score(hypotheses, [references]).score,
         "valid_chrf": CHRF().corpus_score(hypotheses, [references]).score,
     }
+
+
+def label_scores(predicted: Sequence[str], expected: Sequence[str]) -> dict[str, float]:
+    """Accuracy, and F1 averaged over the labels that occur, in percent."""
+    if not expected or len(predicted) != len(expected):
+        raise DataError(f"{len(predicted)} labels and {len(expected)} expected ones; give one or more, one for each.")
+    both = list(zip(predicted, expected, strict=True))
+    right = sum(a == b for a, b in both)
+    each = []
+    for label in sorted(set(predicted) | set(expected)):
+        hits = sum(a == b == label for a, b in both)
+        each.append(2 * hits / sum((a == label) + (b == label) for a, b in both))
+    return {"valid_accuracy": 100 * right / len(both), "valid_macro_f1": 100 * sum(each) / len(each)}

@@ -10,7 +10,9 @@ from torch import Tensor
 from heedful.config import ModelConfig, TrainSettings
 from heedful.data.batch import Batch
 from heedful.data.blocks import Blocks
-from heedful.model import DecoderModel, EncoderDecoder
+from heedful.data.labelled import Examples
+from heedful.data.masking import Masked
+from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.ops import linear_cross_entropy
 
 
@@ -47,3 +49,24 @@ def language_loss(model: DecoderModel, blocks: Blocks, smoothing: float = 0.0) -
         hidden.flatten(0, 1), model.output_weight, model.output_bias, blocks.ids[:, 1:].flatten(), smoothing
     )
     return Loss(smoothed, likelihood, blocks.tokens)
+
+
+def masked_loss(model: EncoderModel, masked: Masked, smoothing: float = 0.0) -> Loss:
+    """Cross-entropy of the tokens that have to be guessed, given what is left; logits only where one is."""
+    hidden: Tensor = model(masked.ids, types=masked.types)  # (B, T, D)
+    guessed = model.before_output(hidden[masked.chosen])  # (N, D)
+    smoothed, likelihood = linear_cross_entropy(
+        guessed, model.output_weight, model.output_bias, masked.labels[masked.chosen], smoothing
+    )
+    return Loss(smoothed, likelihood, masked.tokens)
+
+
+def classification_loss(model: EncoderModel, examples: Examples, smoothing: float = 0.0) -> Loss:
+    """Cross-entropy of the label of every text."""
+    assert model.classifier is not None
+    hidden: Tensor = model(examples.ids, types=examples.types)  # (B, T, D)
+    vectors = model.summarise(hidden, examples.ids != model.config.pad_id)  # (B, D)
+    smoothed, likelihood = linear_cross_entropy(
+        vectors, model.classifier.weight, model.classifier.bias, examples.labels, smoothing
+    )
+    return Loss(smoothed, likelihood, len(examples.labels))

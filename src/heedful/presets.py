@@ -83,8 +83,7 @@ def preset(family: Family, name: Preset) -> Sections:
     if family == "encoder-decoder":
         return PRESETS[name]
     sections = {section: TODAY[section] | SIZES[name][section] for section in TODAY}
-    if family == "encoder":
-        sections["model"] |= ENCODER
+    sections["model"] |= {"family": family} | (ENCODER if family == "encoder" else {})
     return sections
 
 

@@ -6,10 +6,13 @@ import typer
 
 from heedful import __version__
 from heedful.cli.align import align
+from heedful.cli.classify import classify
 from heedful.cli.convert import convert
 from heedful.cli.demo import demo
+from heedful.cli.embed import embed
 from heedful.cli.evaluate import evaluate
 from heedful.cli.explain import explain
+from heedful.cli.fill import fill
 from heedful.cli.generate import generate
 from heedful.cli.heads import heads
 from heedful.cli.score import score
@@ -39,5 +42,20 @@ def heedful(
     """Transformers of your own: train a translator from two text files, use it, measure it, look inside."""
 
 
-for command in (train, translate, generate, evaluate, score, explain, align, heads, convert, settings, demo):
+for command in (
+    train,
+    translate,
+    generate,
+    fill,
+    embed,
+    classify,
+    evaluate,
+    score,
+    explain,
+    align,
+    heads,
+    convert,
+    settings,
+    demo,
+):
     app.command()(command)

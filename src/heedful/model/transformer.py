@@ -13,6 +13,7 @@ from heedful.config import ModelConfig
 from heedful.model.block import ACTIVATIONS, Stack
 from heedful.model.cache import Cache
 from heedful.model.masks import causal, not_padding
+from heedful.ops import dropout
 
 
 class Embedding(nn.Module):
@@ -169,6 +170,7 @@ class EncoderModel(Model):
         self.encoder = Stack(config, config.encoder_layers)
         self.transform = Transform(config) if config.head == "transform" else None
         self.pooler = nn.Linear(config.d_model, config.d_model, bias=config.bias) if config.pooler else None
+        self.classifier = nn.Linear(config.d_model, len(config.labels)) if config.labels else None
         self.initialise()
 
     def forward(self, ids: Tensor, keep: Tensor | None = None, types: Tensor | None = None) -> Tensor:
@@ -190,6 +192,22 @@ class EncoderModel(Model):
         if self.pooler is None:
             raise ValueError("this encoder has no pooler: model.pooler is false")
         return torch.tanh(self.pooler(hidden[:, 0]))
+
+    def summarise(self, hidden: Tensor, real: Tensor) -> Tensor:
+        """(B, S, D), (B, S) -> (B, D): what a classifier sees, by the pooler or else the mean of the real tokens."""
+        if self.pooler is not None:
+            vector = self.pool(hidden)
+        else:
+            weights = real.to(hidden.dtype).unsqueeze(2)  # (B, S, 1)
+            vector = (hidden * weights).sum(1) / weights.sum(1)
+        return dropout(vector, self.config.dropout, self.training)
+
+    def classify(self, hidden: Tensor, real: Tensor) -> Tensor:
+        """(B, S, D), (B, S) -> (B, C): logits of the labels."""
+        if self.classifier is None:
+            raise ValueError("this encoder has no classifier: model.labels is empty")
+        logits: Tensor = self.classifier(self.summarise(hidden, real))
+        return logits
 
 
 FAMILIES: dict[str, type[EncoderDecoder] | type[DecoderModel] | type[EncoderModel]] = {

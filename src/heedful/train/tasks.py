@@ -2,7 +2,9 @@
 
 from heedful.config import RunConfig
 from heedful.errors import SettingError
+from heedful.train.classification import Classification
 from heedful.train.language import Language
+from heedful.train.masked import MaskedLanguage
 from heedful.train.task import Task
 from heedful.train.translation import Translation
 
@@ -14,7 +16,8 @@ def task_for(config: RunConfig) -> type[Task]:
     if len(given) > 1 and given != ["source", "pairs"]:  # which the reader of pairs explains
         raise SettingError(f"data.{given[0]} and data.{given[1]} are both given; a run learns from one of them.")
     kinds: dict[str, dict[str | None, type[Task]]] = {
-        "text": {None: Language, "decoder": Language},
+        "text": {None: Language, "decoder": Language, "encoder": MaskedLanguage},
+        "labelled": {None: Classification, "encoder": Classification},
     }
     choice = kinds.get(given[0] if given else "", {None: Translation, "encoder-decoder": Translation})
     if family not in choice:

@@ -1,0 +1,58 @@
+"""`heedful classify`."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.cli.streams import DASH, input_lines, output_stream, prepare_torch
+
+if TYPE_CHECKING:
+    from heedful.encode import Encoder
+
+
+def classify(
+    model: Annotated[Path, typer.Argument(help="The folder of a classifier.")],
+    input: Annotated[Path, typer.Option("--input", "-i", help="text [TAB text] a line; - is standard input.")] = DASH,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to; - is standard output.")] = DASH,
+    labelled: Annotated[Path | None, typer.Option(help="Measure on label TAB text [TAB text] instead.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Put a TAB and the probability behind each label.")] = False,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
+    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+) -> None:
+    """Say which label fits each line: N lines in, N labels out.
+
+    For example: heedful classify runs/tagger < lines > labels
+
+    With --labelled test.tsv: accuracy and macro-F1 on examples whose labels are known.
+    """
+    from heedful.encode import Encoder
+    from heedful.interop import open_folder
+
+    encoder = Encoder(open_folder(model), prepare_torch(threads, precision))
+    encoder.notice = lambda text: print(text, file=sys.stderr)
+    if labelled is not None:
+        measure(encoder, labelled)
+        return
+    lines = input_lines(input)
+    with output_stream(output) as stream:
+        while chunk := list(islice(lines, 1000)):
+            texts = [line.partition("\t")[::2] for line in chunk]
+            for found in encoder.classify([first for first, _ in texts], [second for _, second in texts]):
+                print(f"{found.label}\t{found.probability:.4f}" if scores else found.label, file=stream)
+
+
+def measure(encoder: Encoder, path: Path) -> None:
+    """Print accuracy and macro-F1 on labelled examples."""
+    from heedful.data.labelled import read_labelled
+    from heedful.evaluate import label_scores
+
+    examples = read_labelled(path)
+    found = encoder.classify([each.text for each in examples], [each.second for each in examples])
+    result = label_scores([each.label for each in found], [each.label for each in examples])
+    print(f"accuracy {result['valid_accuracy']:6.2f} %   of {len(examples):,} examples")
+    print(f"macro-F1 {result['valid_macro_f1']:6.2f} %   over {len({each.label for each in examples})} labels")

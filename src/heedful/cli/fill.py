@@ -1,0 +1,32 @@
+"""`heedful fill`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heedful.cli.streams import prepare_torch
+
+
+def fill(
+    model: Annotated[Path, typer.Argument(help="The folder of a BERT.")],
+    text: Annotated[str, typer.Argument(help="Text with [MASK] or <mask> where a word is missing.")],
+    top: Annotated[int, typer.Option(help="Candidates for each blank.")] = 5,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
+    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+) -> None:
+    """Fill in the blanks of a text: the most probable words, with their probabilities.
+
+    For example: heedful fill runs/bert "Paris is the [MASK] of France."
+    """
+    from heedful.encode import Encoder
+    from heedful.interop import open_folder
+
+    encoder = Encoder(open_folder(model), prepare_torch(threads, precision))
+    for number, candidates in enumerate(encoder.fill(text, top)):
+        if number:
+            print()
+        for candidate in candidates:
+            print(f"{candidate.probability:.4f}\t{candidate.token}\t{candidate.text}")

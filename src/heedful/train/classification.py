@@ -1,0 +1,107 @@
+"""Learning labels: what kind of text this is, or how two texts belong together, with an encoder that has read much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from heedful.config import RunConfig
+from heedful.data.labelled import Examples, LabelStore, collate_texts, prepare_labelled
+from heedful.data.pairs import Pairs
+from heedful.data.plan import pieces, plan
+from heedful.errors import SettingError
+from heedful.folder import Folder
+from heedful.loss import Loss, classification_loss
+from heedful.presets import FINE_TUNING, TODAY
+from heedful.text import Tokenizer
+from heedful.train.report import Column
+from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, resolved_model
+
+PASSES = 8  # over the examples, if nothing else is asked for
+
+
+class Classification(Task):
+    """Labelled texts; macro-F1 decides, and the loss where it is equal."""
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("valid_loss", "loss", 4),
+        Column("valid_accuracy", "accuracy", percent=True),
+        Column("valid_macro_f1", "macro-F1", percent=True),
+    )
+
+    def __init__(self, store: LabelStore) -> None:
+        self.store: LabelStore = store
+        self.batch_tokens = self.seed = self.types = 0
+
+    @classmethod
+    def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> Classification:
+        if init is None:
+            raise SettingError("a classifier starts from an encoder; give its folder with --init, such as runs/bert.")
+        longest = init.model.config.max_length
+        return cls(prepare_labelled(config, init.tokenizer, longest, folder, progress))
+
+    def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
+        passes = sum(len(self._plan(FINE_TUNING["batch_tokens"], 1, epoch)) for epoch in range(PASSES))
+        updates = {"max_updates": max(100, passes)}
+        config = asked.with_defaults({"train": TODAY["train"] | FINE_TUNING | updates})
+        found = {"labels": self.store.labels}
+        return config.replace(model=resolved_model(asked, init, "encoder", found))
+
+    def prepare(self, config: RunConfig) -> None:
+        self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
+        self.types = config.model.token_types
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        return self.store.tokenizer, self.store.tokenizer
+
+    def plan(self, epoch: int) -> list[Indices]:
+        return self._plan(self.batch_tokens, self.seed, epoch)
+
+    def cut(self, batch: Indices, update: int, count: int) -> Cut:
+        store = self.store
+        collate = partial(self._collate, store.train, store.train_labels)
+        return Cut(len(batch), [partial(collate, part) if len(part) else None for part in pieces(batch, count)])
+
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0) -> Loss:
+        return classification_loss(model, piece, smoothing)
+
+    def validation(self) -> Iterator[Examples]:
+        lengths = _lengths(self.store.valid)
+        for indices in plan(lengths, lengths, self.batch_tokens, 0, 0):
+            yield self._collate(self.store.valid, self.store.valid_labels, indices)
+
+    def scores(self, likelihood: float, tokens: int) -> Scores:
+        return {"valid_loss": likelihood / tokens}
+
+    def rank(self, scores: Scores) -> list[float]:
+        return [scores["valid_macro_f1"], -scores["valid_loss"]]
+
+    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
+        labels = ", ".join(self.store.labels[:20])
+        return (
+            "---\nlibrary_name: heedful\npipeline_tag: text-classification\nmetrics:\n- accuracy\n- f1\n---\n\n"
+            f"# A classifier trained with heedful\n\n{layers(config)}; labels: {labels}.\n\n"
+            f"{done} On examples that were held out: accuracy {scores['valid_accuracy']:.2f} %, "
+            f"macro-F1 {scores['valid_macro_f1']:.2f} %.\n\n"
+            "Use it: `heedful classify FOLDER < lines`, or `heedful.load(FOLDER).classify([...])` in Python.\n"
+        )
+
+    def _plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Indices]:
+        lengths = _lengths(self.store.train)
+        return plan(lengths, lengths, batch_tokens, seed, epoch)
+
+    def _collate(self, pairs: Pairs, labels: Indices, indices: Indices) -> Examples:
+        rows = [(pairs.source(int(i)).tolist(), pairs.target(int(i)).tolist()) for i in indices]
+        ids, types = collate_texts(rows, self.store.tokenizer.specials, self.types)
+        return Examples(ids, types, torch.from_numpy(np.asarray(labels[indices], np.int64)))
+
+
+def _lengths(pairs: Pairs) -> Indices:
+    """Tokens of each example without the first one of its frame."""
+    return pairs.source_lengths + pairs.target_lengths + (pairs.target_lengths > 0)

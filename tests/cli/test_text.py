@@ -1,0 +1,159 @@
+"""`heedful train --text` and `--labelled`, `generate`, `fill`, `embed` and `classify` as a user calls them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heedful import demo
+from heedful.train.report import read_metrics
+from tests.cli.conftest import Call, process
+
+SMALL = [
+    "model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+    "train.max_updates=4", "train.checkpoint_every=2", "train.batch_tokens=256", "train.block=32", "train.sample=20",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    lines = [pair.source for pair in demo.generate(80, seed=6)]
+    (folder / "a.txt").write_text("\n\n".join(lines[:40]), encoding="utf-8")
+    (folder / "b.txt").write_text("\n\n".join(lines[40:]), encoding="utf-8")
+    labelled = [f"{'question' if line.endswith('?') else 'other'}\t{line}\n" for line in lines]
+    (folder / "train.tsv").write_text("".join(labelled), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gpt(files: Path) -> Path:
+    out = files / "runs/gpt"
+    done = process("train", *SMALL, "--text", files / "a.txt", "--text", files / "b.txt", "--out", out)
+    assert done.code == 0, done.err
+    assert "bits per byte" in done.err
+    assert "whole documents that left the text" in done.err
+    assert done.err.count("best so far") >= 1
+    return out
+
+
+@pytest.fixture(scope="module")
+def bert(files: Path) -> Path:
+    out = files / "runs/bert"
+    done = process("train", *SMALL, "train.family=encoder", "--text", files / "a.txt", "--out", out)
+    assert done.code == 0, done.err
+    assert "guessed: " in done.err
+    return out
+
+
+@pytest.fixture(scope="module")
+def tagger(files: Path, bert: Path) -> Path:
+    out = files / "runs/tagger"
+    words = ["train.max_updates=4", "train.checkpoint_every=2", "data.valid_size=20"]
+    done = process("train", *words, "--labelled", files / "train.tsv", "--init", bert, "--out", out)
+    assert done.code == 0, done.err
+    assert "macro-F1" in done.err
+    return out
+
+
+def test_a_gpt_writes_and_repeats_itself_with_its_seed(call: Call, gpt: Path) -> None:
+    assert [r["update"] for r in read_metrics(gpt) if "valid_bits_per_byte" in r] == [2, 4]
+    first, again, other = (
+        call("generate", gpt, "The dog", "--seed", seed, "--max-tokens", 20).out for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert first.startswith("The dog")
+    assert first.endswith("\n")
+    several = call("generate", gpt, "The", "-n", 2, "--max-tokens", 5, "--temperature", 0.5, "--top-k", 3).out
+    assert several.startswith("--- 1 ---\nThe")
+    assert "--- 2 ---\nThe" in several
+
+
+def test_the_prompt_may_come_from_standard_input(gpt: Path) -> None:
+    assert process("generate", gpt, "-", "--max-tokens", 3, stdin="Ünd".encode()).out.startswith("Ünd")
+
+
+def test_given_validation_text_and_resuming(call: Call, files: Path, tmp_path: Path) -> None:
+    words = [*SMALL, "--text", files / "a.txt", "--valid-text", files / "b.txt", "text.kind=characters"]
+    done = call("train", *words, "--out", tmp_path / "x")
+    assert done.code == 0, done.err
+    assert f"documents of {files / 'b.txt'}" in done.err
+    longer = call("train", "train.max_updates=6", "--out", tmp_path / "x", "--resume")
+    assert longer.code == 0, longer.err
+    assert [r["update"] for r in read_metrics(tmp_path / "x") if "valid_loss" in r] == [2, 4, 6]
+
+
+def test_blanks_are_filled(call: Call, bert: Path) -> None:
+    done = call("fill", bert, "The [MASK] sleeps.", "--top", 3)
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert len(rows) == 3
+    assert all(0 < float(probability) < 1 for probability, _, _ in rows)
+    assert all(text == f"The {token} sleeps." for _, token, text in rows)
+
+
+def test_lines_become_vectors(bert: Path, call: Call, tmp_path: Path) -> None:
+    done = process_bytes("embed", bert, stdin=b"The dog sleeps.\n\nA cat.\n")
+    vectors = np.load(io.BytesIO(done))
+    assert vectors.shape == (3, 16)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 1], abs=1e-5)
+    (tmp_path / "in").write_text("The dog sleeps.\n", encoding="utf-8")
+    words = ["embed", bert, "-i", tmp_path / "in", "-o", tmp_path / "v.npy", "--pooling", "first", "--no-normalise"]
+    assert call(*words).code == 0
+    assert np.load(tmp_path / "v.npy").shape == (1, 16)
+
+
+def process_bytes(*words: object, stdin: bytes) -> bytes:
+    import os
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "heedful", *map(str, words)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, input=stdin, capture_output=True, check=True, env=environment).stdout
+
+
+def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("Does the dog sleep?\nThe dog sleeps.\tA cat.\n\n", encoding="utf-8")
+    labels = call("classify", tagger, "-i", tmp_path / "in").out.splitlines()
+    assert len(labels) == 3
+    assert set(labels) <= {"question", "other"}
+    scored = call("classify", tagger, "-i", tmp_path / "in", "--scores").out.splitlines()
+    assert all(0 < float(line.split("\t")[1]) <= 1 for line in scored)
+    measured = call("classify", tagger, "--labelled", files / "train.tsv").out
+    assert "accuracy" in measured
+    assert "of 80 examples" in measured
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["generate", "GPT", "x", "--top-p", "3"], "top_p"),
+        (["generate", "GPT", "x", "-n", "0"], "--n is 0"),
+        (["generate", "BERT", "x"], "does not continue text"),
+        (["generate", "nowhere", "x"], "nowhere does not exist"),
+        (["fill", "BERT", "no blank"], "[MASK]"),
+        (["fill", "GPT", "[MASK]"], "which is no encoder"),
+        (["embed", "BERT", "-i", "A", "--pooling", "max", "-o", "v.npy"], "pooling"),
+        (["classify", "BERT", "-i", "A"], "has no labels"),
+        (["translate", "GPT", "-i", "A"], "does not translate"),
+        (["train", "--text", "nowhere.txt", "--out", "OUT"], "nowhere.txt does not exist"),
+        (["train", "--text", "A", "--pairs", "A", "--out", "OUT"], "both given"),
+        (["train", "--labelled", "A", "--init", "BERT", "--out", "OUT"], "label TAB text"),
+        (["train", "--labelled", "T", "--out", "OUT"], "--init"),
+        (["train", "--labelled", "T", "--init", "GPT", "--out", "OUT"], "decoder family"),
+        (["train", "--text", "A", "text.vocab_size=90000", "--out", "OUT"], "90000"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    call: Call, files: Path, gpt: Path, bert: Path, tmp_path: Path, words: list[str], part: str
+) -> None:
+    names = {"GPT": gpt, "BERT": bert, "A": files / "a.txt", "T": files / "train.tsv", "OUT": tmp_path / "out"}
+    done = call(*(names.get(word, word) for word in words))
+    assert done.code == 2, done.err
+    last = done.err.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert part in last
+    assert "Traceback" not in done.err

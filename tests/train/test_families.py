@@ -1,0 +1,191 @@
+"""The promises of training hold for every family: resuming is exact, and ranks are accumulations."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from heedful import config, demo
+from heedful.config import RunConfig
+from heedful.errors import SettingError
+from heedful.loss import Loss
+from heedful.train.loop import Run, train
+from heedful.train.start import open_run
+from heedful.train.tasks import task_for
+
+TINY = [
+    "model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+    "model.dropout=0.2", "train.warmup=3", "train.batch_tokens=256", "train.block=32", "train.accumulate=3",
+    "train.max_updates=10", "train.checkpoint_every=4",
+]  # fmt: skip
+FAMILIES = ["decoder", "encoder", "labelled"]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text of a few hundred tokens, and labelled sentences."""
+    folder = tmp_path_factory.mktemp("files")
+    pairs = demo.generate(60, seed=4)
+    (folder / "text.txt").write_text("\n\n".join(pair.source for pair in pairs), encoding="utf-8")
+    lines = [f"{'question' if pair.source.endswith('?') else 'other'}\t{pair.source}\n" for pair in pairs]
+    (folder / "labelled.tsv").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def settings(files: Path, family: str, init: Path | None = None, *more: str) -> RunConfig:
+    store = files / "store"
+    if family == "labelled":
+        shape = [each for each in TINY if not each.startswith(("model.", "train.block")) or "dropout" in each]
+        data = {"labelled": files / "labelled.tsv", "store": store, "valid_size": 10}
+        return config.read(None, [*shape, *more], data=data, train={"init": init})
+    return config.read(
+        None, [*TINY, *more], data={"text": files / "text.txt", "store": store}, train={"family": family}
+    )
+
+
+def scores(folder: object) -> dict[str, float]:
+    weights = folder.model.embedding.weight  # type: ignore[attr-defined]
+    return {"valid_macro_f1": float(weights.detach().abs().sum()), "valid_accuracy": 0.0}
+
+
+def open_(asked: RunConfig, out: Path, resume: bool = False) -> Run:
+    return open_run(asked, out, resume, scores, Console(quiet=True))
+
+
+def kept(out: Path) -> dict[str, torch.Tensor]:
+    found = load_file(out / "model.safetensors")
+    for name in ("model", "optimiser"):
+        tensors = load_file(out / f"checkpoints/step-10/{name}.safetensors")
+        found |= {f"{name}.{key}": value for key, value in tensors.items()}
+    return found
+
+
+@pytest.fixture(scope="module")
+def finished(files: Path) -> dict[str, Path]:
+    """One run of each family that nothing interrupted; the classifier starts from the encoder."""
+    folders: dict[str, Path] = {}
+    for family in FAMILIES:
+        folders[family] = files / "finished" / family
+        state = train(open_(settings(files, family, folders.get("encoder")), folders[family]))
+        assert state.ended == "all updates done"
+        assert state.batch > 0 or state.epoch > 0
+    return folders
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("call", [1, 7, 20])
+def test_killed_and_resumed_equals_never_interrupted(
+    files: Path, finished: dict[str, Path], tmp_path: Path, family: str, call: int
+) -> None:
+    asked, out = settings(files, family, finished["encoder"]), tmp_path / "out"
+    run = open_(asked, out)
+    loss_of, calls = run.loss_of, [0]
+
+    def dying(piece: object) -> Loss:
+        calls[0] += 1
+        if calls[0] == call:
+            raise Killed
+        return loss_of(piece)  # type: ignore[arg-type]
+
+    run.loss_of = dying  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        train(run)
+    torch.manual_seed(999)
+    train(open_(asked, out, resume=True))
+    ours, theirs = kept(out), kept(finished[family])
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pieces_are_the_batch_and_agree_on_its_tokens(files: Path, finished: dict[str, Path], family: str) -> None:
+    run = open_(settings(files, family, finished["encoder"]), finished[family], resume=True)
+    batch = run.task.plan(0)[0]
+    whole = run.task.cut(batch, 5, 1)
+    (piece,) = whole.pieces
+    assert piece is not None
+    run.model.eval()
+    expected = run.task.loss(run.model, piece())
+    for count in (2, 3, len(batch) + 2):
+        cut = run.task.cut(batch, 5, count)
+        assert cut.tokens == whole.tokens == expected.tokens
+        losses = [run.task.loss(run.model, each()) for each in cut.pieces if each is not None]
+        assert sum(loss.tokens for loss in losses) == cut.tokens
+        total = sum(float(loss.likelihood.detach()) for loss in losses)
+        assert total == pytest.approx(float(expected.likelihood.detach()), rel=1e-4)
+    assert all(np.array_equal(a, b) for a, b in zip(run.task.plan(3), run.task.plan(3), strict=True))
+
+
+def test_other_blanks_in_every_update(files: Path, finished: dict[str, Path]) -> None:
+    run = open_(settings(files, "encoder"), finished["encoder"], resume=True)
+    batch = run.task.plan(0)[0]
+    first, again, later = (run.task.cut(batch, update, 1).pieces[0]() for update in (1, 1, 2))  # type: ignore[misc]
+    assert torch.equal(first.ids, again.ids)  # type: ignore[attr-defined]
+    assert not torch.equal(first.chosen, later.chosen)  # type: ignore[attr-defined]
+
+
+def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Path) -> None:
+    def run(name: str, ranks: int, *more: str) -> dict[str, torch.Tensor]:
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
+        program = [*(launcher if ranks > 1 else [sys.executable, "-m"]), "heedful", "train"]
+        words = [each for each in TINY if "accumulate" not in each and "updates" not in each and "every" not in each]
+        words += ["train.family=encoder", "train.max_updates=4", "train.checkpoint_every=4", *more]
+        command = [*program, *words, "--text", files / "text.txt", "--out", tmp_path / name / "out"]
+        done = subprocess.run(
+            [str(word) for word in command], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+            timeout=240, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return load_file(tmp_path / name / "out/checkpoints/step-4/model.safetensors")
+
+    two, one = run("two", 2), run("one", 1, "train.accumulate=2")
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["data.text=a", "data.labelled=b"], r"data\.text and data\.labelled are both given"),
+        (["data.text=a", "train.family=encoder-decoder"], "plain text trains the decoder or encoder family"),
+        (["data.labelled=a", "train.family=decoder"], "labelled text trains the encoder family"),
+        (["data.source=a", "train.family=decoder"], "sentence pairs trains the encoder-decoder family"),
+        (["data.source=a", "text.kind=bytes"], r"text\.kind is bytes"),
+    ],
+)
+def test_what_contradicts_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        task_for(config.read(None, words))
+
+
+def test_a_classifier_needs_an_encoder_to_start_from(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
+    asked = config.read(None, (), data={"labelled": files / "labelled.tsv", "store": files / "store"})
+    with pytest.raises(SettingError, match="give its folder with --init"):
+        open_(asked, tmp_path / "x")
+    with pytest.raises(SettingError, match="decoder family; this run trains the encoder one"):
+        open_(settings(files, "labelled", finished["decoder"]), tmp_path / "y")
+    with pytest.raises(SettingError, match=r"model\.d_model is 32, and .* has 16"):
+        open_(settings(files, "labelled", finished["encoder"], "model.d_model=32"), tmp_path / "z")
+
+
+def test_training_goes_on_from_another_model(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
+    asked = config.read(
+        None,
+        ["train.max_updates=1", "train.batch_tokens=64", "train.learning_rate=1e-9"],
+        data={"text": files / "text.txt", "store": files / "store"},
+        train={"init": finished["decoder"]},
+    )
+    train(open_(asked, tmp_path / "x"))
+    before, after = (load_file(path / "model.safetensors") for path in (finished["decoder"], tmp_path / "x"))
+    assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
