@@ -297,6 +297,22 @@ def test_bare_names_and_names_of_old_are_understood(tmp_path: Path) -> None:
             assert torch.equal(tensor, expected[name])
 
 
+def test_settings_may_go_by_their_other_names(tmp_path: Path) -> None:
+    gpt2(tmp_path)
+    expected = interop.open_folder(tmp_path).model.config
+    config = json.loads((tmp_path / "config.json").read_text())
+    for alias, name in {
+        "hidden_size": "n_embd",
+        "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    }.items():
+        config[alias] = config.pop(name)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_beams": 7}))
+    opened = interop.open_folder(tmp_path)
+    assert opened.model.config == expected
+    assert opened.search.beam == 7
+
+
 def test_load_gives_what_the_family_is_for(tmp_path: Path) -> None:
     marian(tmp_path / "m")
     assert isinstance(heedful.load(tmp_path / "m"), Translator)

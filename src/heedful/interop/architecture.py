@@ -32,6 +32,7 @@ class Architecture(ABC):
     title: ClassVar[str]
     family: ClassVar[str]
     fixed: ClassVar[dict[str, object]]  # settings that it has one value for
+    aliases: ClassVar[dict[str, str]] = {}  # other names that its settings may go by
 
     @abstractmethod
     def config(self, given: Settings, names: Collection[str]) -> ModelConfig:

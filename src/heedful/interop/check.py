@@ -31,7 +31,7 @@ LINES = (
     "x",
 )
 RANDOM_ROWS = (1, 2, 3, 7, 12)  # lengths of made-up sequences, which reach corners of the vocabulary
-LONGEST = 24  # tokens that are decoded
+LONGEST = 16  # tokens that are decoded
 TOLERANCE = 1e-4  # of logits, in proportion to the largest
 
 

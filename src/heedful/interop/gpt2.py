@@ -21,6 +21,12 @@ class Gpt2(Architecture):
         "bias": True,
         "output_bias": False,
     }
+    aliases: ClassVar[dict[str, str]] = {
+        "hidden_size": "n_embd",
+        "max_position_embeddings": "n_positions",
+        "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    }
 
     def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
         given.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)

@@ -34,7 +34,7 @@ def read(path: Path, description: dict[str, Any]) -> Folder:
     if isinstance(model, EncoderModel):  # its config.json seldom says what frames a sequence
         ids = {"pad_id": target.pad_id, "bos_id": target.bos_id, "eos_id": target.eos_id}
         model.config = model.config.model_copy(update=ids)
-    return Folder(model, target, source, _search(path), path)
+    return Folder(model, target, source, _search(path, description), path)
 
 
 def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | DecoderModel | EncoderModel:
@@ -48,7 +48,7 @@ def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | Deco
     weights = open_weights(path)
     weights = weights.renamed({name: architecture.canonical(name) for name in weights.shapes})
     try:
-        config = architecture.config(given, weights.shapes)
+        config = architecture.config(given.with_aliases(architecture.aliases), weights.shapes)
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise FolderError(f"{given.where} contradicts itself: {reason}.") from None
@@ -86,9 +86,9 @@ def architecture_for(config: ModelConfig) -> Architecture:
     return next(each for each in ARCHITECTURES.values() if each.family == config.family)
 
 
-def _search(path: Path) -> SearchSettings:
+def _search(path: Path, description: dict[str, Any]) -> SearchSettings:
     """Their number of beams; their length penalty is another formula, so ours stays at its default."""
-    given = Settings(read_json(path, folder.SEARCH) or {}, path / folder.SEARCH)
+    given = Settings(description | (read_json(path, folder.SEARCH) or {}), path / folder.SEARCH)
     return SearchSettings(beam=given.integer("num_beams", SearchSettings().beam, most=1000))
 
 

@@ -34,12 +34,17 @@ class Marian(Architecture):
         "embedding_norm": False,
         "bias": True,
     }
+    aliases: ClassVar[dict[str, str]] = {
+        "hidden_size": "d_model",
+        "num_attention_heads": "encoder_attention_heads",
+        "num_hidden_layers": "encoder_layers",
+    }
 
     def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
         shared = given.flag("share_encoder_decoder_embeddings", True)
         tied = given.flag("tie_word_embeddings", True)
-        given.same("encoder_ffn_dim", "decoder_ffn_dim")
-        given.same("encoder_attention_heads", "decoder_attention_heads")
+        given.same("encoder_ffn_dim", "decoder_ffn_dim", 4096)
+        given.same("encoder_attention_heads", "decoder_attention_heads", 16)
         if shared:
             given.same("vocab_size", "decoder_vocab_size")
         source_size = given.integer("vocab_size", 58101)

@@ -121,14 +121,21 @@ class Settings:
                     f"is {value!r}."
                 )
 
-    def same(self, first: str, second: str) -> None:
+    def same(self, first: str, second: str, default: int | None = None) -> None:
         """Refuse a model that has two values where heedful has one."""
-        one, other = self.values.get(first), self.values.get(second)
+        one, other = self._get(first, default), self._get(second, default)
         if one is not None and other is not None and one != other:
             raise FolderError(
                 f"{self.where}: {second} ({shown(other)}) is not {first} ({shown(one)}), and heedful has one number "
                 "for both."
             )
+
+    def with_aliases(self, aliases: dict[str, str]) -> Settings:
+        """The same settings where some may go by another name."""
+        for alias, name in aliases.items():
+            self.same(name, alias)
+        known = {name: self.values[alias] for alias, name in aliases.items() if alias in self.values}
+        return Settings(known | self.values, self.where)
 
     def wrong(self, name: str, wanted: str) -> FolderError:
         return FolderError(f"{self.where}: {name} is {shown(self.values.get(name))}, and it must be {wanted}.")
