@@ -21,7 +21,7 @@ Alignment = list[tuple[int, int]]  # (source word, target word), both counted fr
 WORD_START = "▁"
 AGREEING = 0.7  # heads that agree so well, relative to the best, are read
 LEAST = 0.05  # weight from which on a source word that nobody took is given to who looks at it most
-PLACES = 64  # source tokens of a sentence that are hidden, one at a time
+PLACES = 32  # source tokens of a sentence that are hidden, one at a time
 LOGITS = 2**25  # that are computed at once
 
 

@@ -67,7 +67,7 @@ class Explanation:
                     "values": _rounded(heads),
                     "work": [head.as_json() for head in work(heads, kind, causal)],
                 }
-        sides = {"source": found.source, "target": found.target}
+        sides, links = {"source": found.source, "target": found.target}, alignment(found)
         return {
             "text": found.text,
             "output": found.output,
@@ -75,6 +75,7 @@ class Explanation:
             "model": _card(found.folder),
             "tokens": {name: None if side is None else side.as_json() for name, side in sides.items()},
             "attention": weights,
+            "alignment": None if links is None else links | {"matrix": links["matrix"].astype(float).round(4).tolist()},
             "search": found.tree.as_json(reader, found.folder.search.alpha) if found.tree is not None else None,
         }
 

@@ -21,8 +21,8 @@ from heedful.model import Stack
 
 DENSE = 6_000_000  # weights up to which every one is kept
 FINE = 500_000  # weights up to which they are kept in five digits
-SPARSE = 4_000_000  # weights kept where there are more than DENSE
-STEPS = 5_000_000  # numbers of queries, keys and values that are kept
+SPARSE = 2_000_000  # weights kept where there are more than DENSE
+STEPS = 3_000_000  # numbers of queries, keys and values that are kept
 SHOWN = 64  # numbers shown of a vector as wide as the model
 UNITS = 12  # units of the feed-forward layer that are shown
 TOP = 100  # tokens whose logits are kept at every position
@@ -119,17 +119,15 @@ def _stack_steps(run: Run, stack: str, room: int) -> tuple[dict[str, Any], int]:
 
 
 def _sublayer(run: Run, block: str, part: str, x: Tensor) -> tuple[dict[str, Any], Tensor]:
-    """What goes into a sublayer, what comes out, and what its residual and norm make of it; and the last of these."""
+    """What comes out of a sublayer, and what its residual and norm make of it; and the whole of the last."""
     trace, pre = run.trace, run.folder.model.config.norm == "pre"
     out = trace[f"{block}.feed" if part == "feed" else f"{block}.{part}.output"]
     after = trace[f"{block}.{part}_residual"]
     before = x if pre else x + out  # what LayerNorm sees
     normed = trace[f"{block}.{part}_residual.norm"]
     found = {
-        "in": _shown(x),
         "normed": _shown(normed) if pre else None,
         "out": _shown(out),
-        "sum": _shown(x + out),
         "after": _shown(after),
         "mean": np.asarray(before.mean(-1).numpy(), np.float32),
         "deviation": np.asarray(before.std(-1, correction=0).numpy(), np.float32),

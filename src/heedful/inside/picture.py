@@ -21,7 +21,7 @@ from heedful.folder import Folder
 from heedful.inside.importance import Importance
 from heedful.inside.numbers import attention_weights, kinds
 from heedful.inside.patch import Head
-from heedful.inside.pieces import Side
+from heedful.inside.pieces import Reader, Side
 from heedful.inside.run import Run, run
 from heedful.model import EncoderDecoder
 from heedful.translate import Translator
@@ -44,9 +44,10 @@ def draw_attention(found: Run, path: Path, what: str | None = None) -> None:
     Without a name: of a translator the heads that follow the words, else every head of the last layer.
     """
     if what is None and isinstance(found.folder.model, EncoderDecoder):
-        heads = _following(found)
+        heads, shift = _following(found)
         weights = torch.stack([found.trace[f"{head.attention}.weights"][head.number] for head in heads]).mean(0)
-        _one(weights, found.target, found.source, f"mean of {', '.join(map(str, heads))}", path)
+        title = f"mean of {', '.join(map(str, heads))}"
+        _one(weights, found.target if shift else _written(found), found.source, title, path)
         return
     stack, layer, kind, head, rows, columns = _named(found, what)
     weights = attention_weights(found, stack, kind)  # (L, H, T, S)
@@ -92,18 +93,26 @@ def _deepest(found: Importance) -> int:
     return max(head.layer for head in found.without) + 1
 
 
-def _following(found: Run) -> list[Head]:
+def _written(found: Run) -> Side:
+    return Reader(found.folder.tokenizer).side(found.labels)
+
+
+def _following(found: Run) -> tuple[list[Head], bool]:
+    """The heads to read an alignment off, and whether they follow what was read instead of what is written."""
     assert isinstance(found.folder.model, EncoderDecoder) and found.source is not None
     labels = [token for token in found.labels if token != found.folder.tokenizer.eos_id]
     ids = Pairs.of([(found.source.ids[:-1], labels)])
     batch = collate(ids, [0], found.folder.source_tokenizer.specials, found.folder.tokenizer.specials)
-    return [Head.parse(name) for name in choose_heads(found.folder.model, batch).names]
+    choice = choose_heads(found.folder.model, batch)
+    return [Head.parse(name) for name in choice.names], choice.shift
 
 
 def _named(found: Run, what: str | None) -> tuple[str, int | None, str, int | None, Side | None, Side | None]:
     """A name -> stack, layer, kind, head, and the tokens of both edges."""
     sides = {"source": found.source, "target": found.target}
     known = {(stack, kind): (sides[rows], sides[columns]) for stack, kind, rows, columns, _ in kinds(found)}
+    if ("decoder", "cross") in known:
+        known["decoder", "cross"] = _written(found), found.source
     if what is None:
         stack, kind = next(reversed(known))
         return stack, len(attention_weights(found, stack, kind)) - 1, kind, None, *known[stack, kind]

@@ -17,7 +17,8 @@ from heedful.inside.pack import pack
 
 # In the order in which they build on each other.
 SCRIPTS = (
-    "data", "core", "heat", "overview", "heads", "steps", "output", "decoding", "alignment", "positions", "main",
+    "data", "core", "formula", "heat", "lines", "overview", "heads", "attend", "steps", "output", "decoding",
+    "alignment", "positions", "main",
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class Run:
 
     folder: Folder
     text: str
-    output: str | None  # the translation, or the text as a GPT goes on with it
+    output: str | None  # the translation, or what a GPT goes on with
     source: Side | None  # what the encoder read
     target: Side | None  # what the decoder read
     labels: list[int]  # what it wrote at each position, as far as it is known
@@ -108,7 +108,7 @@ def _continue(folder: Folder, text: str, target: str | None, search: dict[str, A
     read = [*given, *written][: -1 if written else None]
     with record(model, "*") as trace:
         model(torch.tensor([read]))
-    output = tokenizer.decode([*given, *written])
+    output = tokenizer.decode([*given, *written])[len(tokenizer.decode(given)) :]
     side, labels = Reader(tokenizer).side(read), [*given[1:], *written]
     return Run(folder, text, output, None, side, labels, _plain(trace), None if target is not None else tree, note)
 

@@ -1,8 +1,17 @@
 // What every view uses: the state of the page, elements, colours, maps, numbers as text.
 
 let data = null;
-const views = {};  // name -> { title, key, show(main), has() }
-const state = { view: "overview", attention: 0, layer: 0, heads: [0], token: 0, words: false, several: false, losers: true };
+const views = {}; // name -> { title, key, show(main), has() }
+const state = {
+  view: "overview",
+  attention: 0,
+  layer: 0,
+  heads: [0],
+  token: 0,
+  words: false,
+  several: false,
+  losers: true,
+};
 
 // ---- elements
 
@@ -33,20 +42,14 @@ function s(tag, props = {}, ...children) {
   return element;
 }
 
-// A formula of ours in MathML; never text of a user.
-function formula(source) {
-  const holder = h("div", { class: "formula" });
-  holder.innerHTML = `<math display="block">${source}</math>`;
-  return holder;
-}
-
 function figure(x, digits = 2) {
   if (x === null || x === undefined || Number.isNaN(x)) return "–";
   if (!Number.isFinite(x)) return x < 0 ? "−∞" : "∞";
   const text = Math.abs(x) >= 1000 ? Math.round(x).toLocaleString("en") : x.toFixed(digits);
   return (Number(text.replace(/,/g, "")) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }
-const percent = (x) => (x >= 0.0995 ? `${(100 * x).toFixed(0)} %` : x >= 0.00095 ? `${(100 * x).toFixed(1)} %` : "< 0.1 %");
+const percent = (x) =>
+  x >= 0.0995 ? `${(100 * x).toFixed(0)} %` : x >= 0.00095 ? `${(100 * x).toFixed(1)} %` : "< 0.1 %";
 
 // ---- colours: Okabe and Ito's for heads, one hue of falling lightness for weights, blue and orange for signs
 
@@ -54,11 +57,26 @@ const dark = () => document.documentElement.dataset.theme === "dark";
 const headColours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b59b00", "#7f7f7f"];
 const headColour = (head) => headColours[head % headColours.length];
 const ramps = {
-  light: [[255, 255, 255], [222, 233, 244], [146, 184, 220], [66, 122, 182], [16, 64, 122], [4, 22, 58]],
-  dark: [[18, 22, 32], [0, 45, 110], [66, 78, 108], [124, 123, 120], [190, 171, 104], [254, 232, 56]],  // cividis
+  light: [
+    [255, 255, 255],
+    [222, 233, 244],
+    [146, 184, 220],
+    [66, 122, 182],
+    [16, 64, 122],
+    [4, 22, 58],
+  ],
+  dark: [
+    [18, 22, 32],
+    [0, 45, 110],
+    [66, 78, 108],
+    [124, 123, 120],
+    [190, 171, 104],
+    [254, 232, 56],
+  ], // cividis
 };
 function mix(stops, x) {
-  const place = Math.min(Math.max(x, 0), 1) * (stops.length - 1), left = Math.min(Math.floor(place), stops.length - 2);
+  const place = Math.min(Math.max(x, 0), 1) * (stops.length - 1),
+    left = Math.min(Math.floor(place), stops.length - 2);
   return stops[left].map((value, i) => value + (stops[left + 1][i] - value) * (place - left));
 }
 const tables = {};
@@ -67,11 +85,13 @@ function ramp() {
   tables[theme] ??= Array.from({ length: 256 }, (_, i) => mix(ramps[theme], i / 255));
   return tables[theme];
 }
-const scaled = (weight) => Math.sqrt(Math.min(Math.max(weight, 0), 1));  // so that small weights can be told apart
+const scaled = (weight) => Math.sqrt(Math.min(Math.max(weight, 0), 1)); // so that small weights can be told apart
 const weightColour = (weight) => `rgb(${ramp()[Math.round(255 * scaled(weight))].map(Math.round).join()})`;
-const onWeight = (weight) => (dark() ? scaled(weight) > 0.72 : scaled(weight) > 0.55) !== dark() ? "#fff" : dark() ? "#000" : "#111";
+const onWeight = (weight) =>
+  (dark() ? scaled(weight) > 0.72 : scaled(weight) > 0.55) !== dark() ? "#fff" : dark() ? "#000" : "#111";
 function signColour(x) {
-  const strong = Math.min(Math.abs(x), 1), neutral = dark() ? [30, 34, 44] : [246, 246, 244];
+  const strong = Math.min(Math.abs(x), 1),
+    neutral = dark() ? [30, 34, 44] : [246, 246, 244];
   return mix([neutral, x < 0 ? [0, 114, 178] : [213, 94, 0]], Math.sqrt(strong));
 }
 
@@ -89,24 +109,37 @@ function remember(key, make) {
 // The labels of a side of an attention, with the pieces that each stands for.
 function labels(name) {
   const side = data.sides[name];
-  if (!state.words) return side.pieces.map((text, i) => ({ text, special: side.special[i], pieces: [i], inside: i > 0 && side.wordOf[i] === side.wordOf[i - 1] }));
+  if (!state.words)
+    return side.pieces.map((text, i) => ({
+      text,
+      special: side.special[i],
+      pieces: [i],
+      inside: i > 0 && side.wordOf[i] === side.wordOf[i - 1],
+    }));
   const words = side.words.map((text) => ({ text, pieces: [] }));
-  side.wordOf.forEach((word, i) => { words[word].pieces.push(i); words[word].special = side.special[i]; });
+  side.wordOf.forEach((word, i) => {
+    words[word].pieces.push(i);
+    words[word].special = side.special[i];
+  });
   return words;
 }
 
-// (T, S) weights of a head as rows of floats; pieces joined into words if asked: summed over keys, averaged over queries.
+// (T, S) weights of a head as rows of floats; of words, if asked: summed over pieces of keys, averaged over queries'.
 function weights(index, layer, head) {
   return remember(`w${index}.${layer}.${head}.${state.words}`, () => {
-    const attention = data.attentions[index], [, , queries, keys] = attention.shape;
+    const attention = data.attentions[index],
+      [, , queries, keys] = attention.shape;
     const rows = Array.from({ length: queries }, (_, i) => dense(attention, layer, head, i, keys));
     if (!state.words) return rows;
-    const over = labels(attention.columns), by = labels(attention.rows);
-    return by.map(({ pieces }) => Float32Array.from(over, (word) => {
-      let sum = 0;
-      for (const i of pieces) for (const j of word.pieces) sum += rows[i][j];
-      return sum / pieces.length;
-    }));
+    const over = labels(attention.columns),
+      by = labels(attention.rows);
+    return by.map(({ pieces }) =>
+      Float32Array.from(over, (word) => {
+        let sum = 0;
+        for (const i of pieces) for (const j of word.pieces) sum += rows[i][j];
+        return sum / pieces.length;
+      }),
+    );
   });
 }
 function dense(attention, layer, head, query, keys) {
@@ -114,8 +147,11 @@ function dense(attention, layer, head, query, keys) {
     const { most } = attention.weights;
     return Float32Array.from(attention.weights.at(layer, head, query), (x) => x / most);
   }
-  const row = new Float32Array(keys), places = attention.places.at(layer, head, query);
-  attention.values.at(layer, head, query).forEach((x, i) => { row[places[i]] = x / 255; });
+  const row = new Float32Array(keys),
+    places = attention.places.at(layer, head, query);
+  attention.values.at(layer, head, query).forEach((x, i) => {
+    row[places[i]] = x / 255;
+  });
   return row;
 }
 function meanWeights(index, layer, heads) {
@@ -127,9 +163,12 @@ function meanWeights(index, layer, heads) {
 }
 
 const attentionNames = {
-  "encoder.self": "Encoder self-attention", "decoder.self": "Decoder self-attention", "decoder.cross": "Cross-attention",
+  "encoder.self": "Encoder self-attention",
+  "decoder.self": "Decoder self-attention",
+  "decoder.cross": "Cross-attention",
 };
-const attentionName = ({ stack, kind }) => (data.attentions.length > 1 ? attentionNames[`${stack}.${kind}`] : "Self-attention");
+const attentionName = ({ stack, kind }) =>
+  data.attentions.length > 1 ? attentionNames[`${stack}.${kind}`] : "Self-attention";
 const attentionHelp = {
   "encoder.self": "each token of the text looks at every token of the text",
   "decoder.self": "each token looks at itself and at what came before",
@@ -141,30 +180,43 @@ const dotted = (attention, layer, head) => `${attention.stack}.${layer}.${attent
 
 // Numbers as an image, a pixel a cell; larger ones are pooled, so that no strong weight is lost.
 function image(rows, height, width, colour, most = 600) {
-  const down = Math.max(1, Math.ceil(height / most)), across = Math.max(1, Math.ceil(width / most));
-  const tall = Math.ceil(height / down), wide = Math.ceil(width / across);
+  const down = Math.max(1, Math.ceil(height / most)),
+    across = Math.max(1, Math.ceil(width / most));
+  const tall = Math.ceil(height / down),
+    wide = Math.ceil(width / across);
   const canvas = document.createElement("canvas");
-  canvas.width = wide; canvas.height = tall;
-  const context = canvas.getContext("2d"), pixels = context.createImageData(wide, tall);
-  for (let y = 0; y < tall; y++) for (let x = 0; x < wide; x++) {
-    let strongest = 0;
-    for (let i = y * down; i < Math.min(height, (y + 1) * down); i++) {
-      const row = rows[i];
-      for (let j = x * across; j < Math.min(width, (x + 1) * across); j++) if (Math.abs(row[j]) > Math.abs(strongest)) strongest = row[j];
+  canvas.width = wide;
+  canvas.height = tall;
+  const context = canvas.getContext("2d"),
+    pixels = context.createImageData(wide, tall);
+  for (let y = 0; y < tall; y++)
+    for (let x = 0; x < wide; x++) {
+      let strongest = 0;
+      for (let i = y * down; i < Math.min(height, (y + 1) * down); i++) {
+        const row = rows[i];
+        for (let j = x * across; j < Math.min(width, (x + 1) * across); j++)
+          if (Math.abs(row[j]) > Math.abs(strongest)) strongest = row[j];
+      }
+      const [r, g, b] = colour(strongest),
+        at = 4 * (y * wide + x);
+      pixels.data[at] = r;
+      pixels.data[at + 1] = g;
+      pixels.data[at + 2] = b;
+      pixels.data[at + 3] = 255;
     }
-    const [r, g, b] = colour(strongest), at = 4 * (y * wide + x);
-    pixels.data[at] = r; pixels.data[at + 1] = g; pixels.data[at + 2] = b; pixels.data[at + 3] = 255;
-  }
   context.putImageData(pixels, 0, 0);
   return canvas;
 }
-const mapImage = (rows, most) => image(rows, rows.length, rows[0].length, (w) => ramp()[Math.round(255 * scaled(w))], most);
+const mapImage = (rows, most) =>
+  image(rows, rows.length, rows[0].length, (w) => ramp()[Math.round(255 * scaled(w))], most);
 
 // A canvas as sharp as the screen: draw(context, width, height) in CSS pixels.
 function sharp(canvas, width, height, draw) {
   const ratio = Math.min(window.devicePixelRatio || 1, 2);
-  canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`; canvas.style.height = `${height}px`;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
   draw(context, width, height);
@@ -174,19 +226,43 @@ function sharp(canvas, width, height, draw) {
 // ---- choosing
 
 function segmented(name, options, chosen, choose) {
-  return h("div", { class: "segmented", role: "group", "aria-label": name },
+  return h(
+    "div",
+    { class: "segmented", role: "group", "aria-label": name },
     h("span", { class: "name" }, name),
-    options.map(({ value, text, title, dot }) => h("button", {
-      type: "button", title, "aria-pressed": String([chosen].flat().includes(value)),
-      onclick: (event) => choose(value, event),
-    }, dot && h("i", { class: "dot", style: { background: dot } }), text)));
+    options.map(({ value, text, title, dot }) =>
+      h(
+        "button",
+        {
+          type: "button",
+          title,
+          "aria-pressed": String([chosen].flat().includes(value)),
+          onclick: (event) => choose(value, event),
+        },
+        dot && h("i", { class: "dot", style: { background: dot } }),
+        text,
+      ),
+    ),
+  );
 }
 
 const attention = () => data.attentions[state.attention];
 function attentionPicker(only) {
-  const options = data.attentions.map((each, value) => ({ value, text: attentionName(each), title: attentionHelp[`${each.stack}.${each.kind}`] }));
-  return options.length > 1 && segmented("Attention", options.filter(({ value }) => !only || only(data.attentions[value])), state.attention,
-    (value) => change({ attention: value, token: 0, layer: Math.min(state.layer, data.attentions[value].shape[0] - 1) }));
+  const options = data.attentions.map((each, value) => ({
+    value,
+    text: attentionName(each),
+    title: attentionHelp[`${each.stack}.${each.kind}`],
+  }));
+  return (
+    options.length > 1 &&
+    segmented(
+      "Attention",
+      options.filter(({ value }) => !only || only(data.attentions[value])),
+      state.attention,
+      (value) =>
+        change({ attention: value, token: 0, layer: Math.min(state.layer, data.attentions[value].shape[0] - 1) }),
+    )
+  );
 }
 function layerPicker() {
   const options = Array.from({ length: attention().shape[0] }, (_, value) => ({ value, text: String(value + 1) }));
@@ -198,16 +274,20 @@ function change(changes) {
   render();
 }
 
-// One stop for the tab key, arrows inside: `items` are elements, `rows` of so many if up and down differ from left and right.
+// One stop for the tab key, and arrows between the items inside.
 function roving(holder, items, start = 0) {
-  items.forEach((item, i) => { item.tabIndex = i === start ? 0 : -1; });
+  items.forEach((item, i) => {
+    item.tabIndex = i === start ? 0 : -1;
+  });
   holder.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
     const here = items.indexOf(document.activeElement);
     if (step === undefined || here < 0) return;
-    event.preventDefault(); event.stopPropagation();
+    event.preventDefault();
+    event.stopPropagation();
     const next = items[Math.min(Math.max(here + step, 0), items.length - 1)];
-    items[here].tabIndex = -1; next.tabIndex = 0;
+    items[here].tabIndex = -1;
+    next.tabIndex = 0;
     next.focus();
   });
 }

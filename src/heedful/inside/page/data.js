@@ -4,7 +4,9 @@ const halves = (() => {
   // Every number of 16 bits as a float, once.
   const table = new Float32Array(65536);
   for (let bits = 0; bits < 65536; bits++) {
-    const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+    const sign = bits & 0x8000 ? -1 : 1,
+      exponent = (bits >> 10) & 31,
+      fraction = bits & 1023;
     table[bits] = sign * (exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15));
   }
   return table;
@@ -35,7 +37,9 @@ class Numbers {
   at(...places) {
     const size = this.shape.slice(places.length).reduce((a, b) => a * b, 1);
     let start = 0;
-    places.forEach((place, axis) => { start = start * this.shape[axis] + place; });
+    places.forEach((place, axis) => {
+      start = start * this.shape[axis] + place;
+    });
     return this.values.subarray(start * size, (start + 1) * size);
   }
 }
@@ -49,5 +53,6 @@ async function unpack(text) {
   const length = new DataView(buffer).getUint32(0, true);
   const header = new TextDecoder().decode(new Uint8Array(buffer, 4, length));
   return JSON.parse(header, (key, value) =>
-    value && typeof value === "object" && Array.isArray(value.$) ? new Numbers(buffer, value.$, 4 + length) : value);
+    value && typeof value === "object" && Array.isArray(value.$) ? new Numbers(buffer, value.$, 4 + length) : value,
+  );
 }

@@ -1,31 +1,86 @@
 // One head, or several, on the words themselves and as a heat map with values.
 
-const pageSize = 120;  // tokens of a side that are shown at once
-
 views.heads = {
   title: "Heads",
   has: () => true,
   show(main) {
-    const each = attention(), heads = each.shape[1];
+    const each = attention(),
+      heads = each.shape[1];
     state.layer = Math.min(state.layer, each.shape[0] - 1);
     state.heads = state.heads.filter((head) => head < heads);
     if (!state.heads.length) state.heads = [0];
-    const options = Array.from({ length: heads }, (_, value) => ({ value, text: String(value + 1), dot: headColour(value), title: data.kinds[each.work[state.layer][value].kind] }));
-    put(main,
+    const options = Array.from({ length: heads }, (_, value) => ({
+      value,
+      text: String(value + 1),
+      dot: headColour(value),
+      title: data.kinds[each.work[state.layer][value].kind],
+    }));
+    put(
+      main,
       h("h2", {}, "Heads on the words"),
-      h("p", { class: "lead" }, `In ${attentionName(each).toLowerCase()}, ${attentionHelp[`${each.stack}.${each.kind}`]}. Point at a word, or step to it with the arrow keys.`),
-      h("div", { class: "controls" },
-        attentionPicker(), layerPicker(),
-        segmented("Heads", [...options, { value: "all", text: "all" }], state.heads.length === heads ? [...state.heads, "all"] : state.heads, toggleHead),
-        h("label", { class: "toggle" }, h("input", { type: "checkbox", id: "several", checked: state.several, onchange: (event) => change({ several: event.target.checked, heads: event.target.checked ? state.heads : state.heads.slice(0, 1) }) }), "several at once"),
-        h("label", { class: "toggle" }, h("input", { type: "checkbox", id: "join", checked: state.words, onchange: (event) => change({ words: event.target.checked, token: 0 }) }), "join pieces into words")),
+      h(
+        "p",
+        { class: "lead" },
+        `In ${attentionName(each).toLowerCase()}, ${attentionHelp[`${each.stack}.${each.kind}`]}. ` +
+          `Point at a word, or step to it with the arrow keys.`,
+      ),
+      h(
+        "div",
+        { class: "controls" },
+        attentionPicker(),
+        layerPicker(),
+        segmented(
+          "Heads",
+          [...options, { value: "all", text: "all" }],
+          state.heads.length === heads ? [...state.heads, "all"] : state.heads,
+          toggleHead,
+        ),
+        h(
+          "label",
+          { class: "toggle" },
+          h("input", {
+            type: "checkbox",
+            id: "several",
+            checked: state.several,
+            onchange: (event) =>
+              change({
+                several: event.target.checked,
+                heads: event.target.checked ? state.heads : state.heads.slice(0, 1),
+              }),
+          }),
+          "several at once",
+        ),
+        h(
+          "label",
+          { class: "toggle" },
+          h("input", {
+            type: "checkbox",
+            id: "join",
+            checked: state.words,
+            onchange: (event) => change({ words: event.target.checked, token: 0 }),
+          }),
+          "join pieces into words",
+        ),
+      ),
       pair({
-        rows: labels(each.rows), columns: labels(each.columns), next: each.rows === "target" && !state.words ? nextWords() : null,
-        heads: state.heads.map((head) => ({ colour: headColour(head), name: `head ${head + 1}`, rows: weights(state.attention, state.layer, head) })),
+        rows: labels(each.rows),
+        columns: labels(each.columns),
+        next: each.rows === "target" && !state.words ? nextWords() : null,
+        heads: state.heads.map((head) => ({
+          colour: headColour(head),
+          name: `head ${head + 1}`,
+          rows: weights(state.attention, state.layer, head),
+        })),
         mean: meanWeights(state.attention, state.layer, state.heads),
-        titles: each.rows === "source" ? ["looks from", "looks at"] : each.columns === "source" ? ["output so far ▸ next", "source"] : ["looks from ▸ next", "looks at"],
+        titles:
+          each.rows === "source"
+            ? ["looks from", "looks at"]
+            : each.columns === "source"
+              ? ["output so far ▸ next", "source"]
+              : ["looks from ▸ next", "looks at"],
         about: aboutHeads(each),
-      }));
+      }),
+    );
   },
 };
 
@@ -48,132 +103,37 @@ function nextWords() {
 
 function aboutHeads(each) {
   if (state.heads.length > 1) return null;
-  const head = state.heads[0], work = each.work[state.layer][head];
-  return h("div", { class: "about" },
-    h("h3", {}, `Layer ${state.layer + 1}, head ${head + 1}`, h("span", { class: "code" }, dotted(each, state.layer, head))),
-    h("p", { class: "small" }, h("i", { class: "sign", style: { background: workSigns[work.kind] } }), data.kinds[work.kind],
-      `. Entropy ${figure(work.entropy)} bits (${percent(work.evenness)} of the most it could be), strongest weight ${figure(work.peak)} on average, `,
-      each.kind === "cross" ? `${figure(work.distance, 1)} tokens from the diagonal.` : `mean distance ${figure(work.distance, 1)} tokens.`),
-    h("div", { class: "shares" }, Object.entries(work.shares).map(([name, share]) => [
-      h("span", {}, `to the ${data.kinds[name]}`),
-      h("div", { class: "meter" }, h("i", { style: { width: `${100 * share}%` } })), h("span", {}, percent(share))])),
-    h("p", {}, h("button", { type: "button", onclick: () => change({ view: "steps" }) }, "Step through this head →")));
-}
-
-// Two columns of words with lines between them, and the same as a heat map.
-function pair({ rows, columns, next, heads, mean, titles, about, sure = null, verbs = ["looks at", "is looked at by"] }) {
-  const pages = Math.ceil(Math.max(rows.length, columns.length) / pageSize);
-  const page = Math.min(Math.floor(state.token / pageSize), pages - 1), start = page * pageSize;
-  const from = rows.slice(start, start + pageSize), to = columns.slice(start, start + pageSize);
-  const readout = h("p", { class: "readout", role: "status" });
-  const canvas = h("canvas", { "aria-hidden": "true" });
-  const token = (label, i, side) => h("button", {
-    type: "button", class: `token ${label.special ? "special" : ""} ${label.inside ? "inside" : ""}`, "data-side": side, "data-place": i,
-    "aria-pressed": side === "from" ? String(i === state.token) : null,
-  }, h("span", { class: "shade", "aria-hidden": "true" }), h("bdi", {}, label.text), side === "from" && next && next[i] ? h("span", { class: "next" }, `▸ ${next[i]}`) : null);
-  const left = h("ul", { class: "from", "aria-label": titles[0] }, from.map((label, i) => h("li", {}, token(label, start + i, "from"))));
-  const right = h("ul", { class: "to", "aria-label": titles[1] }, to.map((label, j) => h("li", {}, token(label, start + j, "to"))));
-  const box = h("div", { class: "lines" }, h("h3", { class: "from" }, titles[0]), h("h3", { class: "to" }, titles[1]), left, right, canvas);
-  const heat = heatMap(rows, columns, mean, (i, j) => point(i, j, true));
-  const draw = (only) => drawLines({ canvas, box, left, right, start, heads, only, sure });
-  const point = (i, j, quiet) => {
-    const query = i ?? null;
-    shade(right, start, columns, heads, query);
-    draw(query === null ? (j === null || j === undefined ? null : { key: j }) : { query });
-    heat.mark(i, j);
-    readout.replaceChildren(...said(rows, columns, heads, mean, verbs, i, j));
-    if (!quiet && query !== null) state.token = query;
-  };
-  for (const kind of ["pointerover", "focusin"]) box.addEventListener(kind, (event) => {
-    const target = event.target.closest(".token");
-    if (target) target.dataset.side === "from" ? point(+target.dataset.place, null) : point(null, +target.dataset.place);
-  });
-  box.addEventListener("click", (event) => {
-    const target = event.target.closest(".token[data-side=from]");
-    if (!target) return;
-    for (const each of left.querySelectorAll(".token")) each.setAttribute("aria-pressed", String(each === target));
-    state.token = +target.dataset.place;
-    remembered();
-  });
-  box.addEventListener("pointerleave", () => point(state.token, null));
-  const tokens = [...left.querySelectorAll(".token")];
-  roving(left, tokens, Math.max(0, Math.min(state.token - start, tokens.length - 1)));
-  roving(right, [...right.querySelectorAll(".token")]);
-  whenShown(box, () => point(Math.min(state.token, rows.length - 1), null));
-  return h("div", {},
-    pages > 1 && h("div", { class: "pager" },
-      h("button", { type: "button", disabled: page === 0, onclick: () => change({ token: start - pageSize }) }, "← before"),
-      `Tokens ${start + 1} to ${Math.min(start + pageSize, Math.max(rows.length, columns.length))} of ${Math.max(rows.length, columns.length)}`,
-      h("button", { type: "button", disabled: page === pages - 1, onclick: () => change({ token: start + pageSize }) }, "after →")),
-    h("div", { class: "pair" }, h("div", {}, readout, box), h("div", {}, about, heat.element, scale())));
-}
-
-function said(rows, columns, heads, mean, verbs, i, j) {
-  const quoted = (label) => h("bdi", { class: "code" }, `“${label.text}”`);
-  if (i !== null && i !== undefined && j !== null && j !== undefined && columns[j] && rows[i]) {
-    return [quoted(rows[i]), ` ${verbs[0]} `, quoted(columns[j]), ": ", h("b", {}, figure(mean[i][j], 3)), heads.length > 1 ? ` on average (${heads.map(({ name, rows: w }) => `${name} ${figure(w[i][j])}`).join(", ")})` : ""];
-  }
-  if (i !== null && i !== undefined && rows[i]) {
-    const best = [...mean[i].keys()].sort((a, b) => mean[i][b] - mean[i][a]).slice(0, 3).filter((k) => mean[i][k] >= 0.01);
-    return [quoted(rows[i]), ` ${verbs[0]} `, best.flatMap((k, n) => [n ? ", " : "", quoted(columns[k]), " ", h("b", {}, figure(mean[i][k]))])].flat();
-  }
-  if (columns[j]) {
-    const best = [...mean.keys()].sort((a, b) => mean[b][j] - mean[a][j]).slice(0, 3).filter((k) => mean[k][j] >= 0.01);
-    return best.length ? [quoted(columns[j]), ` ${verbs[1]} `, best.flatMap((k, n) => [n ? ", " : "", quoted(rows[k]), " ", h("b", {}, figure(mean[k][j]))])].flat() : ["hardly anything looks at ", quoted(columns[j])];
-  }
-  return [];
-}
-
-function shade(list, start, columns, heads, query) {
-  list.querySelectorAll(".token").forEach((token, index) => {
-    const holder = token.querySelector(".shade");
-    holder.replaceChildren(...(query === null ? [] : heads.map(({ colour, rows }) => {
-      const weight = rows[query] ? rows[query][start + index] : 0;
-      return h("i", { style: { background: colour, opacity: String(0.75 * scaled(weight)) } });
-    })));
-  });
-}
-
-function drawLines({ canvas, box, left, right, start, heads, only, sure }) {
-  const lists = [left, right].map((list) => [...list.children]);
-  if (!lists[0].length || !lists[1].length) return;
-  const home = box.getBoundingClientRect(), a = left.getBoundingClientRect(), b = right.getBoundingClientRect();
-  const top = Math.min(a.top, b.top) - home.top, height = Math.max(a.bottom, b.bottom) - home.top - top, width = b.left - a.right;
-  canvas.style.left = `${a.right - home.left}px`; canvas.style.top = `${top}px`;
-  const step = lists[0].length > 1 ? lists[0][1].offsetTop - lists[0][0].offsetTop : 26;
-  const middle = (i) => i * step + step / 2 - 1;
-  const draw = (context, only, faint) => {
-    context.lineCap = "round";
-    const many = lists[0].length * heads.length > 400;
-    for (const { colour, rows } of heads) {
-      context.strokeStyle = colour;
-      for (let i = 0; i < lists[0].length; i++) {
-        if (only && only.query !== undefined && only.query !== start + i) continue;
-        const row = rows[start + i];
-        for (let j = 0; j < lists[1].length; j++) {
-          if (only && only.key !== undefined && only.key !== start + j) continue;
-          const weight = row[start + j];
-          if (weight < (only ? 0.01 : many ? 0.2 : 0.04) || (sure && !sure(start + i, start + j))) continue;
-          context.globalAlpha = (sure ? 0.85 : Math.min(1, 0.08 + 0.92 * weight)) * (faint ? 0.22 : 1);
-          context.lineWidth = sure ? 2.4 : 0.8 + 3.4 * weight;
-          context.beginPath();
-          context.moveTo(2, middle(i));
-          context.bezierCurveTo(width * 0.45, middle(i), width * 0.55, middle(j), width - 2, middle(j));
-          context.stroke();
-        }
-      }
-    }
-  };
-  sharp(canvas, width, height, (context) => {
-    draw(context, null, only !== null);
-    if (only !== null) draw(context, only, false);
-  });
-}
-
-function scale() {
-  const canvas = h("canvas", { "aria-hidden": "true" });
-  sharp(canvas, 180, 12, (context, width, height) => {
-    for (let x = 0; x < width; x++) { context.fillStyle = `rgb(${ramp()[Math.round((255 * x) / (width - 1))].map(Math.round).join()})`; context.fillRect(x, 0, 1, height); }
-  });
-  return h("div", { class: "scale" }, "0", canvas, "1", h("span", {}, "square-root scale: a quarter of the way is 0.06, half is 0.25"));
+  const head = state.heads[0],
+    work = each.work[state.layer][head];
+  return h(
+    "div",
+    { class: "about" },
+    h(
+      "h3",
+      {},
+      `Layer ${state.layer + 1}, head ${head + 1}`,
+      h("span", { class: "code" }, dotted(each, state.layer, head)),
+    ),
+    h(
+      "p",
+      { class: "small" },
+      h("i", { class: "sign", style: { background: workSigns[work.kind] } }),
+      data.kinds[work.kind],
+      `. Entropy ${figure(work.entropy)} bits (${percent(work.evenness)} of ` +
+        `the most it could be), strongest weight ${figure(work.peak)} on average, `,
+      each.kind === "cross"
+        ? `${figure(work.distance, 1)} tokens from the diagonal.`
+        : `mean distance ${figure(work.distance, 1)} tokens.`,
+    ),
+    h(
+      "div",
+      { class: "shares" },
+      Object.entries(work.shares).map(([name, share]) => [
+        h("span", {}, `to the ${data.kinds[name]}`),
+        h("div", { class: "meter" }, h("i", { style: { width: `${100 * share}%` } })),
+        h("span", {}, percent(share)),
+      ]),
+    ),
+    h("p", {}, h("button", { type: "button", onclick: () => change({ view: "steps" }) }, "Step through this head →")),
+  );
 }

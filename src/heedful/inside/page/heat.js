@@ -4,22 +4,34 @@ function heatMap(rows, columns, values, pointed) {
   const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "heat map of the weights" });
   const element = h("div", { class: "heat" }, canvas);
   const picture = mapImage(values);
-  let marked = [null, null], place = null;
+  let marked = [null, null],
+    place = null;
 
   function layout() {
     const room = Math.max(260, element.clientWidth || 520);
     const worded = columns.length <= 80 && rows.length <= 80;
     const longest = (labels) => Math.min(110, 12 + 7.2 * Math.max(...labels.map(({ text }) => text.length)));
-    const left = worded ? Math.min(longest(rows), room * 0.3) : 34, top = worded ? longest(columns) * 0.75 + 8 : 24;
+    const left = worded ? Math.min(longest(rows), room * 0.3) : 34,
+      top = worded ? longest(columns) * 0.75 + 8 : 24;
     const cell = Math.max(worded ? 9 : 0.2, Math.min(38, (room - left - 4) / columns.length));
     const down = worded ? cell : Math.min(38, (room - left - 4) / Math.max(rows.length, columns.length));
-    return { left, top, cell, down, worded, width: left + cell * columns.length + 3, height: top + down * rows.length + 3 };
+    return {
+      left,
+      top,
+      cell,
+      down,
+      worded,
+      width: left + cell * columns.length + 3,
+      height: top + down * rows.length + 3,
+    };
   }
 
   function draw() {
     place = layout();
     const { left, top, cell, down, worded, width, height } = place;
-    const style = getComputedStyle(document.documentElement), ink = style.getPropertyValue("--ink"), soft = style.getPropertyValue("--soft");
+    const style = getComputedStyle(document.documentElement),
+      ink = style.getPropertyValue("--ink"),
+      soft = style.getPropertyValue("--soft");
     sharp(canvas, width, height, (context) => {
       context.imageSmoothingEnabled = false;
       context.drawImage(picture, left, top, cell * columns.length, down * rows.length);
@@ -29,14 +41,16 @@ function heatMap(rows, columns, values, pointed) {
       if (worded) edges(context, ink, soft);
       if (cell >= 27) numbers(context);
       const [i, j] = marked;
-      context.strokeStyle = style.getPropertyValue("--warm"); context.lineWidth = 2;
+      context.strokeStyle = style.getPropertyValue("--warm");
+      context.lineWidth = 2;
       if (i !== null && i < rows.length) context.strokeRect(left, top + i * down, cell * columns.length, down);
       if (j !== null && j < columns.length) context.strokeRect(left + j * cell, top, cell, down * rows.length);
     });
   }
 
   function edges(context, ink, soft) {
-    const { left, top, cell, down } = place, size = Math.max(8, Math.min(13, cell - 1));
+    const { left, top, cell, down } = place,
+      size = Math.max(8, Math.min(13, cell - 1));
     context.font = `${size}px system-ui, sans-serif`;
     rows.forEach(({ text, special }, i) => {
       context.textAlign = "right";
@@ -58,29 +72,50 @@ function heatMap(rows, columns, values, pointed) {
     const { left, top, cell, down } = place;
     context.font = `${cell >= 34 ? 11 : 9.5}px system-ui, sans-serif`;
     context.textAlign = "center";
-    values.forEach((row, i) => row.forEach((weight, j) => {
-      if (weight < 0.005) return;
-      context.fillStyle = onWeight(weight);
-      context.fillText(weight.toFixed(2).replace(/^0/, ""), left + (j + 0.5) * cell, top + (i + 0.5) * down + 0.5);
-    }));
+    values.forEach((row, i) =>
+      row.forEach((weight, j) => {
+        if (weight < 0.005) return;
+        context.fillStyle = onWeight(weight);
+        context.fillText(weight.toFixed(2).replace(/^0/, ""), left + (j + 0.5) * cell, top + (i + 0.5) * down + 0.5);
+      }),
+    );
   }
 
   function under(event) {
     const box = canvas.getBoundingClientRect();
-    const j = Math.floor((event.clientX - box.left - place.left) / place.cell), i = Math.floor((event.clientY - box.top - place.top) / place.down);
+    const j = Math.floor((event.clientX - box.left - place.left) / place.cell),
+      i = Math.floor((event.clientY - box.top - place.top) / place.down);
     return i >= 0 && j >= 0 && i < rows.length && j < columns.length ? [i, j] : null;
   }
-  canvas.addEventListener("pointermove", (event) => { const found = under(event); if (found) pointed(...found); });
-  canvas.addEventListener("pointerdown", (event) => { const found = under(event); if (found) { state.token = found[0]; pointed(...found); remembered(); } });
+  canvas.addEventListener("pointermove", (event) => {
+    const found = under(event);
+    if (found) pointed(...found);
+  });
+  canvas.addEventListener("pointerdown", (event) => {
+    const found = under(event);
+    if (found) {
+      state.token = found[0];
+      pointed(...found);
+      remembered();
+    }
+  });
   canvas.addEventListener("keydown", (event) => {
     const [di, dj] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] || [];
     if (di === undefined) return;
-    event.preventDefault(); event.stopPropagation();
+    event.preventDefault();
+    event.stopPropagation();
     const bound = (x, most) => Math.min(Math.max(x, 0), most - 1);
     pointed(bound((marked[0] ?? 0) + di, rows.length), bound((marked[1] ?? 0) + dj, columns.length));
   });
   whenShown(element, draw);
-  return { element, draw, mark(i, j) { marked = [i ?? null, j ?? null]; if (place) draw(); } };
+  return {
+    element,
+    draw,
+    mark(i, j) {
+      marked = [i ?? null, j ?? null];
+      if (place) draw();
+    },
+  };
 }
 
 function fitting(context, text, width) {

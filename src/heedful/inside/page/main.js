@@ -5,7 +5,8 @@ const shownViews = () => Object.keys(order()).filter((name) => views[name].has()
 const order = () => ({ overview: 1, heads: 1, steps: 1, decoding: 1, alignment: 1, positions: 1 });
 
 function render() {
-  const main = element("view"), focused = focusPath();
+  const main = element("view"),
+    focused = focusPath();
   if (!shownViews().includes(state.view)) state.view = "overview";
   for (const tab of element("tabs").children) {
     const chosen = tab.dataset.view === state.view;
@@ -22,12 +23,26 @@ function render() {
 
 // The address says what is shown, so that a link to this file can point at a head or a step.
 function remembered() {
-  const parts = [state.view, state.attention, state.layer, state.heads.join("+"), state.token, state.words ? "words" : "pieces"];
-  try { history.replaceState(null, "", `#${parts.join("/")}`); } catch { /* some readers of files do not allow it */ }
+  const parts = [
+    state.view,
+    state.attention,
+    state.layer,
+    state.heads.join("+"),
+    state.token,
+    state.words ? "words" : "pieces",
+  ];
+  try {
+    history.replaceState(null, "", `#${parts.join("/")}`);
+  } catch {
+    /* some readers of files do not allow it */
+  }
 }
 function recall() {
   const [view, index, layer, heads, token, words] = decodeURIComponent(location.hash.slice(1)).split("/");
-  const whole = (text, most) => { const n = Number.parseInt(text, 10); return n >= 0 && n < most ? n : 0; };
+  const whole = (text, most) => {
+    const n = Number.parseInt(text, 10);
+    return n >= 0 && n < most ? n : 0;
+  };
   if (Object.hasOwn(views, view)) state.view = view;
   if (index === undefined) return;
   state.attention = whole(index, data.attentions.length);
@@ -41,16 +56,29 @@ function recall() {
 
 // After a view is drawn anew the focus is where it was.
 function focusPath() {
-  const active = document.activeElement, main = element("view");
+  const active = document.activeElement,
+    main = element("view");
   if (!main.contains(active)) return null;
-  const label = active.getAttribute("aria-label") || active.textContent, group = active.closest("[aria-label]");
-  return { id: active.id, label, tag: active.tagName, group: group && group !== active ? group.getAttribute("aria-label") : null };
+  const label = active.getAttribute("aria-label") || active.textContent,
+    group = active.closest("[aria-label]");
+  return {
+    id: active.id,
+    label,
+    tag: active.tagName,
+    group: group && group !== active ? group.getAttribute("aria-label") : null,
+  };
 }
 function refocus(path) {
   if (!path) return;
-  const again = path.id ? element(path.id) : [...element("view").querySelectorAll(path.tag)].find((each) =>
-    (each.getAttribute("aria-label") || each.textContent) === path.label && (!path.group || each.closest(`[aria-label="${CSS.escape(path.group)}"]`)));
-  const pressed = path.group && element("view").querySelector(`[aria-label="${CSS.escape(path.group)}"] [aria-pressed="true"]`);
+  const again = path.id
+    ? element(path.id)
+    : [...element("view").querySelectorAll(path.tag)].find(
+        (each) =>
+          (each.getAttribute("aria-label") || each.textContent) === path.label &&
+          (!path.group || each.closest(`[aria-label="${CSS.escape(path.group)}"]`)),
+      );
+  const pressed =
+    path.group && element("view").querySelector(`[aria-label="${CSS.escape(path.group)}"] [aria-pressed="true"]`);
   (pressed || again)?.focus({ preventScroll: true });
 }
 
@@ -73,24 +101,55 @@ function nextTheme() {
 // ---- keys
 
 const keyHelp = [
-  ["1 … 6", "views"], ["← → ↑ ↓", "to the next word, map or token, once one has the focus"], ["j  k", "next and previous token"], ["]  [", "next and previous layer"],
-  ["n  p", "next and previous head"], ["a", "next kind of attention"], ["w", "pieces or words"], ["d", "light or dark"], ["?", "this list"],
+  ["1 … 6", "views"],
+  ["← → ↑ ↓", "to the next word, map or token, once one has the focus"],
+  ["j  k", "next and previous token"],
+  ["]  [", "next and previous layer"],
+  ["n  p", "next and previous head"],
+  ["a", "next kind of attention"],
+  ["w", "pieces or words"],
+  ["d", "light or dark"],
+  ["?", "this list"],
 ];
 function openHelp() {
-  element("help").replaceChildren(h("h2", {}, "Keys"), h("dl", {}, keyHelp.map(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])),
-    h("form", { method: "dialog" }, h("button", {}, "Close")));
+  element("help").replaceChildren(
+    h("h2", {}, "Keys"),
+    h(
+      "dl",
+      {},
+      keyHelp.map(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)]),
+    ),
+    h("form", { method: "dialog" }, h("button", {}, "Close")),
+  );
   element("help").showModal();
 }
+function move(step, tokens) {
+  const token = Math.min(Math.max(state.token + step, 0), tokens - 1);
+  if (token !== state.token && ["heads", "steps", "alignment"].includes(state.view)) change({ token });
+}
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || element("help").open || ["INPUT", "SELECT"].includes(event.target.tagName) && event.target.type !== "checkbox") return;
-  const turn = (value, step, count) => (value + step + count) % count, [layers, heads] = attention().shape;
+  if (
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    element("help").open ||
+    (["INPUT", "SELECT"].includes(event.target.tagName) && event.target.type !== "checkbox")
+  )
+    return;
+  const turn = (value, step, count) => (value + step + count) % count,
+    [layers, heads] = attention().shape;
   const tokens = state.view === "alignment" ? data.alignment.targetWords.length : labels(attention().rows).length;
   const actions = {
-    j: () => change({ token: Math.min(state.token + 1, tokens - 1) }), k: () => change({ token: Math.max(state.token - 1, 0) }),
-    "]": () => change({ layer: turn(state.layer, 1, layers) }), "[": () => change({ layer: turn(state.layer, -1, layers) }),
-    n: () => change({ several: false, heads: [turn(state.heads[0], 1, heads)] }), p: () => change({ several: false, heads: [turn(state.heads[0], -1, heads)] }),
+    j: () => move(1, tokens),
+    k: () => move(-1, tokens),
+    "]": () => change({ layer: turn(state.layer, 1, layers) }),
+    "[": () => change({ layer: turn(state.layer, -1, layers) }),
+    n: () => change({ several: false, heads: [turn(state.heads[0], 1, heads)] }),
+    p: () => change({ several: false, heads: [turn(state.heads[0], -1, heads)] }),
     a: () => change({ attention: turn(state.attention, 1, data.attentions.length), token: 0, layer: 0 }),
-    w: () => change({ words: !state.words, token: 0 }), d: nextTheme, "?": openHelp,
+    w: () => change({ words: !state.words, token: 0 }),
+    d: nextTheme,
+    "?": openHelp,
   };
   const view = shownViews()[Number(event.key) - 1];
   if (view) change({ view });
@@ -102,22 +161,54 @@ function onKey(event) {
 // ---- opening
 
 function header() {
-  const { model } = data, long = data.text.length > 220;
+  const { model } = data,
+    long = data.text.length > 220;
   element("sentence").append(h("bdi", { class: long ? "long" : "" }, data.text));
-  if (data.output !== null) element("sentence").append(h("span", { class: "arrow", "aria-label": "becomes" }, "→"), h("bdi", { class: long ? "out long" : "out" }, data.output));
+  if (data.output && data.sides.source)
+    element("sentence").append(
+      h("span", { class: "arrow", "aria-label": "becomes" }, "→"),
+      h("bdi", { class: long ? "out long" : "out" }, data.output),
+    );
+  if (data.output && !data.sides.source)
+    element("sentence").lastChild.append(h("span", { class: "out" }, data.output));
   const facts = [
-    ["model", model.name], ["family", model.family], ["layers", model.layers.join(" + ")], ["heads", model.heads], ["width", model.dModel], ["vocabulary", model.vocabulary.toLocaleString("en")],
-    ["parameters", model.parameters.toLocaleString("en")], ["norm", model.norm], ["positions", model.positions],
+    ["model", model.name],
+    ["family", model.family],
+    ["layers", model.layers.join(" + ")],
+    ["heads", model.heads],
+    ["width", model.dModel],
+    ["vocabulary", model.vocabulary.toLocaleString("en")],
+    ["parameters", model.parameters.toLocaleString("en")],
+    ["norm", model.norm],
+    ["positions", model.positions],
   ];
-  element("card").append(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, String(value)))));
+  element("card").append(
+    ...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, String(value)))),
+  );
   element("note").textContent = data.note;
   element("note").hidden = !data.note;
 }
 function tabs() {
   const bar = element("tabs");
-  bar.append(...shownViews().map((name) => h("button", { type: "button", role: "tab", id: `tab-${name}`, "data-view": name, "aria-controls": "view", onclick: () => change({ view: name }) }, views[name].title)));
+  bar.append(
+    ...shownViews().map((name) =>
+      h(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          id: `tab-${name}`,
+          "data-view": name,
+          "aria-controls": "view",
+          onclick: () => change({ view: name }),
+        },
+        views[name].title,
+      ),
+    ),
+  );
   bar.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], names = shownViews();
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key],
+      names = shownViews();
     if (!step) return;
     const name = names[(names.indexOf(state.view) + step + names.length) % names.length];
     change({ view: name });
@@ -130,7 +221,13 @@ async function open() {
   try {
     data = await unpack(element("data").textContent);
   } catch (error) {
-    element("view").replaceChildren(h("p", { class: "wait" }, `This page could not be opened here (${error.message}). A browser of 2023 or later can.`));
+    element("view").replaceChildren(
+      h(
+        "p",
+        { class: "wait" },
+        `This page could not be opened here (${error.message}). A browser of 2023 or later can.`,
+      ),
+    );
     return;
   }
   header();
@@ -139,7 +236,10 @@ async function open() {
   element("theme").addEventListener("click", nextTheme);
   element("keys").addEventListener("click", openHelp);
   document.addEventListener("keydown", onKey);
-  window.addEventListener("hashchange", () => { recall(); render(); });
+  window.addEventListener("hashchange", () => {
+    recall();
+    render();
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
   render();
   document.documentElement.dataset.ready = "yes";

@@ -2,52 +2,127 @@
 
 let panelShown = 0;
 const schemes = {
-  sinusoidal: ["Sines and cosines", "Each position is a vector of sines and cosines, fast ones on the left, slow ones on the right, like the hands of many clocks. It is added to the embedding. The product of two such vectors depends on their distance alone.",
-    row(sub("P", "pos,2i"), mo("="), mi("sin"), mo("("), mi("pos"), mo("/"), `<msup>${mn("10000")}${row(mn("2"), mi("i"), mo("/"), mi("d"))}</msup>`, mo(")"), mo(","), `<mspace width="0.8em"/>`, sub("P", "pos,2i+1"), mo("="), mi("cos"), mo("("), mo("…"), mo(")"))],
-  learned: ["Learned vectors", "Each position has a vector that was learned like that of a word. It is added to the embedding.", row(mi("x"), mo("="), sub("E", "id"), mo("+"), sub("P", "pos"))],
-  rotary: ["Rotation", "Queries and keys are turned, two numbers at a time, by an angle that grows with position. Their product then depends on the distance. Drawn is one vector, (1, 0, 1, 0, …), as every position turns it.",
-    row(mi("q"), mo("·"), mi("k"), mo("→"), `<msup>${mi("q")}${mi("⊤")}</msup>`, sub("R", "j−i"), mi("k"))],
-  alibi: ["Falling with distance", "Nothing is added to a token. From each score the distance is subtracted, times a slope that each head has of its own.", row(mi("score"), mo("="), `<mfrac>${row(mi("q"), mo("·"), mi("k"))}<msqrt>${sub("d", "k")}</msqrt></mfrac>`, mo("−"), sub("m", "head"), mo("·"), mo("|"), mi("i"), mo("−"), mi("j"), mo("|"))],
-  relative: ["Learned distances", "Nothing is added to a token. Each distance has a learned vector, and the query is compared with it.", row(mi("score"), mo("="), `<mfrac>${row(mi("q"), mo("·"), mo("("), mi("k"), mo("+"), sub("a", "j−i"), mo(")"))}<msqrt>${sub("d", "k")}</msqrt></mfrac>`)],
+  sinusoidal: [
+    "Sines and cosines",
+    "Each position is a vector of sines and cosines, fast ones on the left, slow ones on the right, like the hands " +
+      "of many clocks. It is added to the embedding. The product of two such vectors depends on their distance alone.",
+    "P_{pos , 2 i} = sin( pos / 10000^{2 i / d} ) , ~ P_{pos , 2 i + 1} = cos( … )",
+  ],
+  learned: [
+    "Learned vectors",
+    "Each position has a vector that was learned like that of a word. It is added to the embedding.",
+    "x = E_id + P_pos",
+  ],
+  rotary: [
+    "Rotation",
+    "Queries and keys are turned, two numbers at a time, by an angle that grows with position. Their " +
+      "product then depends on the distance. Drawn is one vector, (1, 0, 1, 0, …), as every position turns it.",
+    "q · k → q^⊤ R_{j − i} k",
+  ],
+  alibi: [
+    "Falling with distance",
+    "Nothing is added to a token. From each score the distance " +
+      "is subtracted, times a slope that each head has of its own.",
+    "score = frac{q · k}{sqrt{d_k}} − m_head · | i − j |",
+  ],
+  relative: [
+    "Learned distances",
+    "Nothing is added to a token. Each distance has a learned vector, and the query is compared with it.",
+    "score = frac{q · ( k + a_{j − i} )}{sqrt{d_k}}",
+  ],
 };
 
 views.positions = {
   title: "Positions",
   has: () => Boolean(data.positions),
   show(main) {
-    const { scheme, panels } = data.positions, [title, text, equation] = schemes[scheme];
+    const { scheme, panels } = data.positions,
+      [title, text, equation] = schemes[scheme];
     const panel = panels[Math.min(panelShown, panels.length - 1)];
-    const by = { alibi: "distance × head: what is added to a score", relative: "distance × dimension" }[scheme] || "position × dimension";
+    const by =
+      { alibi: "distance × head: what is added to a score", relative: "distance × dimension" }[scheme] ||
+      "position × dimension";
     const of = scheme === "alibi" || scheme === "relative" ? "distances" : "positions";
-    const alike = { alibi: "what is added to the score of query and key", relative: "dot products between distances" }[scheme] || "dot products between positions";
-    put(main,
+    const alike =
+      { alibi: "what is added to the score of query and key", relative: "dot products between distances" }[scheme] ||
+      "dot products between positions";
+    put(
+      main,
       h("h2", {}, `Positions: ${title.toLowerCase()}`),
-      h("p", { class: "lead" }, text), formula(equation),
-      panels.length > 1 && h("div", { class: "controls" }, segmented("Of", panels.map(({ name }, value) => ({ value, text: name })), panels.indexOf(panel), (value) => { panelShown = value; render(); })),
-      h("div", { class: "two" }, plate(by, panel.table, panel.rows, null, of), plate(alike, panel.matrix, panel.rows, panel.rows, of)));
+      h("p", { class: "lead" }, text),
+      formula(equation),
+      panels.length > 1 &&
+        h(
+          "div",
+          { class: "controls" },
+          segmented(
+            "Of",
+            panels.map(({ name }, value) => ({ value, text: name })),
+            panels.indexOf(panel),
+            (value) => {
+              panelShown = value;
+              render();
+            },
+          ),
+        ),
+      h(
+        "div",
+        { class: "two" },
+        plate(by, panel.table, panel.rows, null, of),
+        plate(alike, panel.matrix, panel.rows, panel.rows, of),
+      ),
+    );
   },
 };
 
 function plate(title, numbers, rows, columns, by) {
-  const [height, width] = numbers.shape, lines = Array.from({ length: height }, (_, i) => numbers.at(i));
+  const [height, width] = numbers.shape,
+    lines = Array.from({ length: height }, (_, i) => numbers.at(i));
   const most = numbers.values.reduce((best, x) => Math.max(best, Math.abs(x)), 1e-9);
-  const [least, best] = [numbers.values.reduce((a, b) => Math.min(a, b)), numbers.values.reduce((a, b) => Math.max(a, b))];
+  const [least, best] = [
+    numbers.values.reduce((a, b) => Math.min(a, b)),
+    numbers.values.reduce((a, b) => Math.max(a, b)),
+  ];
   const signed = least < 0 && best > 0;
-  const colour = signed ? (x) => signColour(x / most) : (x) => ramp()[Math.round((255 * (x - least)) / (best - least || 1))];
+  const colour = signed
+    ? (x) => signColour(x / most)
+    : (x) => ramp()[Math.round((255 * (x - least)) / (best - least || 1))];
   const picture = image(lines, height, width, colour, 1024);
-  const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": title }), holder = h("div", { class: "heat" }, canvas), readout = h("p", { class: "readout small", role: "status" }, `${columns ? `Rows and columns are ${by}` : `Rows are ${by}`} ${rows[0]} to ${rows[height - 1]}. Values from ${figure(least)} to ${figure(best)}${signed ? "; orange is above zero, blue below" : ""}.`);
+  const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": title }),
+    holder = h("div", { class: "heat" }, canvas),
+    readout = h(
+      "p",
+      { class: "readout small", role: "status" },
+      `${columns ? `Rows and columns are ${by}` : `Rows are ${by}`} ${rows[0]} to ${rows[height - 1]}. ` +
+        `Values from ${figure(least)} to ${figure(best)}${signed ? "; orange is above zero, blue below" : ""}.`,
+    );
   let here = [0, 0];
-  const tell = (i, j) => { here = [i, j]; readout.textContent = `${columns ? `${rows[i]} and ${columns[j]}` : `${rows[i]}, number ${j + 1}`}: ${figure(lines[i][j], 3)}`; };
+  const tell = (i, j) => {
+    here = [i, j];
+    readout.textContent =
+      `${columns ? `${rows[i]} and ${columns[j]}` : `${rows[i]}, number ${j + 1}`}: ` + `${figure(lines[i][j], 3)}`;
+  };
   const draw = () => {
-    const room = Math.max(240, holder.clientWidth), tall = columns ? room : Math.min(room, Math.max(200, height * 5));
-    sharp(canvas, room, tall, (context) => { context.imageSmoothingEnabled = false; context.drawImage(picture, 0, 0, room, tall); });
+    const room = Math.max(240, holder.clientWidth),
+      tall = columns ? room : Math.min(room, Math.max(200, height * 5));
+    sharp(canvas, room, tall, (context) => {
+      context.imageSmoothingEnabled = false;
+      context.drawImage(picture, 0, 0, room, tall);
+    });
   };
   const bound = (x, size) => Math.min(Math.max(Math.floor(x), 0), size - 1);
-  canvas.addEventListener("pointermove", (event) => { const box = canvas.getBoundingClientRect(); tell(bound(((event.clientY - box.top) / box.height) * height, height), bound(((event.clientX - box.left) / box.width) * width, width)); });
+  canvas.addEventListener("pointermove", (event) => {
+    const box = canvas.getBoundingClientRect();
+    tell(
+      bound(((event.clientY - box.top) / box.height) * height, height),
+      bound(((event.clientX - box.left) / box.width) * width, width),
+    );
+  });
   canvas.addEventListener("keydown", (event) => {
     const [di, dj] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] || [];
     if (di === undefined) return;
-    event.preventDefault(); event.stopPropagation();
+    event.preventDefault();
+    event.stopPropagation();
     tell(bound(here[0] + di, height), bound(here[1] + dj, width));
   });
   whenShown(holder, draw);

@@ -1,0 +1,207 @@
+// The stops inside a layer: attention, residual and norm, feed-forward.
+
+// Scores, mask and softmax, computed here from the recorded queries and keys.
+function scores(each, stack, part, t, head) {
+  const query = part.queries.at(head, t),
+    keys = part.keys.shape[1],
+    root = Math.sqrt(query.length);
+  const raw = [],
+    biased = [];
+  for (let j = 0; j < keys; j++) {
+    const key = part.keys.at(head, j);
+    let product = 0;
+    for (let i = 0; i < query.length; i++) product += query[i] * key[i];
+    raw.push(product);
+    let bias = 0;
+    if (each.kind === "self" && stack.slopes) bias = -stack.slopes[head] * Math.abs(t - j);
+    if (each.kind === "self" && stack.tables) {
+      const window = (stack.tables.shape[1] - 1) / 2,
+        vector = stack.tables.at(state.layer, Math.min(Math.max(j - t, -window), window) + window);
+      for (let i = 0; i < query.length; i++) bias += (query[i] * vector[i]) / root;
+    }
+    biased.push(bias);
+  }
+  const sum = raw.map((x, j) => x / root + biased[j]),
+    seen = sum.map((_, j) => !each.causal || j <= t);
+  const most = Math.max(...sum.filter((_, j) => seen[j])),
+    powers = sum.map((x, j) => (seen[j] ? Math.exp(x - most) : 0));
+  const total = powers.reduce((a, b) => a + b, 0);
+  return {
+    raw,
+    biased,
+    sum,
+    seen,
+    weights: powers.map((x) => x / total),
+    hasBias: Boolean(each.kind === "self" && (stack.slopes || stack.tables)),
+  };
+}
+
+function gathered(part, found, head) {
+  const result = new Float32Array(part.values.shape[2]);
+  found.weights.forEach((weight, j) =>
+    part.values.at(head, j).forEach((x, i) => {
+      result[i] += weight * x;
+    }),
+  );
+  return result;
+}
+
+function attendStops(each, stack, part, t) {
+  const head = state.heads[0],
+    found = scores(each, stack, part, t, head),
+    over = data.sides[each.columns].pieces;
+  const strongest = [...over.keys()].sort((a, b) => found.weights[b] - found.weights[a]);
+  const few = strongest.slice(0, 5).filter((j, n) => n === 0 || found.weights[j] >= 0.005),
+    key = strongest[0];
+  const z = gathered(part, found, head),
+    all = Array.from({ length: each.shape[1] }, (_, i) =>
+      i === head ? z : gathered(part, scores(each, stack, part, t, i), i),
+    );
+  const limit = strong(...few.map((j) => part.values.at(head, j))),
+    from =
+      each.kind === "cross" ? "The query comes from the decoder, keys and values from the encoder's last layer." : "";
+  return [
+    stop(
+      "Query, key and value",
+      `Head ${head + 1} looks through three matrices of its own: what this ` +
+        `token asks, what each token offers, what it would pass on. ${from}`,
+      "q = x W^Q , ~ k = x W^K , ~ v = x W^V",
+      strip(`q of “${data.sides[each.rows].pieces[t]}”`, part.queries.at(head, t)),
+      strip(`k of “${over[key]}”`, part.keys.at(head, key)),
+      strip(`v of “${over[key]}”`, part.values.at(head, key)),
+      h(
+        "p",
+        { class: "small" },
+        `${part.queries.shape[2]} numbers each`,
+        data.model.positions === "rotary" &&
+          each.kind === "self" &&
+          ", queries and keys already turned by their positions",
+        "; shown is the key that matches best.",
+      ),
+    ),
+    stop(
+      "Scores, mask and softmax",
+      `The query is compared with every key. ${each.causal ? "What comes later is hidden (−∞). " : ""}The ` +
+        `softmax makes shares of 100 % of the scores.`,
+      `w = softmax( frac{q · k}{sqrt{d_k}} ${found.hasBias ? "+ b" : ""} ${each.causal ? "+ mask" : ""} )`,
+      scoreTable(each, found, over, strongest, part.queries.shape[2]),
+    ),
+    stop(
+      "Weighted sum",
+      "The values are added up in these shares: this is what the head found.",
+      "z = ∑_j w_j v_j",
+      few.map((j) => strip(`${percent(found.weights[j])} of “${over[j]}”`, part.values.at(head, j), limit)),
+      found.weights.length > few.length &&
+        h("div", { class: "sign-op" }, `and ${found.weights.length - few.length} more`),
+      strip("z, all together", z, limit, true),
+    ),
+    stop(
+      "All heads together",
+      `The findings of all ${each.shape[1]} heads stand side by ` +
+        `side, and a matrix mixes them.${shownOf(part.out.shape[1])}`,
+      "o = Concat( z_1 , … , z_h ) W^O",
+      all.slice(0, 16).map((vector, i) => strip(`z of head ${i + 1}`, vector, strong(...all), i === head)),
+      strip("o", part.out.at(t)),
+    ),
+  ];
+}
+
+function scoreTable(each, found, over, strongest, width) {
+  const many = over.length > 30,
+    shown = (many ? strongest.slice(0, 30) : strongest.slice()).sort((a, b) => a - b);
+  return [
+    h(
+      "table",
+      { class: "scores" },
+      h(
+        "tr",
+        {},
+        h("th", {}, "key"),
+        h("th", {}, "q · k"),
+        h("th", {}, `÷ √${width}`),
+        found.hasBias && h("th", {}, "+ position"),
+        each.causal && h("th", {}, "mask"),
+        h("th", {}, "softmax"),
+        h("th", { class: "bar" }),
+      ),
+      shown.map((j) =>
+        h(
+          "tr",
+          { class: found.seen[j] ? "" : "hidden-key" },
+          h("td", {}, h("bdi", {}, over[j])),
+          h("td", {}, figure(found.raw[j])),
+          h("td", {}, figure(found.sum[j] - found.biased[j])),
+          found.hasBias && h("td", {}, figure(found.biased[j])),
+          each.causal && h("td", {}, found.seen[j] ? "0" : "−∞"),
+          h("td", {}, figure(found.weights[j], 3)),
+          h(
+            "td",
+            { class: "bar" },
+            h("i", { style: { width: `${100 * found.weights[j]}%`, background: headColour(state.heads[0]) } }),
+          ),
+        ),
+      ),
+    ),
+    many && h("p", { class: "small" }, `The 30 largest of ${over.length}.`),
+  ];
+}
+
+// What goes into a sublayer is what came out of the one before.
+function before(stack, kind, t) {
+  const layer = stack.layers[state.layer],
+    below = { self: null, cross: layer.self, feed: layer.cross || layer.self }[kind];
+  if (below) return below.after.at(t);
+  return state.layer ? stack.layers[state.layer - 1].feed.after.at(t) : stack.placed.at(t);
+}
+
+function residualStop(stack, part, t, kind) {
+  const name = { self: "self-attention", cross: "cross-attention", feed: "the feed-forward layer" }[kind],
+    post = !part.normed;
+  const x = before(stack, kind, t),
+    out = part.out.at(t),
+    sum = x.map((value, i) => value + out[i]),
+    most = strong(x, out, sum);
+  return stop(
+    post ? "Residual and norm" : "Residual",
+    `What ${name} found is added to what was ` +
+      `there${post ? ", and the sum is brought to mean 0 and deviation 1, then scaled by learned numbers." : "."}`,
+    post ? "y = LayerNorm( x + o )" : "y = x + o",
+    strip("x", x, most),
+    strip("+ o", out, most),
+    post ? strip("x + o", sum, most) : null,
+    post && statistics(part, t),
+    strip(post ? "y, normed" : "y", part.after.at(t)),
+  );
+}
+
+function feedStop(feed, t) {
+  const units = feed.units.at(t),
+    values = feed.values.at(t),
+    name = { relu: "max(0, ·)", swiglu: "SiLU with a gate", silu: "SiLU" }[data.model.activation] || "GELU";
+  return stop(
+    "Feed-forward",
+    `Each token by itself: ${data.model.dFf.toLocaleString("en")} units look for patterns, and what ` +
+      `they find is written back. Of these units ${percent(feed.active.at(t)[0])} are above zero here.`,
+    "o = f( y W_1 + b_1 ) W_2 + b_2",
+    h("p", { class: "small" }, `f is ${name}.`),
+    h(
+      "table",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", {}, "strongest units"),
+        Array.from(units, (unit) => h("td", { class: "code" }, unit)),
+      ),
+      h(
+        "tr",
+        {},
+        h("th", {}, "value"),
+        Array.from(values, (x) =>
+          h("td", {}, h("b", { style: { color: x < 0 ? "var(--accent)" : "var(--warm)" } }, figure(x))),
+        ),
+      ),
+    ),
+    strip("o", feed.out.at(t)),
+  );
+}
