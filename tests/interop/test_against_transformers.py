@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 
+import heedful
 from heedful import interop
 from heedful.folder import read_json
 from heedful.interop.huggingface import read_model
@@ -144,6 +145,18 @@ def test_bert_gives_the_same_hidden_states_and_logits(tmp_path: Path, name: str)
             close(ours.pool(hidden), states.pooler_output)
         if theirs is not inner:
             close(ours.project(hidden)[keep], theirs(**given)[0][keep])
+
+
+@torch.inference_mode()
+def test_a_classifier_gives_the_same_probabilities(tmp_path: Path) -> None:
+    labels = {"id2label": {0: "bad", 1: "so so", 2: "good"}, "label2id": {"bad": 0, "so so": 1, "good": 2}}
+    theirs = bert(tmp_path, "BertForSequenceClassification", **labels)
+    tokenizer = transformers.BertTokenizer.from_pretrained(tmp_path)
+    encoder = heedful.load(tmp_path)
+    expected = theirs(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
+    for found, row in zip(encoder.classify(TEXTS), expected, strict=True):
+        assert list(found.probabilities) == ["bad", "so so", "good"]
+        close(torch.tensor(list(found.probabilities.values())), row)
 
 
 def test_what_stands_on_top_of_a_bert_is_noticed(tmp_path: Path) -> None:

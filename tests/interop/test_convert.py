@@ -19,6 +19,7 @@ from heedful import folder, interop
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, HeedfulError, SettingError
 from heedful.folder import Folder
+from heedful.generate import Generator
 from heedful.interop import check
 from heedful.interop.convert import convert
 from heedful.model import build
@@ -65,6 +66,7 @@ EXPRESSIBLE: dict[str, dict[str, Any]] = {
     "untied GPT": GPT | {"tie": "none", "norm_eps": 1e-3},
     "BERT": BERT | {"output_bias": True},
     "BERT with a pooler": BERT | {"pooler": True, "token_types": 1},
+    "classifier": BERT | {"head": "none", "pooler": True, "labels": ("bad", "so so", "good")},
     "BERT without a head": BERT | {"head": "none", "pooler": True},
 }
 
@@ -94,6 +96,7 @@ def test_ours_through_transformers_come_back_to_the_byte(tmp_path: Path, name: s
         (gpt2, {}),
         (bert, {}),
         (bert, {"kind": "BertModel"}),
+        (bert, {"kind": "BertForSequenceClassification", "num_labels": 3}),
     ],
 )
 def test_theirs_through_ours_come_back_to_the_byte(tmp_path: Path, make: Any, changes: dict[str, Any]) -> None:
@@ -172,6 +175,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("huggingface", GPT | {"output_bias": True}, "output_bias"),
     ("huggingface", BERT | {"head": "linear"}, "head"),
     ("huggingface", BERT | {"tie": "none"}, "tie"),
+    ("huggingface", BERT | {"labels": ("yes", "no")}, "pooler"),
     ("huggingface", BERT | {"token_types": 0}, "token_types"),
     ("huggingface", BERT | {"embedding_norm": False}, "embedding_norm"),
     ("ctranslate2", {"positions": "alibi"}, "positions"),
@@ -320,12 +324,15 @@ def test_load_gives_what_the_family_is_for(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="no model folder"):
         heedful.load()
     gpt2(tmp_path / "g")
+    bert(tmp_path / "b")
+    assert isinstance(heedful.load(tmp_path / "g"), Generator)
+    assert len(heedful.load(tmp_path / "b").fill("a man [MASK] in the garden.")[0]) == 5
     with pytest.raises(SettingError, match="only translators"):
         heedful.load(tmp_path / "g", tmp_path / "g")
 
 
 def test_a_known_head_without_a_place_is_named(tmp_path: Path) -> None:
-    bert(tmp_path, "BertForSequenceClassification")
+    bert(tmp_path, "BertForTokenClassification")
     with pytest.raises(FolderError, match=r"holds 'classifier\.(weight|bias)', for which heedful has no place"):
         interop.open_folder(tmp_path)
 

@@ -168,6 +168,9 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "pad beyond the vocabulary": ("marian", edit(pad_token_id=10**6), "contradicts itself: pad_id"),
     "heads that only one side tells": ("marian", edit(decoder_attention_heads=None), r"decoder_attention_heads \(16\)"),
     "two names that disagree": ("gpt2", edit(num_attention_heads=2), r"num_attention_heads \(2\) is not n_head \(4\)"),
+    "labels without numbers": (
+        "bert", edit(architectures=["BertForSequenceClassification"], id2label={"x": "y"}), "id2label is",
+    ),
     "several ends": ("gpt2", edit(eos_token_id=[1, 2]), "eos_token_id is"),
     "a list for a flag": ("marian", edit(scale_embedding=[1]), "scale_embedding is"),
     "an object for a type": ("gpt2", edit(model_type={"a": 1}), "model of type"),

@@ -1,6 +1,6 @@
 """BERT: an encoder alone, post-norm, with learned positions and token types, and a norm after the embeddings.
 
-What stands on top differs: a head that guesses masked tokens, a pooler, both, or neither.
+What stands on top differs: a head that guesses masked tokens, a pooler, a classifier on it, several or none of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_n
 from heedful.interop.layout import Layout, Place, both
 from heedful.interop.untrusted import Settings
 
-HEAD = "cls.predictions"
+HEAD, CLASSIFIER = "cls.predictions", "BertForSequenceClassification"
+MOST_LABELS = 10_000
 IGNORED = r"^bert\.embeddings\.(position|token_type)_ids$|^cls\.seq_relationship\.|^cls\.predictions\.(decoder\.)?bias$"
 
 
@@ -33,6 +34,7 @@ class Bert(Architecture):
     def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
         given.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
         head = any(name.startswith(f"{HEAD}.") for name in names)
+        labels = _labels(given) if given.values.get("architectures") == [CLASSIFIER] else ()
         tied = given.flag("tie_word_embeddings", True)
         pad = given.integer("pad_token_id", 0, least=0)
         return ModelConfig(
@@ -52,7 +54,8 @@ class Bert(Architecture):
             token_types=given.integer("type_vocab_size", 2, most=16),
             head="transform" if head else "none",
             output_bias=head,
-            pooler="bert.pooler.dense.weight" in names,
+            pooler="bert.pooler.dense.weight" in names or bool(labels),
+            labels=labels,
             dropout=given.number("hidden_dropout_prob", 0.1),
             attention_dropout=given.number("attention_probs_dropout_prob", 0.1),
             pad_id=pad,
@@ -66,7 +69,7 @@ class Bert(Architecture):
         return f"bert.{name}" if name.startswith(("embeddings.", "encoder.", "pooler.")) else name
 
     def written(self, name: str, config: ModelConfig) -> str:
-        return name.removeprefix("bert.") if config.head == "none" else name
+        return name.removeprefix("bert.") if _kind(config) == "BertModel" else name
 
     def layout(self, config: ModelConfig) -> Layout:
         words = "bert.embeddings.word_embeddings.weight"
@@ -80,6 +83,8 @@ class Bert(Architecture):
             places |= _block(f"bert.encoder.layer.{index}", f"encoder.{index}")
         if config.pooler:
             places |= both("bert.pooler.dense", "pooler")
+        if config.labels:
+            places |= both("classifier", "classifier")
         copies: dict[str, tuple[str, ...]] = {}
         if config.head == "transform":
             places |= both(f"{HEAD}.transform.dense", "transform.dense")
@@ -95,8 +100,10 @@ class Bert(Architecture):
         return Layout(places, copies, ignored=IGNORED)
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
-        return {
-            "architectures": ["BertForMaskedLM" if config.head == "transform" else "BertModel"],
+        numbered = dict(enumerate(config.labels))
+        labels = {"id2label": numbered, "label2id": {label: i for i, label in numbered.items()}} if numbered else {}
+        return labels | {
+            "architectures": [_kind(config)],
             "model_type": self.model_type,
             "vocab_size": config.vocab_size,
             "hidden_size": config.d_model,
@@ -119,6 +126,8 @@ class Bert(Architecture):
         super().check(config)
         if config.head == "linear":
             raise refused("head", "linear", "a BERT model has a dense layer and a norm before its logits")
+        if config.labels and not config.pooler:
+            raise refused("pooler", False, "in a BERT model a classifier sees what the pooler gives")
         if config.tie == "none":
             raise refused("tie", "none", "in a BERT model the output projection is the embeddings")
         if config.token_types == 0:
@@ -126,6 +135,20 @@ class Bert(Architecture):
 
     def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
+
+
+def _kind(config: ModelConfig) -> str:
+    """The class of theirs for what stands on top."""
+    return CLASSIFIER if config.labels else "BertForMaskedLM" if config.head == "transform" else "BertModel"
+
+
+def _labels(given: Settings) -> tuple[str, ...]:
+    """{"0": "bad", "1": "good"} -> the labels in order; without names there are two."""
+    table = given.values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    named = isinstance(table, dict) and 0 < len(table) <= MOST_LABELS
+    if not named or not all(isinstance(table.get(str(i)), str) for i in range(len(table))):
+        raise given.wrong("id2label", f"a table of labels, numbered from 0 to {MOST_LABELS - 1:,} at most")
+    return tuple(table[str(i)] for i in range(len(table)))
 
 
 def _block(theirs: str, ours: str) -> dict[str, Place]:

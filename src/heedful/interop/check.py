@@ -166,6 +166,8 @@ def _scores(model: EncoderDecoder | DecoderModel | EncoderModel, row: Sequence[i
     if isinstance(model, DecoderModel):
         return model.project(model(ids))
     hidden = model(ids, types=_types(model, row))
+    if model.config.labels:
+        return model.classify(hidden, torch.ones_like(ids, dtype=torch.bool))
     return hidden if model.config.head == "none" else model.project(hidden)
 
 
