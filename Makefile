@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check browser bench clean
 
 setup: $(VENV)/.user
 
@@ -24,10 +24,16 @@ demo: $(VENV)/.user
 	rm -rf runs/demo
 	$(BIN)/heedful demo --out runs/demo
 
-test: $(VENV)/.dev
+# The pages are tested in Debian's Chromium, which is installed here if it can be.
+browser:
+	@command -v chromium >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
+	|| echo "Chromium is not here and cannot be installed: the tests of the pages are skipped."
+
+test: $(VENV)/.dev browser
 	$(BIN)/python -m pytest -n auto
 
-check: $(VENV)/.dev
+check: $(VENV)/.dev browser
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
