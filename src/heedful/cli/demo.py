@@ -11,14 +11,15 @@ from typing import Annotated, Any
 import typer
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "model": {"d_model": 128, "d_ff": 512, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.1},
+    "text": {"vocab_size": 3000},
+    "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.05},
     "train": {
         "learning_rate": 3e-3,
         "warmup": 300,
         "schedule": "linear",
-        "max_updates": 2000,
-        "checkpoint_every": 400,
-        "batch_tokens": 2048,
+        "max_updates": 2800,
+        "checkpoint_every": 700,
+        "batch_tokens": 1024,
         "average": 1,
         "valid_sentences": 200,
     },
