@@ -40,7 +40,7 @@ class Browser:
 
         self.process = subprocess.Popen(
             [str(program()), *FLAGS, f"--user-data-dir={self.home}", "about:blank"],
-            preexec_fn=wire, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            preexec_fn=wire, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,  # noqa: PLW1509
         )  # fmt: skip
         os.close(theirs_in)
         os.close(theirs_out)
@@ -89,7 +89,9 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
         page.resize(width, height)
-        page.send("Emulation.setEmulatedMedia", features=[{"name": n.replace("_", "-"), "value": v} for n, v in media.items()])
+        page.send(
+            "Emulation.setEmulatedMedia", features=[{"name": n.replace("_", "-"), "value": v} for n, v in media.items()]
+        )
         began = time.monotonic()
         page.send("Page.navigate", url=f"{path.resolve().as_uri()}{'#' + hash if hash else ''}")
         page.wait("document.documentElement?.dataset.ready === 'yes'")
@@ -184,10 +186,21 @@ class Page:
             )
         )
 
+    def drawn(self, selector: str, seconds: float = 20) -> bool:
+        """Whether something appears in a canvas before long."""
+        end = time.monotonic() + seconds
+        while self.colours(selector) <= 3:
+            if time.monotonic() > end:
+                return False
+            self.settle()
+        return True
+
     def _middle(self, selector: str) -> tuple[float, float]:
         box = self.run(
-            f"""(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{ block: 'center' }});
-            const b = e.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]; }})()"""
+            f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
+            e.scrollIntoView({{ block: 'center' }});
+            const b = e.getBoundingClientRect();
+            return [b.left + b.width / 2, b.top + b.height / 2]; }})()"""
         )
         return box[0], box[1]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from heedful import folder as model_folder
@@ -34,6 +35,7 @@ class Explanation:
     def save(self, path: Path | str) -> None:
         write_file(Path(path), self.html())
 
+    @torch.inference_mode()
     def data(self) -> dict[str, Any]:
         """What the page is made of: words and arrays."""
         found, folder = self.run, self.run.folder
@@ -54,6 +56,7 @@ class Explanation:
             "positions": positions(found),
         }
 
+    @torch.inference_mode()
     def numbers(self) -> dict[str, Any]:
         """The raw numbers: tokens, every attention weight, what heads do, scores, alignment."""
         found, reader = self.run, Reader(self.run.folder.tokenizer)

@@ -54,24 +54,24 @@ def attentions(run: Run) -> list[dict[str, Any]]:
     rows = sum(weights[..., 0].numel() for _, weights in every)
     found = []
     for (stack, kind, queries, keys, causal), weights in every:
-        dense = {"weights": shares(weights, total <= FINE)}
+        if total <= DENSE:
+            arrays = {"weights": shares(weights, total <= FINE), "kept": 1.0}
+        else:
+            arrays = _largest(weights, max(4, SPARSE // rows))
         found.append(
             {"stack": stack, "kind": kind, "rows": queries, "columns": keys, "causal": causal}
-            | (dense if total <= DENSE else _largest(weights, max(4, SPARSE // rows)))
-            | {"shape": list(weights.shape), "kept": 1.0 if total <= DENSE else _kept(weights, SPARSE // rows)}
+            | {"shape": list(weights.shape)}
+            | arrays
             | {"work": [[head.as_json() for head in work(layer, kind, causal)] for layer in weights]}
         )
     return found
 
 
 def _largest(weights: Tensor, count: int) -> dict[str, Any]:
-    """The largest weights of every query and where they are; (L, H, T, k) each."""
+    """The largest weights of every query and where they are, (L, H, T, k) each; and how much that is of all."""
     values, places = weights.topk(min(count, weights.size(-1)), dim=-1)
-    return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16)}
-
-
-def _kept(weights: Tensor, count: int) -> float:
-    return float(weights.topk(min(max(4, count), weights.size(-1)), dim=-1).values.sum(-1).mean())
+    kept = float(values.sum(-1).mean())
+    return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16), "kept": kept}
 
 
 def steps(run: Run) -> dict[str, Any]:

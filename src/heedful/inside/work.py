@@ -42,10 +42,10 @@ class Work:
 
 def work(weights: Tensor, kind: str, causal: bool = False) -> list[Work]:
     """(H, T, S) weights without padding -> what each head does; `kind` is self or cross."""
-    weights = weights.double()
+    weights = weights.float()
     queries, keys = weights.shape[1:]
     seen = torch.arange(1, queries + 1) if causal else torch.full((queries,), keys)  # keys that a query may attend to
-    choice = (seen > 1).double()  # a query that sees a single key has no choice, and says nothing
+    choice = (seen > 1).float()  # a query that sees a single key has no choice, and says nothing
     count = choice.sum().clamp(min=1)
     bits = -(weights * weights.clamp(min=1e-30).log2()).sum(-1)  # (H, T)
     entropy = (bits * choice).sum(-1) / count
@@ -105,4 +105,4 @@ def _share(weights: Tensor, place: Tensor, choice: Tensor) -> Tensor:
 def _distance(queries: int, keys: int, kind: str) -> Tensor:
     """-> (T, S)."""
     scale = (keys - 1) / max(1, queries - 1) if kind == "cross" else 1.0
-    return (torch.arange(queries).double()[:, None] * scale - torch.arange(keys).double()[None, :]).abs()
+    return (torch.arange(queries).float()[:, None] * scale - torch.arange(keys).float()[None, :]).abs()
