@@ -27,6 +27,7 @@ from heedful.text import Tokenizer
 
 FORMAT = 1  # raised when older code could misread a folder
 MOST_JSON = 4 << 20  # bytes of a JSON file we are willing to parse
+FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
 
@@ -122,11 +123,16 @@ def fill(
 ) -> EncoderDecoder | DecoderModel | EncoderModel:
     """A model of these weights, ready for use."""
     for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
+        if not finite(tensor):
             raise FolderError(f"{where}: {name} holds numbers that are not finite; the model cannot be used.")
     model = build(model_config)
     model.load_state_dict(tensors)
     return model.eval()
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether all are finite numbers; the smallest and the largest of them show what is not, without a copy."""
+    return tensor.dtype in FLOATS and all(bool(bound.isfinite()) for bound in tensor.aminmax())
 
 
 def read_description(path: Path) -> dict[str, Any]:

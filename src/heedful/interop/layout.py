@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import FolderError
+from heedful.folder import finite
 from heedful.interop.untrusted import shown
 from heedful.interop.weights import Weights
 
@@ -76,7 +77,7 @@ class Layout:
         state: dict[str, Tensor] = {}
         for name, place in self.places.items():
             tensor = weights.read(found[name])
-            if not tensor.isfinite().all():
+            if not finite(tensor):
                 raise FolderError(f"{weights.where}: {name} holds numbers that are not finite; it cannot be used.")
             state.update(place.inwards(tensor, ours))
         for copy, name in _pairs(self.copies, weights):

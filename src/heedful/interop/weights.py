@@ -16,13 +16,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from heedful.errors import FolderError
+from heedful.folder import FLOATS
 from heedful.interop import pickles
 from heedful.interop.untrusted import find, read_json, shown
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 MOST_HEADER = 16 << 20
 MOST_SHARDS = 1000
-FLOATS = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 
 
 @dataclass(frozen=True)
