@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from heedful.trace import record
+
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "load", "record"]
 
 
 def load(*folders: Path | str, precision: str = "float32", device: str = "cpu") -> Any:
@@ -33,3 +35,12 @@ def load(*folders: Path | str, precision: str = "float32", device: str = "cpu") 
         raise SettingError(f"{len(opened)} folders were given, and only translators work together; give one.")
     module, kind = {"decoder": ("generate", "Generator"), "encoder": ("encode", "Encoder")}[family]
     return getattr(import_module(f"heedful.{module}"), kind)(opened[0], precision, device)
+
+
+def __getattr__(name: str) -> Any:
+    """`heedful.record`: imported with torch when it is asked for, so that `import heedful` stays instant."""
+    if name != "record":
+        raise AttributeError(f"module 'heedful' has no attribute {name!r}")
+    from heedful.trace import record
+
+    return record

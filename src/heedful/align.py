@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.data.batch import Batch
 from heedful.model import EncoderDecoder
-from heedful.record import record
+from heedful.trace import record
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 WORD_START = "▁"

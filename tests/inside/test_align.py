@@ -72,7 +72,7 @@ def test_the_head_that_agrees_with_the_experiment_is_chosen(translator_folder, b
 
 
 def test_chosen_heads_are_averaged_and_shifted(translator_folder, batch):
-    from heedful.record import record
+    from heedful.trace import record
 
     model = translator_folder.model
     with record(model) as trace:

@@ -7,7 +7,7 @@ from heedful.inside.patch import Head, heads, heads_off, patch
 from heedful.inside.picture import draw_attention, draw_cross_attention, draw_heads
 from heedful.inside.run import Run, run
 from heedful.inside.work import Work, work
-from heedful.record import Activation, Trace, names, record
+from heedful.trace import Activation, Trace, names, record
 
 __all__ = [
     "Activation",

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from heedful.errors import SettingError
 from heedful.model import Attention
-from heedful.record import module_of, names
+from heedful.trace import module_of, names
 
 Change = Callable[[Tensor], Tensor] | Tensor | float
 

@@ -17,9 +17,9 @@ from heedful.folder import Folder
 from heedful.inside.pieces import Reader, Side
 from heedful.inside.tree import Tree
 from heedful.model import Cache, DecoderModel, EncoderDecoder, EncoderModel
-from heedful.record import Trace, record
 from heedful.search import Options, beam_search
 from heedful.text import Tokenizer, split_long
+from heedful.trace import Trace, record
 from heedful.translate import Translator
 
 MOST_TOKENS = 2048  # of either side; more would not be readable, and a page of it would be huge

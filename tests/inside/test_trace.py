@@ -13,7 +13,7 @@ from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
 from heedful.model import POSITIONS, build, causal, not_padding
-from heedful.record import names, record
+from heedful.trace import names, record
 from heedful.translate import Translator
 
 TEXTS = ["The old man sleeps.", "Where is the dog that the children saw yesterday?", "She reads.", "I know it."]
@@ -99,6 +99,14 @@ def test_what_was_not_recorded_says_what_was(translator_folder):
         pass
     with pytest.raises(SettingError, match="str is no model"), record("runs/x"):
         pass
+
+
+def test_the_package_records_and_imports_nothing_slow():
+    import subprocess
+    import sys
+
+    code = "import sys, heedful; assert 'torch' not in sys.modules; heedful.record; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_hooks_are_gone_afterwards_even_after_an_error(translator_folder):
