@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,29 @@ def test_an_opus_folder_translates_as_transformers_does(tmp_path: Path, separate
         expected = tokenizer.decode(ids, skip_special_tokens=True)
         assert translator.translate(text, beam=1, max_length=30) == expected
     assert translator.translate(["", TEXTS[0]], beam=2, max_length=9)[0] == ""
+
+
+def test_a_configuration_as_opus_models_have_it_is_understood(tmp_path: Path) -> None:
+    """Settings of old that transformers reads no more, decoding beside the model, and weights with every copy."""
+    theirs = marian(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {
+        "_num_labels": 3, "add_bias_logits": False, "add_final_layer_norm": False, "bad_words_ids": [[5]],
+        "classif_dropout": 0.0, "extra_pos_embeddings": 1, "gradient_checkpointing": False,
+        "max_length": 512, "normalize_before": False, "normalize_embedding": False, "num_beams": 6,
+        "num_hidden_layers": 2, "static_position_embeddings": True, "use_cache": True,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "generation_config.json").unlink()
+    (tmp_path / "model.safetensors").unlink()
+    state = theirs.state_dict()
+    assert {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.encoder.embed_positions.weight"} <= set(state)
+    torch.save(state, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    found = interop.open_folder(tmp_path)
+    assert found.search.beam == 6
+    ids = padded([5], theirs.config.vocab_size, theirs.config.pad_token_id)
+    with torch.inference_mode():
+        close(found.model.project(found.model(ids, ids)), theirs(input_ids=ids, decoder_input_ids=ids).logits)
 
 
 def test_a_language_code_is_one_token(tmp_path: Path) -> None:
