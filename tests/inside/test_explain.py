@@ -1,0 +1,175 @@
+"""What the page and the file of numbers are made of."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from heedful.errors import SettingError
+from heedful.inside import explain, run
+from heedful.inside.pack import TYPES, half, pack, shares
+from heedful.inside.pieces import Reader
+from heedful.trace import record
+from heedful.translate import Translator
+
+TEXT = "The old man sleeps while the children read a book."
+KINDS = {"encoder-decoder": 3, "decoder": 1, "encoder": 1}
+
+
+def unpack(text: str):
+    """What page/data.js does."""
+    whole = gzip.decompress(base64.b64decode(text))
+    length = int.from_bytes(whole[:4], "little")
+    types = {short: name for name, short in TYPES.items()}
+
+    def placed(value):
+        if "$" not in value:
+            return value
+        kind, shape, start = value["$"]
+        count = int(np.prod(shape)) if shape else 1
+        return np.frombuffer(whole, np.dtype(types[kind]), count, 4 + length + start).reshape(shape)
+
+    return json.loads(whole[4 : 4 + length], object_hook=placed)
+
+
+def test_what_is_packed_comes_back():
+    arrays = [np.arange(7, dtype=kind).reshape(7, 1) for kind in ("float16", "float32", "uint8", "uint16", "int32")]
+    data = {"a": arrays, "text": "</script>\u2028 ü 👩‍👧", "none": None, "deep": [{"b": arrays[1]}, (1, 2.5)]}
+    packed = pack(data)
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", packed)
+    assert pack(data) == packed
+    back = unpack(packed)
+    assert back["text"] == data["text"]
+    assert back["deep"][1] == [1, 2.5]
+    for mine, theirs in zip(back["a"], arrays, strict=True):
+        assert mine.dtype == theirs.dtype
+        assert np.array_equal(mine, theirs)
+
+
+def test_numbers_are_rounded_and_never_infinite():
+    assert np.isfinite(half(torch.tensor([1e9, -1e9, 0.1234567]))).all()
+    weights = torch.rand(100)
+    assert np.abs(shares(weights, True) / 65535 - weights.numpy()).max() < 1e-5
+    assert np.abs(shares(weights, False) / 255 - weights.numpy()).max() < 0.002
+
+
+def test_a_page_holds_the_recorded_weights(folder):
+    found = explain(folder, TEXT)
+    page = found.html()
+    data = unpack(re.search(r'<script id="data" type="text/plain">([^<]+)</script>', page)[1])
+    assert data["text"] == TEXT
+    assert len(data["attentions"]) == KINDS[folder.model.config.family]
+    for each in data["attentions"]:
+        for layer in range(2):
+            weights = found.run.trace[f"{each['stack']}.{layer}.{each['kind']}.weights"].numpy()
+            assert np.abs(each["weights"][layer] / 65535 - weights).max() < 1e-5
+            assert len(each["work"][layer]) == 4
+    assert page.count("<script") == 2
+    assert set(re.findall(r"\w+://[^\s\"']*", page)) == {"http://www.w3.org/2000/svg"}  # a name, which is never opened
+
+
+def test_the_numbers_of_a_run_are_those_of_its_search(translator_folder):
+    """One pass over the result equals what the beam computed on its way."""
+    translator = Translator([translator_folder])
+    with record(translator, "*") as trace:
+        translator.translate(TEXT)
+    searched, found = trace.sentence(0), run(translator_folder, TEXT)
+    assert set(searched) - {"logits"} <= set(found.trace)
+    for name, activation in searched.items():
+        if name != "logits":
+            assert_close(activation + 0, found.trace[name], atol=1e-4, rtol=1e-4)
+
+
+def test_the_translation_is_the_one_that_users_get(translator_folder):
+    assert run(translator_folder, TEXT).output == Translator([translator_folder]).translate(TEXT)
+    assert run(translator_folder, TEXT, beam=1).output == Translator([translator_folder]).translate(TEXT, beam=1)
+    given = run(translator_folder, TEXT, target="Der alte Mann schläft.")
+    assert given.output == "Der alte Mann schläft."
+    assert given.tree is None
+
+
+def test_a_gpt_goes_on_and_its_positions_predict_the_next(make_folder):
+    found = run(make_folder("decoder"), TEXT)
+    ids = found.folder.tokenizer.encode(TEXT)
+    assert found.target.ids[: len(ids)] == ids
+    assert found.labels == [*found.target.ids[1:], found.labels[-1]]
+    assert len(found.labels) == len(found.target.ids) == len(found.hidden)
+    assert found.tree.hypotheses[0].ids[0] == found.labels[len(ids) - 1]
+
+
+def test_an_encoder_guesses_what_is_masked(make_folder):
+    folder = make_folder("encoder")
+    found = run(folder, "The old <mask> sleeps.")
+    assert found.source.ids.count(folder.tokenizer.mask_id) == 1
+    assert found.source.words[3] == "<mask>"
+    assert found.source.special[0] and found.source.special[-1]
+    with pytest.raises(SettingError, match="an encoder reads and does not write"):
+        run(folder, TEXT, target="x")
+    with pytest.raises(SettingError, match="an encoder reads"):
+        run(folder, TEXT, beam=2)
+
+
+def test_a_text_that_is_too_long_is_cut_and_that_is_said(folder):
+    found = run(folder, "The old man sleeps. " * 60)
+    assert "shown is its first part" in found.note
+    longest = max(len(side.ids) for side in (found.source, found.target) if side is not None)
+    assert longest <= 64
+    with pytest.raises(SettingError, match="the text is empty"):
+        run(folder, "  ")
+
+
+def test_the_rest_of_the_vocabulary_is_counted_at_every_temperature(folder):
+    found = explain(folder, TEXT)
+    outputs = found.data()["outputs"]
+    with torch.inference_mode():
+        logits = folder.model.project(found.run.hidden).float()
+    for place, temperature in enumerate(outputs["temperatures"]):
+        best = torch.from_numpy(outputs["logits"])
+        kept = ((best - best[:, :1]) / temperature).exp()
+        rest = torch.from_numpy(outputs["rest"])[:, place].exp()
+        whole = ((logits - best[:, :1]) / temperature).exp().sum(-1)
+        assert_close(kept.sum(-1) + rest, whole, rtol=1e-4, atol=1e-4)
+
+
+def test_long_texts_keep_the_largest_weights(make_folder, monkeypatch):
+    monkeypatch.setattr("heedful.inside.numbers.DENSE", 100)
+    monkeypatch.setattr("heedful.inside.numbers.SPARSE", 2000)
+    monkeypatch.setattr("heedful.inside.numbers.STEPS", 1000)
+    found = explain(make_folder("decoder"), TEXT)
+    data = found.data()
+    (each,) = data["attentions"]
+    assert "weights" not in each
+    assert 0 < each["kept"] < 1
+    weights = found.run.trace["decoder.1.self.weights"].numpy()
+    back = np.zeros_like(weights)
+    np.put_along_axis(back, each["places"][1].astype(int), each["values"][1] / 255, -1)
+    assert np.abs(np.sort(back, -1)[..., -4:] - np.sort(weights, -1)[..., -4:]).max() < 0.003
+    assert "queries" not in data["steps"]["decoder"]["layers"][1]["self"]
+
+
+def test_the_raw_numbers_are_plain_json(folder, tmp_path):
+    found = explain(folder, TEXT)
+    found.save_numbers(tmp_path / "x.json")
+    numbers = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
+    for name, each in numbers["attention"].items():
+        assert_close(torch.tensor(each["values"]), found.run.trace[name], atol=1e-6, rtol=0)
+        assert each["axes"] == ["head", "query", "key"]
+    translates = folder.model.config.family == "encoder-decoder"
+    assert (numbers["alignment"] is not None) == translates
+    assert (numbers["search"] is not None) == (folder.model.config.family != "encoder")
+
+
+def test_pieces_become_words_whatever_they_are_spelled_with(tokenizer):
+    side = Reader(tokenizer).side([tokenizer.bos_id, *tokenizer.encode("Größe 🙂 x<y"), tokenizer.eos_id])
+    assert side.words == ["<s>", "Größe", "🙂", "x<y", "</s>"]
+    assert side.special == [True, *[False] * (len(side.ids) - 2), True]
+    assert Reader(tokenizer).side([]).words == []
+    inside = tokenizer.encode("xx")[-1]
+    assert Reader(tokenizer).label(inside).startswith("·")
