@@ -22,7 +22,8 @@ def convert(
     from heedful.interop.convert import convert as convert_folder
 
     agreement = convert_folder(source, out, to)
+    tokens = "the same tokens, and " if agreement.decoded else ""
     print(
-        f"{out} holds the same model: {agreement.sequences} sequences through {agreement.other} gave the same tokens,"
-        f" and numbers at most {agreement.difference:.1e} apart."
+        f"{out} holds the same model: {agreement.sequences} sequences through {agreement.other} gave {tokens}"
+        f"numbers at most {agreement.difference:.1e} apart."
     )

@@ -41,15 +41,20 @@ class Agreement(NamedTuple):
     other: str
     sequences: int
     difference: float
+    decoded: bool  # whether the tokens that follow were compared too; encoders have none
 
 
 def with_ourselves(opened: Folder, path: Path) -> Agreement:
     """What was saved, loaded again."""
-    again = folder.load(path)
-    _same_ids(opened.source_tokenizer, again.source_tokenizer.encode, "heedful")
-    rows = _rows(opened)
-    difference = max(_apart(_scores(opened.model, row), _scores(again.model, row), "heedful", row) for row in rows)
-    return Agreement("the new folder", len(rows), difference)
+    again, other = folder.load(path), "the new folder"
+    _same_ids(opened.source_tokenizer, again.source_tokenizer.encode, other)
+    _same_ids(opened.tokenizer, again.tokenizer.encode, other)
+    rows, differences, model = _rows(opened), [], again.model
+    for row in rows:
+        differences.append(_apart(_scores(opened.model, row), _scores(model, row), other, row))
+        if not isinstance(opened.model, EncoderModel) and not isinstance(model, EncoderModel):
+            _same_output(_greedy(opened.model, row), _greedy(model, row), other, row)
+    return Agreement(other, len(rows), max(differences), not isinstance(model, EncoderModel))
 
 
 @torch.inference_mode()
@@ -70,7 +75,9 @@ def with_transformers(opened: Folder, path: Path) -> Agreement:
             )
             if not isinstance(opened.model, EncoderModel):
                 _same_output(_greedy(opened.model, row), _their_greedy(opened.model, other, row), "transformers", row)
-    return Agreement(f"transformers {library.__version__}", len(rows), max(differences))
+    return Agreement(
+        f"transformers {library.__version__}", len(rows), max(differences), not isinstance(opened.model, EncoderModel)
+    )
 
 
 @torch.inference_mode()
@@ -90,7 +97,7 @@ def with_ctranslate2(opened: Folder, path: Path) -> Agreement:
         ours = _scores(model, row)[0].log_softmax(-1)[range(len(labels)), labels]
         scored = translator.score_batch([source], [opened.tokenizer.pieces(labels[:-1])])[0]
         differences.append(_apart(ours, torch.tensor(scored.log_probs), "CTranslate2", row))
-    return Agreement(f"ctranslate2 {library.__version__}", len(rows), max(differences))
+    return Agreement(f"ctranslate2 {library.__version__}", len(rows), max(differences), True)
 
 
 @contextmanager
@@ -186,6 +193,7 @@ def _limit(model: EncoderDecoder | DecoderModel) -> int:
     return min(LONGEST, model.config.max_length // 2)
 
 
+@torch.inference_mode()
 def _greedy(model: EncoderDecoder | DecoderModel, row: Sequence[int]) -> list[int]:
     if isinstance(model, EncoderDecoder):
         options = Options(beam=1, alpha=0.0, max_length=_limit(model))
