@@ -11,8 +11,9 @@ import heedful
 
 ROOT = Path(heedful.__file__).parent
 ORDER = [
-    "errors", "presets", "config", "disk", "text", "data", "ops", "model", "loss", "search", "trace", "folder",
-    "train", "align", "translate", "generate", "encode", "evaluate", "inside", "interop", "serve", "demo", "cli", "__main__",
+    "errors", "presets", "sections", "config", "disk", "text", "data", "ops", "model", "loss", "search", "trace",
+    "folder", "train", "align", "translate", "generate", "encode", "evaluate", "inside", "interop", "serve", "demo",
+    "cli", "__main__",
 ]  # fmt: skip
 ALLOWED_ALONE = {"model": {"ops", "config"}, "demo": set(), "ops": set(), "text": {"errors"}}
 

@@ -7,260 +7,44 @@ described by five sections; a preset fills in what the user did not set. Nothing
 from __future__ import annotations
 
 import difflib
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import Field, ValidationError
 
 from heedful.errors import SettingError
 from heedful.presets import PRESETS, Family, Preset, preset, preset_for, preset_for_text
+from heedful.sections import (
+    DataSettings,
+    ModelConfig,
+    SearchSettings,
+    Section,
+    TextSettings,
+    TrainSettings,
+    seconds,
+)
 
-__all__ = ["PRESETS", "Family", "Preset", "build", "preset_for", "preset_for_text", "read", "seconds", "template"]
-
-Probability = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
-Paths = Annotated[tuple[Path, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value)]
-
-
-def seconds(duration: str) -> float:
-    """'90s', '30m', '1.5h' or '1h30m' -> seconds."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", duration)
-    if not parts or "".join(n + unit for n, unit in parts) != duration:
-        raise ValueError("a duration looks like 90s, 30m or 1h30m")
-    return sum(float(n) * {"h": 3600, "m": 60, "s": 1}[unit] for n, unit in parts)
-
-
-def _duration(text: str) -> str:
-    if seconds(text) <= 0:
-        raise ValueError("a duration must be longer than nothing")
-    return text
-
-
-class Section(BaseModel):
-    """Settings that belong together. Unknown keys are errors, and what was validated cannot change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
+__all__ = [
+    "PRESETS",
+    "DataSettings",
+    "Family",
+    "ModelConfig",
+    "Preset",
+    "RunConfig",
+    "SearchSettings",
+    "TextSettings",
+    "TrainSettings",
+    "build",
+    "preset_for",
+    "preset_for_text",
+    "read",
+    "seconds",
+    "template",
+]
 
 S = TypeVar("S", bound=Section)
-
-
-class DataSettings(Section):
-    """Which files are read, and which pairs are kept."""
-
-    source: Path | None = Field(None, description="Source side, one sentence a line; plain or .gz.")
-    target: Path | None = Field(None, description="Target side, line by line the translation of the source.")
-    pairs: Path | None = Field(None, description="One TSV file, source TAB target, instead of source and target.")
-    valid_source: Path | None = Field(None, description="Source side of the validation set.")
-    valid_target: Path | None = Field(None, description="Target side of the validation set.")
-    valid_pairs: Path | None = Field(None, description="Validation set as one TSV file.")
-    text: Paths = Field((), description="Plain text for a GPT or a BERT, one file or many; plain or .gz.")
-    valid_text: Paths = Field((), description="Text of the validation set.")
-    documents: Literal["blank-lines", "files"] = Field(
-        "blank-lines", description="What ends a document of a text: a blank line or the end of a file."
-    )
-    labelled: Path | None = Field(None, description="Examples for a classifier: label TAB text [TAB second text].")
-    valid_labelled: Path | None = Field(None, description="Labelled examples of the validation set.")
-    valid_size: Annotated[int, Field(ge=1)] | None = Field(
-        None,
-        description="Sources, documents or labelled texts to hold out when there are no validation files; chosen from"
-        " the corpus if not set.",
-    )
-    max_length: Count = Field(256, description="Longest side of a training pair, in tokens; longer pairs are dropped.")
-    max_ratio: float = Field(9.0, ge=1, description="Largest ratio between the lengths of both sides, in tokens.")
-    store: Path | None = Field(
-        None, description="Folder for encoded corpora; `.heedful` beside the output folder if not set."
-    )
-    deduplicate: bool = Field(True, description="Drop pairs that are exact copies of an earlier pair.")
-
-
-class TextSettings(Section):
-    """How text becomes token ids."""
-
-    vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] | None = Field(
-        None, description="Size of the subword vocabulary; chosen from the corpus if not set."
-    )
-    kind: Literal["bpe", "bytes", "characters"] = Field(
-        "bpe", description="Tokens of plain text: learned subwords, bytes, or characters."
-    )
-    joint: bool = Field(True, description="One vocabulary for both languages (the paper), or one for each.")
-    lowercase: bool = Field(False, description="Fold everything to lower case.")
-
-
-class ModelConfig(Section):
-    """The shape of a model. The defaults are the base model of the paper."""
-
-    family: Family = Field("encoder-decoder", description="Translator, GPT or BERT: set by what is trained.")
-    vocab_size: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
-        37_000, description="Tokens of the target vocabulary (and of the source's if shared): set by the tokeniser."
-    )
-    source_vocab_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
-        None, description="Tokens of a separate source vocabulary: set by the tokeniser."
-    )
-    d_model: Annotated[int, Field(ge=1, le=65_536)] = Field(512, description="Width of the hidden states.")
-    d_ff: Annotated[int, Field(ge=1, le=1_048_576)] = Field(2048, description="Inner width of the feed-forward layer.")
-    n_heads: Annotated[int, Field(ge=1, le=1024)] = Field(8, description="Attention heads; must divide d_model.")
-    d_key: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
-        None, description="Width of one head's queries and keys; d_model / n_heads if not set (Table 3, row B)."
-    )
-    encoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(6, description="Blocks of the encoder.")
-    decoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(
-        6, description="Blocks of the decoder; one or two make a translator that is fast on a CPU."
-    )
-    norm: Literal["post", "pre"] = Field(
-        "post", description="LayerNorm after each residual (the paper) or before each sublayer (trains more easily)."
-    )
-    norm_eps: float = Field(1e-5, gt=0, le=0.1, description="Added to the variance in LayerNorm.")
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"] = Field(
-        "relu", description="Nonlinearity of the feed-forward layer; swiglu adds a gate, and a third matrix."
-    )
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative"] = Field(
-        "sinusoidal",
-        description="How order gets in: added to embeddings (sinusoidal, learned), by turning queries and keys"
-        " (rotary), or on the scores (alibi; relative as in Shaw et al.).",
-    )
-    relative_window: Annotated[int, Field(ge=1, le=4096)] = Field(
-        16, description="Distance at which relative positions stop telling tokens apart."
-    )
-    max_length: Annotated[int, Field(ge=2, le=1_048_576)] = Field(
-        1024, description="Longest sequence the model accepts, in tokens."
-    )
-    tie: Literal["all", "target", "none"] = Field(
-        "all", description="Share embeddings three ways (the paper), only decoder input with output, or not at all."
-    )
-    scale_embedding: bool = Field(True, description="Multiply embeddings by the square root of d_model.")
-    embedding_norm: bool = Field(False, description="LayerNorm right after the embeddings (BERT).")
-    bias: bool = Field(True, description="Biases in every linear layer.")
-    output_bias: bool = Field(False, description="A bias on the output projection.")
-    token_types: Annotated[int, Field(ge=0, le=16)] = Field(0, description="Kinds of segments an encoder tells apart.")
-    head: Literal["linear", "transform", "none"] = Field(
-        "linear",
-        description="From an encoder's hidden states to logits: the output projection alone, or after a dense layer,"
-        " activation and LayerNorm (BERT); none for an encoder that only gives hidden states.",
-    )
-    pooler: bool = Field(False, description="Learn a vector for a whole sequence from its first token (BERT).")
-    labels: tuple[str, ...] = Field((), description="Classes that an encoder tells apart: set by what is trained.")
-    dropout: Probability = Field(0.1, description="Dropout on embeddings and on every sublayer's output.")
-    attention_dropout: Probability = Field(0.0, description="Dropout on attention weights.")
-    activation_dropout: Probability = Field(0.0, description="Dropout inside the feed-forward layer.")
-    pad_id: Annotated[int, Field(ge=0)] = Field(0, description="Token that fills up a batch: set by the tokeniser.")
-    bos_id: Annotated[int, Field(ge=0)] = Field(2, description="Token that decoding starts from: set by the tokeniser.")
-    eos_id: Annotated[int, Field(ge=0)] = Field(3, description="Token that ends a sentence: set by the tokeniser.")
-
-    @model_validator(mode="after")
-    def _fits_together(self, info: ValidationInfo) -> Self:
-        if info.context == "draft":  # a preset will still fill in the rest
-            return self
-        if self.d_model % self.n_heads:
-            raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
-        if self.positions == "rotary" and self.key_width % 2:
-            raise ValueError(f"rotary positions need an even width of a head's keys, and it is {self.key_width}")
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
-        if self.source_vocab_size is not None and self.tie == "all":
-            raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
-        if self.family != "encoder" and (self.head != "linear" or self.pooler or self.labels):
-            raise ValueError(f"head, pooler and labels are parts of an encoder, and this is the {self.family} family")
-        if self.max_length * self.d_model > 2**28:
-            raise ValueError(f"max_length ({self.max_length}) times d_model ({self.d_model}) is more than 2 ** 28")
-        if max(self.pad_id, self.bos_id, self.eos_id) >= self.vocab_size:
-            raise ValueError(f"pad_id, bos_id and eos_id must be below vocab_size ({self.vocab_size})")
-        return self
-
-    @property
-    def d_head(self) -> int:
-        """Width of one head's values."""
-        return self.d_model // self.n_heads
-
-    @property
-    def key_width(self) -> int:
-        """Width of one head's queries and keys."""
-        return self.d_key or self.d_head
-
-
-class TrainSettings(Section):
-    """How the model learns."""
-
-    family: Family | None = Field(
-        None,
-        description="What is trained: encoder-decoder (a translator) from pairs, decoder (a GPT) or encoder (a BERT)"
-        " from text; decoder if not set and there is text.",
-    )
-    init: Path | None = Field(None, description="Model folder whose vocabulary and weights the run starts from.")
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(1, description="Everything random follows from it.")
-    batch_tokens: Count = Field(4096, description="Most tokens of either side in one update, padding included.")
-    block: Annotated[int, Field(ge=8, le=1_048_576)] = Field(
-        256, description="Tokens of plain text that are read at once; longer texts slide through this window."
-    )
-    mask: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.15, description="Share of tokens that a BERT has to guess: 80 % hidden, 10 % replaced, 10 % left as they are."
-    )
-    whole_words: bool = Field(False, description="Hide whole words instead of single tokens.")
-    accumulate: Count = Field(1, description="Pieces that one update is computed in; more pieces need less memory.")
-    max_updates: Count = Field(100_000, description="Updates after which training ends.")
-    time: Annotated[str, AfterValidator(_duration)] | None = Field(
-        None, description="Time to train for, such as 30m; the schedule is planned to end with it."
-    )
-    learning_rate: Annotated[float, Field(gt=0, le=10)] | None = Field(
-        None, description="Peak learning rate; (d_model * warmup) ** -0.5, as in the paper, if not set."
-    )
-    schedule: Literal["inverse-sqrt", "linear", "cosine", "constant"] = Field(
-        "inverse-sqrt", description="After warm-up: the paper's decay, or a decay to zero at the planned end, or none."
-    )
-    warmup: Count = Field(4000, description="Updates over which the learning rate rises to its peak.")
-    beta1: Probability = Field(0.9, description="Adam's memory of gradients.")
-    beta2: Probability = Field(0.98, description="Adam's memory of squared gradients.")
-    epsilon: float = Field(1e-9, gt=0, description="Adam's epsilon.")
-    weight_decay: float = Field(0.0, ge=0, le=1, description="Decoupled weight decay on matrices.")
-    clip_norm: float = Field(0.0, ge=0, description="Largest norm of the gradient; 0 for no limit.")
-    label_smoothing: Probability = Field(0.1, description="Probability taken from the right token.")
-    smoothing: Literal["uniform", "others"] = Field(
-        "uniform", description="Spread it over all V tokens (the paper) or over the V - 1 wrong ones."
-    )
-    checkpoint_every: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Updates between two checkpoints, each with a validation; chosen from the length if not set."
-    )
-    keep_checkpoints: Count = Field(2, description="Complete checkpoints kept to resume from.")
-    average: Count = Field(5, description="Last checkpoints whose weights are averaged for validation and the result.")
-    patience: Annotated[int, Field(ge=0)] = Field(
-        10, description="Validations without a better score before training stops; 0 for never."
-    )
-    valid_sentences: Count = Field(500, description="Validation sentences that are translated for BLEU and chrF.")
-    valid_tokens: Count = Field(100_000, description="Most held-out tokens of plain text that a validation reads.")
-    sample: Annotated[int, Field(ge=0)] = Field(
-        120, description="Tokens of text that a GPT writes at each validation, to be looked at; 0 for none."
-    )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine has it."
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto, cpu or cuda.")
-    threads: Annotated[int, Field(ge=0)] = Field(0, description="CPU threads; 0 for all cores.")
-    vectors: Path | None = Field(None, description="Pretrained word vectors (word2vec or GloVe text) for embeddings.")
-    freeze_vectors: bool = Field(False, description="Keep the embeddings found in the vectors file as they are.")
-
-
-class SearchSettings(Section):
-    """How a trained model is decoded. Saved in the model folder as its defaults."""
-
-    beam: Annotated[int, Field(ge=1, le=1000)] = Field(4, description="Hypotheses kept at each step; 1 is greedy.")
-    alpha: float = Field(
-        0.6, ge=0, le=10, description="Length penalty of GNMT: scores are divided by ((5 + length) / 6) ** alpha."
-    )
-    max_extra: Annotated[int, Field(ge=0)] = Field(
-        50, description="Output may be longer than the source by so many tokens (the paper)."
-    )
 
 
 class RunConfig(Section):
