@@ -176,7 +176,10 @@ def test_early_stopping_counts_validations_without_a_better_score(corpus: Path, 
 
 
 def test_a_time_is_kept_and_the_schedule_ends_with_it(corpus: Path, finished: Path, tmp_path: Path) -> None:
-    run = open_(settings(corpus, finished / "store", "train.time=6s", "train.max_updates=1000000"), tmp_path / "out")
+    run = open_(
+        settings(corpus, finished / "store", "train.time=6s", "train.max_updates=1000000", "train.patience=0"),
+        tmp_path / "out",
+    )
     state = train(run)
     assert state.planned
     assert 3 < state.elapsed < 12
