@@ -31,60 +31,66 @@ class Attention(nn.Module):
         self.output = nn.Linear(config.d_model, config.d_model, bias=config.bias)
         for name in TAPS:
             self.add_module(name, nn.Identity())
-        self._listeners = {name: self.get_submodule(name)._forward_hooks for name in TAPS}
+        self._listeners = [self.get_submodule(name)._forward_hooks for name in TAPS]  # all empty, if nobody listens
 
     def over_itself(
         self, x: Tensor, keep: Tensor | None, position: Position, cache: LayerCache | None = None
     ) -> Tensor:
         """(B, T, D) -> (B, T, D): each token attends to the tokens of its own sequence, the cached ones included."""
         start = cache.length if cache else 0
-        query = self._tapped("queries", position.turn(self._heads(self.query(x)), start))
-        key = self._tapped("keys", position.turn(self._heads(self.key(x)), start))
-        value = self._tapped("values", self._heads(self.value(x)))
+        query = position.turn(self._heads(self.query(x)), start)
+        key = position.turn(self._heads(self.key(x)), start)
+        value = self._heads(self.value(x))
+        if any(self._listeners):
+            query, key, value = (
+                self._tap(name, x)(each) for name, each in zip(TAPS, (query, key, value), strict=False)
+            )
         if cache:
             key, value = cache.append(key, value)
-        merged: Tensor = self.output(self._attend(query, key, value, keep, position.bias(query, key.size(2))))
+        merged: Tensor = self.output(self._attend(x, query, key, value, keep, position.bias(query, key.size(2))))
         return merged
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, D) -> keys and values of the memory, (B, H, S, d)."""
         key, value = self._heads(self.key(memory)), self._heads(self.value(memory))
-        return self._tapped("keys", key), self._tapped("values", value)
+        if any(self._listeners):
+            key, value = self._tap("keys", memory)(key), self._tap("values", memory)(value)
+        return key, value
 
     def over_memory(self, x: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor | None) -> Tensor:
         """(R, T, D) -> (R, T, D): each token attends to a projected memory of B sentences, R / B rows to each."""
         key, value = memory
         beams = x.reshape(key.size(0), -1, x.size(-1))  # (B, W * T, D): the beams of a sentence share its memory
-        width = x.size(0) // key.size(0)
-        query = self._tapped("queries", self._heads(self.query(beams)), width)
-        merged: Tensor = self.output(self._attend(query, key, value, keep, None, width).view_as(x))
+        query = self._heads(self.query(beams))
+        if any(self._listeners):
+            query = self._tap("queries", x)(query)
+        merged: Tensor = self.output(self._attend(x, query, key, value, keep, None).view_as(x))
         return merged
 
     def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, bias: Tensor | None, width: int = 1
+        self, x: Tensor, query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, bias: Tensor | None
     ) -> Tensor:
         """-> (B, W * T, D): what the heads found, one beside the other."""
         rate = self.rate if self.training else 0.0
-        heads = attend(query, key, value, keep, bias, rate, self._tap("weights", width))  # (B, H, W * T, d)
-        return self._tapped("heads", heads, width).transpose(1, 2).flatten(2)
+        if any(self._listeners):
+            heads = attend(query, key, value, keep, bias, rate, self._tap("weights", x))  # (B, H, W * T, d)
+            heads = self._tap("heads", x)(heads)
+        else:
+            heads = attend(query, key, value, keep, bias, rate)
+        return heads.transpose(1, 2).flatten(2)
 
     def _heads(self, x: Tensor) -> Tensor:
         """(B, T, H * d) -> (B, H, T, d)."""
         return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
 
-    def _tapped(self, name: str, x: Tensor, width: int = 1) -> Tensor:
-        tap = self._tap(name, width)
-        return x if tap is None else tap(x)
-
-    def _tap(self, name: str, width: int) -> Callable[[Tensor], Tensor] | None:
-        """Who listens sees the beams as rows: (B, H, W * T, …) as (B * W, H, T, …)."""
-        if not self._listeners[name]:
-            return None
+    def _tap(self, name: str, x: Tensor) -> Callable[[Tensor], Tensor]:
+        """Who listens sees the beams as the rows of x that they are: (B, H, W * T, …) as (R, H, T, …)."""
         tap = self.get_submodule(name)
 
-        def show(x: Tensor) -> Tensor:
-            rows = x.reshape(*x.shape[:2], width, -1, x.size(3)).transpose(1, 2).flatten(0, 1)
+        def show(given: Tensor) -> Tensor:
+            width = x.size(0) // given.size(0)
+            rows = given.reshape(*given.shape[:2], width, -1, given.size(3)).transpose(1, 2).flatten(0, 1)
             shown: Tensor = tap(rows)
             return shown.reshape(-1, width, *shown.shape[1:]).transpose(1, 2).flatten(2, 3)
 
-        return tap if width == 1 else show
+        return show

@@ -31,11 +31,12 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
         self.rate = config.activation_dropout
         self.inner = nn.Identity()  # a tap
+        self._listeners = self.inner._forward_hooks
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         inner = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x)) * self.up(x)
-        if self.inner._forward_hooks:
+        if self._listeners:
             inner = self.inner(inner)
         down: Tensor = self.down(dropout(inner, self.rate, self.training))
         return down
@@ -99,6 +100,7 @@ class Stack(nn.Module):
         self.position = POSITIONS[config.positions](config, n_layers)
         self.rate = config.dropout
         self.embedded, self.placed = nn.Identity(), nn.Identity()  # taps: tokens before and after they have positions
+        self._listeners = self.embedded._forward_hooks, self.placed._forward_hooks
         self.first_norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.embedding_norm else None
         for index in range(n_layers):
             self.add_module(str(index), Block(config, cross))
@@ -113,12 +115,12 @@ class Stack(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         """(B, T, D) embeddings -> (B, T, D) hidden states."""
-        if self.embedded._forward_hooks:
+        if self._listeners[0]:
             x = self.embedded(x)
         x = self.position.embed(x, cache.length if cache else 0)
         if self.first_norm is not None:
             x = self.first_norm(x)
-        if self.placed._forward_hooks:
+        if self._listeners[1]:
             x = self.placed(x)
         x = dropout(x, self.rate, self.training)
         for index, block in enumerate(self.blocks):

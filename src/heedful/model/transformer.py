@@ -39,6 +39,7 @@ class Model(nn.Module):
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False) if config.tie == "none" else None
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         self.logits = nn.Identity()  # a tap
+        self._listeners = self.logits._forward_hooks
 
     @property
     def output_weight(self) -> Tensor:
@@ -52,7 +53,7 @@ class Model(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (..., V): logits."""
         logits = F.linear(self.before_output(hidden), self.output_weight, self.output_bias)
-        return self.logits(logits) if self.logits._forward_hooks else logits
+        return self.logits(logits) if self._listeners else logits
 
     def initialise(self) -> None:
         """Glorot-uniform matrices, zero biases, embeddings of standard deviation d_model ** -0.5."""
