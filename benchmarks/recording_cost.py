@@ -2,20 +2,21 @@
 
     python benchmarks/recording_cost.py
 
-Three models, with taps, without, and once more without, take turns at every update and at every step of a beam search,
-so that whatever else the machine does meets all of them alike. Printed are medians over many turns of the time with
-taps divided by the time without; the second pair, without and without, shows how exact that is. On a busy machine that
-is not exact enough, so the checks that the taps need are timed by themselves too, and divided by the time of the work.
+Three models of the same weights, one with taps and two without, take turns at every update and at every step of a beam
+search, so that whatever else the machine does meets all of them alike. Printed is the median over many turns of the
+processor time with taps divided by that without, as the median of several rounds with the least and the most of them;
+and the same for the two without, which shows how exact that is. The checks that the taps need are timed by themselves
+too, and divided by the time of the work: that is exact on a busy machine as well.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 import statistics
 import time
 import timeit
 from collections.abc import Callable
-from types import MethodType
 
 import torch
 import torch.nn.functional as F
@@ -28,62 +29,68 @@ from heedful.model.positions import Position
 from heedful.ops import attend, dropout
 
 SIZES = {"vocab_size": 4000, "d_model": 128, "d_ff": 512, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+ROUNDS = 7
 
 
-# The same methods as they would be written if nothing could ever be recorded.
+# The same classes as they would be written if nothing could ever be recorded.
 
 
-def over_itself(
-    self: Attention, x: Tensor, keep: Tensor | None, position: Position, cache: LayerCache | None = None
-) -> Tensor:
-    start = cache.length if cache else 0
-    query = position.turn(self._heads(self.query(x)), start)
-    key = position.turn(self._heads(self.key(x)), start)
-    value = self._heads(self.value(x))
-    if cache:
-        key, value = cache.append(key, value)
-    return self.output(attend_and_merge(self, query, key, value, keep, position.bias(query, key.size(2))))
+class PlainAttention(Attention):
+    def over_itself(
+        self, x: Tensor, keep: Tensor | None, position: Position, cache: LayerCache | None = None
+    ) -> Tensor:
+        start = cache.length if cache else 0
+        query = position.turn(self._heads(self.query(x)), start)
+        key = position.turn(self._heads(self.key(x)), start)
+        value = self._heads(self.value(x))
+        if cache:
+            key, value = cache.append(key, value)
+        return self.output(self._attend(x, query, key, value, keep, position.bias(query, key.size(2))))
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return self._heads(self.key(memory)), self._heads(self.value(memory))
+
+    def over_memory(self, x: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor | None) -> Tensor:
+        key, value = memory
+        beams = x.reshape(key.size(0), -1, x.size(-1))
+        return self.output(self._attend(x, self._heads(self.query(beams)), key, value, keep, None).view_as(x))
+
+    def _attend(self, x: Tensor, query: Tensor, key: Tensor, value: Tensor, keep, bias) -> Tensor:
+        heads = attend(query, key, value, keep, bias, self.rate if self.training else 0.0)
+        return heads.transpose(1, 2).flatten(2)
 
 
-def attend_and_merge(self: Attention, query: Tensor, key: Tensor, value: Tensor, keep, bias) -> Tensor:
-    heads = attend(query, key, value, keep, bias, self.rate if self.training else 0.0)
-    return heads.transpose(1, 2).flatten(2)
+class PlainFeedForward(FeedForward):
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x)) * self.up(x)
+        return self.down(dropout(inner, self.rate, self.training))
 
 
-def project(self: Attention, memory: Tensor) -> tuple[Tensor, Tensor]:
-    return self._heads(self.key(memory)), self._heads(self.value(memory))
+class PlainStack(Stack):
+    def forward(self, x: Tensor, keep: Tensor | None, memory=None, memory_keep=None, cache=None) -> Tensor:
+        x = self.position.embed(x, cache.length if cache else 0)
+        if self.first_norm is not None:
+            x = self.first_norm(x)
+        x = dropout(x, self.rate, self.training)
+        for index, block in enumerate(self.blocks):
+            x = block(x, keep, self.position.layer(index), memory, memory_keep, cache.layers[index] if cache else None)
+        return x if self.norm is None else self.norm(x)
 
 
-def over_memory(self: Attention, x: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor | None) -> Tensor:
-    key, value = memory
-    beams = x.reshape(key.size(0), -1, x.size(-1))
-    return self.output(attend_and_merge(self, self._heads(self.query(beams)), key, value, keep, None).view_as(x))
+class PlainEncoderDecoder(EncoderDecoder):
+    def project(self, hidden: Tensor) -> Tensor:
+        return F.linear(self.before_output(hidden), self.output_weight, self.output_bias)
 
 
-def feed(self: FeedForward, x: Tensor) -> Tensor:
-    return self.down(dropout(self.activation(self.up(x)), self.rate, self.training))
-
-
-def stack(self: Stack, x: Tensor, keep: Tensor | None, memory=None, memory_keep=None, cache=None) -> Tensor:
-    x = self.position.embed(x, cache.length if cache else 0)
-    x = dropout(x, self.rate, self.training)
-    for index, block in enumerate(self.blocks):
-        x = block(x, keep, self.position.layer(index), memory, memory_keep, cache.layers[index] if cache else None)
-    return x if self.norm is None else self.norm(x)
+PLAIN = {each.__base__: each for each in (PlainAttention, PlainFeedForward, PlainStack, PlainEncoderDecoder)}
 
 
 def untapped(model: EncoderDecoder) -> EncoderDecoder:
-    """The model with methods that know no taps."""
-    bodies = {
-        Attention: {"over_itself": over_itself, "project": project, "over_memory": over_memory},
-        FeedForward: {"forward": feed},
-        Stack: {"forward": stack},
-        EncoderDecoder: {"project": lambda self, hidden: F.linear(hidden, self.output_weight, self.output_bias)},
-    }
-    for module in model.modules():
-        for name, body in bodies.get(type(module), {}).items():
-            setattr(module, name, MethodType(body, module))
-    return model
+    """The same weights in classes that know no taps."""
+    twin = copy.deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
+    for module in twin.modules():
+        module.__class__ = PLAIN.get(type(module), type(module))
+    return twin
 
 
 def update(model: EncoderDecoder) -> Callable[[], None]:
@@ -139,43 +146,44 @@ def checks(model: EncoderDecoder, decoder: bool) -> float:
 
 
 def compare(works: list[Callable[[], None]], turns: int) -> tuple[float, float, float]:
-    """The median over the turns of first / second and of third / second, and the least seconds of the first."""
-    seconds: list[list[float]] = [[] for _ in works]
+    """The median over the turns of first / second and third / second, and the least seconds of any."""
+    seconds: list[list[int]] = [[] for _ in works]
     orders = list(itertools.permutations(range(len(works))))
-    for turn in range(turns + 10):
+    for turn in range(turns):
         for index in orders[turn % len(orders)]:
             began = time.thread_time_ns()
             works[index]()
-            if turn >= 10:
-                seconds[index].append(time.thread_time_ns() - began)
-    ratios = [statistics.median(a / b for a, b in zip(seconds[i], seconds[1], strict=True)) for i in (0, 2)]
-    return ratios[0], ratios[1], min(seconds[0]) / 1e9
+            seconds[index].append(time.thread_time_ns() - began)
+    first, second, third = seconds
+    taps = statistics.median(a / b for a, b in zip(first, second, strict=True))
+    return taps, statistics.median(a / b for a, b in zip(third, second, strict=True)), min(map(min, seconds)) / 1e9
+
+
+def spread(ratios: list[float]) -> str:
+    return "{:+.2f} % ({:+.2f} to {:+.2f})".format(
+        *(100 * (each - 1) for each in (statistics.median(ratios), min(ratios), max(ratios)))
+    )
 
 
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    models = [EncoderDecoder(ModelConfig(**SIZES)) for _ in range(3)]
-    for model in models[1:]:
-        model.load_state_dict(models[0].state_dict())
-        untapped(model)
+    model = EncoderDecoder(ModelConfig(**SIZES))
+    models = [model, untapped(model), untapped(model)]
     source, target = torch.randint(4, 4000, (3, 9)), torch.randint(4, 4000, (3, 7))
     with torch.no_grad():
-        assert torch.equal(models[0].eval()(source, target), models[1].eval()(source, target))
-    for name, works, turns in (
-        ("training, an update", [update(model) for model in models], 150),
-        ("translating 8 sentences, a step", [step(model, 8) for model in models], 800),
-        ("translating 1 sentence, a step", [step(model, 1) for model in models], 1500),
+        assert torch.equal(model.eval()(source, target), models[1].eval()(source, target))
+    for name, build, turns in (
+        ("training, an update", update, 72),
+        ("translating 8 sentences, a step", lambda model: step(model, 8), 360),
+        ("translating 1 sentence, a step", lambda model: step(model, 1), 900),
     ):
-        training = name.startswith("training")
-        for model in models:
-            model.train(training)
-        ratio, noise, least = compare(works, turns)
-        share = checks(models[0], decoder=not training) / least
+        works = [build(each) for each in models]
+        compare(works, 12)  # to warm up
+        taps, noise, least = zip(*(compare(works, turns) for _ in range(ROUNDS)), strict=True)
+        share = checks(model, decoder=build is not update) / min(least)
         print(
-            f"{name:32} {100 * (ratio - 1):+.2f} % with taps ({100 * (noise - 1):+.2f} % without);"
-            f" the checks alone {100 * share:.2f} %",
-            flush=True,
+            f"{name:32} with taps {spread(taps)}, without {spread(noise)}; checks alone {100 * share:.2f} %", flush=True
         )
 
 
