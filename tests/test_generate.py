@@ -186,3 +186,23 @@ def test_other_families_do_not_generate(generator: Generator) -> None:
     folder = Folder(build(config), generator.tokenizer, generator.tokenizer, SearchSettings(), Path("x"))
     with pytest.raises(FolderError, match="encoder family, which does not continue text"):
         Generator(folder)
+
+
+def test_steps_tell_the_end_and_what_the_model_thought(generator: Generator) -> None:
+    numbers, asked = range(2, 5), {"max_tokens": 12, "seed": 3, "temperature": 1.5}
+    steps = list(generator.steps("The", numbers, best=3, **asked))
+    for number in numbers:
+        mine = [piece for pieces in steps for piece in pieces if piece.number == number]
+        assert "".join(piece.text for piece in mine) == generator.generate("The", number=number, **asked)
+        assert [piece.end for piece in mine[:-1]] == [""] * (len(mine) - 1)
+        assert mine[-1].end == ("length" if len(mine) == 12 else "stop")
+        ids = [*generator.tokenizer.encode("The"), *(piece.token for piece in mine)]
+        with torch.no_grad():
+            log_probs = generator.model.project(generator.model(torch.tensor([ids])))[0].log_softmax(-1)
+        for place, piece in enumerate(mine, len(ids) - len(mine) - 1):
+            assert piece.log_prob == pytest.approx(float(log_probs[place, piece.token]), abs=1e-4)
+            assert len(piece.best) == 3
+            assert piece.best[0][1] >= max(piece.log_prob, piece.best[1][1])
+    text = generator.generate("The", **asked)
+    (piece,) = list(generator.steps("The", range(1), stop=text[3:5], **asked))[-1]
+    assert piece.end == "stop"

@@ -119,3 +119,20 @@ def test_wrong_use_is_explained(translator: Translator) -> None:
         translator.score([("word " * 100, "word")])
     with pytest.raises(SettingError, match=r"unknown key search\.bream; did you mean beam\?"):
         translator.translate("a", bream=3)
+
+
+def test_steps_give_the_same_translations_and_forget_what_is_gone(translator: Translator) -> None:
+    lines = [pair.source for pair in PAIRS[:12]]
+    parts = translator.parts(lines, [""] * len(lines))
+    options = translator.options({"n_best": 2})
+    gone: set[int] = set()
+    found: dict[int, list[str]] = {}
+    for number, ended in enumerate(translator.steps(parts, options, gone)):
+        found |= {index: [each.text for each in translations] for index, translations in ended}
+        if number == 0:
+            gone |= {2, 5} - found.keys()
+    whole = translator.translations(lines, n_best=2)
+    assert sorted(found) == list(range(12))
+    assert len(gone) == 2
+    for index in set(range(12)) - gone:
+        assert found[index] == [each.text for each in whole[index]]

@@ -139,6 +139,18 @@ class Writer:
         return text[: len(text) - keep]
 
 
+@dataclass(frozen=True)
+class Piece:
+    """One token of a sample, and what has become certain of its text with it, which may be nothing yet."""
+
+    number: int  # of the sample
+    text: str
+    token: int
+    log_prob: float  # of the token, as the model and the constraints have it
+    best: tuple[tuple[int, float], ...] = ()  # the most probable tokens at this place, if they were asked for
+    end: str = ""  # "stop" at the end of the text or before a stop string, "length" if no more tokens were allowed
+
+
 class Generator:
     """A trained language model, ready to write."""
 
@@ -164,8 +176,9 @@ class Generator:
         if n < 1:
             raise SettingError(f"n is {n}; ask for one sample or more.")
         texts = [""] * n
-        for number, piece in self._write(prompt, range(n), **options):
-            texts[number] += piece
+        for pieces in self.steps(prompt, range(n), **options):
+            for piece in pieces:
+                texts[piece.number] += piece.text
         return texts
 
     def stream(self, prompt: str = "", number: int = 0, **options: Any) -> Iterator[str]:
@@ -174,9 +187,10 @@ class Generator:
         `max_tokens` limits it, `stop` strings end it and are not part of it, `temperature`, `top_k`, `top_p`, `min_p`,
         `repetition_penalty` and `seed` say how tokens are drawn, and `number` which of the samples this is.
         """
-        return (piece for _, piece in self._write(prompt, range(number, number + 1), **options))
+        steps = self.steps(prompt, range(number, number + 1), **options)
+        return (piece.text for pieces in steps for piece in pieces if piece.text)
 
-    def _write(
+    def steps(
         self,
         prompt: str,
         numbers: range,
@@ -184,16 +198,20 @@ class Generator:
         max_tokens: int = MAX_TOKENS,
         stop: Sequence[str] = (),
         repetition_penalty: float = 1.0,
+        best: int = 0,
         **sampling: Any,
-    ) -> Iterator[tuple[int, str]]:
-        """Pieces of text with the number of their sample."""
+    ) -> Iterator[list[Piece]]:
+        """The samples of these numbers, computed together: one token of each that still runs at every step.
+
+        With `best`, every piece also has so many of the most probable tokens at its place.
+        """
         options = Options.of(Options(), **sampling)
         stop = checked_stop(stop)
         if max_tokens < 1:
             raise SettingError(f"max_tokens is {max_tokens}; ask for one token or more.")
         constrain = self._constraint(repetition_penalty)
         begin = self.tokenizer.encode(prompt) or [self.model.config.bos_id]
-        return self._steps(begin, numbers, max_tokens, stop, constrain, options)
+        return self._steps(begin, numbers, max_tokens, stop, constrain, options, best)
 
     def _constraint(self, penalty: float) -> list[Constraint]:
         config = self.model.config
@@ -209,7 +227,8 @@ class Generator:
         stop: tuple[str, ...],
         constraints: list[Constraint],
         options: Options,
-    ) -> Iterator[tuple[int, str]]:
+        best: int,
+    ) -> Iterator[list[Piece]]:
         source = torch.tensor([prompt])
         dice = throw(source, torch.tensor([len(prompt)]), numbers.stop, max_tokens, options.seed)[0]  # (n, T)
         running = list(numbers)
@@ -217,36 +236,47 @@ class Generator:
         window = Window(self.model, source.expand(len(running), -1).to(self.device))
         written = torch.empty(len(running), 0, dtype=torch.long)  # (R, t) what repetition is counted in
         for step in range(max_tokens):
-            ids = self._choose(window, written, constraints, dice[running, step], options)  # (R,)
-            stay = []
-            for row, (number, token) in enumerate(zip(running, ids.tolist(), strict=True)):
-                writer, ended = writers[number], token == self.model.config.eos_id
-                piece = writer.end() if ended else writer.add(token)
-                if not (ended or writer.stopped):
-                    stay.append(row)
-                if piece:
-                    yield number, piece
-            written = torch.cat((written, ids.unsqueeze(1)), 1)[stay]
+            log_probs = self._log_probs(window, written, constraints)  # (R, V)
+            ids = draw(log_probs, dice[running, step].unsqueeze(1), options).squeeze(1)  # (R,)
+            last = step == max_tokens - 1
+            pieces = [
+                self._piece(writers[number], number, token, row, last, best)
+                for number, token, row in zip(running, ids.tolist(), log_probs, strict=True)
+            ]
+            yield pieces
+            stay = [row for row, piece in enumerate(pieces) if not piece.end]
             if not stay:
                 return
+            written = torch.cat((written, ids.unsqueeze(1)), 1)[stay]
             window.append(ids.to(self.device))
             if len(stay) < len(running):
                 window.select(torch.tensor(stay, device=self.device))
                 running = [running[row] for row in stay]
-        for number in running:
-            if piece := writers[number].end():
-                yield number, piece
+
+    def _piece(self, writer: Writer, number: int, token: int, log_probs: Tensor, last: bool, best: int) -> Piece:
+        """(V,) -> what one more token adds to a sample."""
+        ended = token == self.model.config.eos_id
+        text = writer.end() if ended else writer.add(token)
+        if last and not (ended or writer.stopped):
+            text += writer.end()
+        most = log_probs.topk(best) if best else None
+        return Piece(
+            number,
+            text,
+            token,
+            float(log_probs[token]),
+            () if most is None else tuple(zip(most.indices.tolist(), most.values.tolist(), strict=True)),
+            "stop" if ended or writer.stopped else "length" if last else "",
+        )
 
     @torch.inference_mode()
-    def _choose(
-        self, window: Window, written: Tensor, constraints: list[Constraint], dice: Tensor, options: Options
-    ) -> Tensor:
-        """(R, t) ids so far and (R,) numbers in [0, 1) -> (R,) the next ids."""
+    def _log_probs(self, window: Window, written: Tensor, constraints: list[Constraint]) -> Tensor:
+        """(R, t) ids so far -> (R, V) log-probabilities of the next ones, as the constraints leave them."""
         with computing_in(self.precision, self.device):
             log_probs = window.next().cpu()
         for constraint in constraints:
             log_probs = constraint(log_probs, written, torch.zeros(len(log_probs), dtype=torch.long))
-        return draw(log_probs, dice.unsqueeze(1), options).squeeze(1)
+        return log_probs
 
 
 def checked_stop(stop: Sequence[str]) -> tuple[str, ...]:

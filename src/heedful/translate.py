@@ -7,7 +7,7 @@ alone. A line that is longer than the model can take is cut at sentence or claus
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
 from heedful.model import Cache, EncoderDecoder
 from heedful.ops.precision import computing_in
-from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, sample
+from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, beam_steps, sample
 from heedful.text import split_long
 
 ROWS = 256  # hypotheses that are searched at once
@@ -129,15 +129,15 @@ class Translator:
         prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(texts):
             raise SettingError(f"{len(prefixes)} prefixes were given for {len(texts)} texts; give one for each.")
-        parts = self._parts(texts, prefixes, first_line)
+        parts = self.parts(texts, prefixes, first_line)
         found = self._search(parts, sampling, options)
         if alignments:
-            found = self._aligned(parts, found)
+            found = self.aligned(parts, found)
         lines: list[list[list[Translation]]] = [[] for _ in texts]
         for part, translations in zip(parts, found, strict=True):
             lines[part.line].append(translations)
         nothing = Translation("", 0.0, 0.0, (), (), (), [] if alignments else None)
-        return [_joined(each) if each else [nothing] * options.n_best for each in lines]
+        return [joined(each) if each else [nothing] * options.n_best for each in lines]
 
     def options(self, changes: dict[str, Any]) -> Options:
         """The settings of a search: the model folder's, changed by a request; more hypotheses widen the beam."""
@@ -179,7 +179,8 @@ class Translator:
             each.append(logits.gather(2, batch.labels.unsqueeze(2)).squeeze(2) - logits.logsumexp(2))
         return torch.stack(each).logsumexp(0) - torch.tensor(float(len(each))).log()
 
-    def _parts(self, texts: Sequence[str], prefixes: Sequence[str], first_line: int) -> list[Part]:
+    def parts(self, texts: Sequence[str], prefixes: Sequence[str], first_line: int = 1) -> list[Part]:
+        """What is searched: every text as it is, or in parts if it is too long; nothing of an empty one."""
         longest = max(1, self.max_length // 2 - 1)  # so that a translation may be twice as long as its source
 
         def fits(text: str) -> bool:
@@ -204,24 +205,46 @@ class Translator:
     def _search(self, parts: list[Part], sampling: bool, options: Options) -> list[list[Translation]]:
         find = sample if sampling else beam_search
         width = options.n_best if sampling else options.beam
-        specials = self.source_tokenizer.specials
         order = sorted(range(len(parts)), key=lambda index: -len(parts[index].ids))
         found: list[list[Translation]] = [[] for _ in parts]
         for chosen in _batches(order, max(1, ROWS // width)):
-            sources = [[*parts[index].ids, specials.eos] for index in chosen]
-            lengths = torch.tensor([len(ids) for ids in sources])
-            source = torch.full((len(sources), int(lengths.max())), specials.pad)
-            for row, ids in zip(source, sources, strict=True):
-                row[: len(ids)] = torch.tensor(ids)
-            prefix = tuple(parts[index].prefix for index in chosen)
-            asked = options.model_copy(update={"prefix": prefix if any(prefix) else None, "observer": self.observer})
+            sources, source, lengths, asked = self._batch([parts[index] for index in chosen], options)
             with computing_in(self.precision, self.device):
-                hypotheses = find(self.next_token, source.to(self.device), lengths.to(self.device), asked)
+                hypotheses = find(self.next_token, source, lengths, asked)
             if self.observer is not None:
                 self.observer.found(chosen, sources, hypotheses)
             for index, each in zip(chosen, hypotheses, strict=True):
                 found[index] = [self._translation(hypothesis) for hypothesis in each]
         return found
+
+    @torch.inference_mode()
+    def steps(
+        self, parts: Sequence[Part], options: Options, gone: Collection[int] = ()
+    ) -> Iterator[list[tuple[int, list[Translation]]]]:
+        """Search these parts together, step by step: which of them each step ended, and what became of them.
+
+        Whoever takes the steps may add indices of parts to `gone` in between: these cost nothing any more.
+        """
+        _, source, lengths, asked = self._batch(parts, options)
+        steps = beam_steps(self.next_token, source, lengths, asked, gone)
+        while True:
+            with computing_in(self.precision, self.device):
+                ended = next(steps, None)
+            if ended is None:
+                return
+            yield [(index, [self._translation(each) for each in hypotheses]) for index, hypotheses in ended]
+
+    def _batch(self, parts: Sequence[Part], options: Options) -> tuple[list[list[int]], Tensor, Tensor, Options]:
+        """-> the sources, (B, S) the same padded, (B,) their lengths, and the options with their prefixes."""
+        specials = self.source_tokenizer.specials
+        sources = [[*part.ids, specials.eos] for part in parts]
+        lengths = torch.tensor([len(ids) for ids in sources])
+        source = torch.full((len(sources), int(lengths.max())), specials.pad)
+        for row, ids in zip(source, sources, strict=True):
+            row[: len(ids)] = torch.tensor(ids)
+        prefix = tuple(part.prefix for part in parts)
+        asked = options.model_copy(update={"prefix": prefix if any(prefix) else None, "observer": self.observer})
+        return sources, source.to(self.device), lengths.to(self.device), asked
 
     def _translation(self, found: Hypothesis) -> Translation:
         pieces = tuple(self.tokenizer.pieces(found.ids))
@@ -229,7 +252,7 @@ class Translator:
             self.tokenizer.decode(found.ids), found.score, found.log_prob, found.ids, pieces, found.token_log_probs
         )
 
-    def _aligned(self, parts: list[Part], found: list[list[Translation]]) -> list[list[Translation]]:
+    def aligned(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with their alignments, from the first model; words are counted over the whole line."""
         aligned, line, words = [], -1, 0
         for part, translations in zip(parts, found, strict=True):
@@ -256,7 +279,7 @@ def _batches(order: list[int], size: int) -> Iterator[list[int]]:
         yield order[start : start + size]
 
 
-def _joined(parts: list[list[Translation]]) -> list[Translation]:
+def joined(parts: list[list[Translation]]) -> list[Translation]:
     """One line from its parts: the best of each, the second best of each, and so on."""
     if len(parts) == 1:
         return parts[0]

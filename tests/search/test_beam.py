@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from search_toys import BOS, EOS, PAD, Conditional, Toy, batch, exhaustive, greedy, reference_beam
 
 from heedful.errors import HeedfulError, SettingError
-from heedful.search import Options, beam_search, length_penalty
+from heedful.search import Options, beam_search, beam_steps, length_penalty
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3), (3, 3)]
 
@@ -233,3 +233,20 @@ def test_a_broken_model_is_refused():
 
     with pytest.raises(HeedfulError, match="not numbers"):
         run(Broken(), SENTENCES, beam=2)
+
+
+def test_sentences_that_are_gone_leave_at_the_next_step_and_change_nothing_for_the_others():
+    options = Options(beam=3, n_best=2, max_extra=6)
+    whole = beam_search(Toy(9, seed=4, eos=-1.0), *batch(SENTENCES), options)
+    toy, gone, ended = Toy(9, seed=4, eos=-1.0), set(), {}
+    for number, step in enumerate(beam_steps(toy, *batch(SENTENCES), options, gone)):
+        ended |= dict(step)
+        if number == 1:
+            assert not {0, 2} & ended.keys()
+            gone |= {0, 2}
+        if number == 2:
+            assert {0, 2} <= ended.keys()
+    assert set(ended) == set(range(len(SENTENCES)))
+    for sentence in (1, 3, 4):
+        assert ended[sentence] == whole[sentence]
+    assert all(len(h.ids) <= 3 for sentence in (0, 2) for h in ended[sentence])

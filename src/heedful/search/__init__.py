@@ -3,7 +3,7 @@
 Read `next_token` first: it is all that search knows of a model. Text, files and weights are somebody else's.
 """
 
-from heedful.search.beam import beam_search
+from heedful.search.beam import beam_search, beam_steps
 from heedful.search.ensemble import Ensemble
 from heedful.search.hypothesis import Hypothesis, length_penalty
 from heedful.search.next_token import Cache, NextToken
@@ -20,6 +20,7 @@ __all__ = [
     "Observer",
     "Options",
     "beam_search",
+    "beam_steps",
     "length_penalty",
     "sample",
 ]

@@ -10,6 +10,7 @@ vocabulary, K candidates of each sentence, t tokens so far.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import torch
@@ -45,10 +46,25 @@ def beam_search(
     next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options
 ) -> list[list[Hypothesis]]:
     """(B, S), (B,) -> for each sentence at most n_best hypotheses, best first; finished ones before those cut off."""
+    found: list[list[Hypothesis]] = [[] for _ in source]
+    for ended in beam_steps(next_token, source, source_lengths, options):
+        for sentence, best in ended:
+            found[sentence] = best
+    return found
+
+
+@torch.no_grad()
+def beam_steps(
+    next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options, gone: Collection[int] = ()
+) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    """The same, step by step: which sentences each step ended, and their hypotheses.
+
+    Whoever takes the steps may add sentences to `gone` between them: these are ended with what they have.
+    """
     if options.n_best > options.beam:
         raise SettingError(f"n_best ({options.n_best}) must not be above beam ({options.beam}).")
     if not len(source):
-        return []
+        return
     rows = Rows(next_token, source, source_lengths, options)
     ends = Ends(rows.limit, options)
     score = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)  # (A, w)
@@ -59,15 +75,19 @@ def beam_search(
             options.observer.choose(rows.sentence, rows.prefix, candidates, ending, live)
         ends.finish(rows, candidates, ending)  # 3. what ends is a hypothesis
         done = ends.done(rows, live)  # 4. sentences that nothing can improve
+        if gone:
+            done |= torch.isin(rows.sentence, torch.tensor(sorted(gone), device=rows.sentence.device))
         if done.any():
             ends.cut(rows, score, live, done)  # 5. what is still live there is cut off, if it is needed
+            ended = [(sentence, ends.ranked(sentence)) for sentence in rows.sentence[done].tolist()]
             rows.shrink(~done, live.parent, live.id, live.log_prob)  # 6. they leave the batch,
             ends.leave(done)
             score = live.score[~done]
         else:
+            ended = []
             rows.grow(live.parent, live.id, live.log_prob)  # 6. or all go on
             score = live.score
-    return ends.ranked()
+        yield ended
 
 
 def extend(score: Tensor, log_probs: Tensor, beam: int) -> Candidates:
@@ -152,9 +172,9 @@ class Ends:
         self.count, self.best = self.count[stay], self.best[stay]
         self.bar, self.penalty = self.bar[stay], self.penalty[stay]
 
-    def ranked(self) -> list[list[Hypothesis]]:
-        """-> for each of the B sentences the n best, best first; what was cut off is no output, and comes last."""
-        return [sorted(each, key=lambda h: (not h.finished, -h.score))[: self.options.n_best] for each in self.found]
+    def ranked(self, sentence: int) -> list[Hypothesis]:
+        """-> the n best of one of the B sentences, best first; what was cut off is no output, and comes last."""
+        return sorted(self.found[sentence], key=lambda h: (not h.finished, -h.score))[: self.options.n_best]
 
     def _add(self, rows: Rows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, k) of which N are true, (N, t), (N, t)."""
