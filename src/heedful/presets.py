@@ -30,7 +30,7 @@ TODAY: Sections = {  # what all decoders and encoders share
     "model": {
         "norm": "pre",
         "positions": "rotary",
-        "activation": "gelu_tanh",
+        "activation": "gelu",
         "scale_embedding": False,
         "dropout": 0.1,
     },

@@ -26,8 +26,11 @@ class Position(nn.Module):
         """(B, H, T, d) -> (B, H, T, d): queries or keys."""
         return x
 
-    def bias(self, query: Tensor, keys: int) -> Tensor | None:
-        """(B, H, T, d) and S -> what is added to the scaled scores, broadcast to (B, H, T, S)."""
+    def bias(self, query: Tensor, keys: int, distance: Tensor | None = None) -> Tensor | None:
+        """(B, H, …, T, d) and S -> what is added to the scaled scores, broadcast to (B, H, …, T, S).
+
+        `distance` (T, S) says how far each key stands behind each query, unless the last key stands at the last query.
+        """
         return None
 
     def layer(self, index: int) -> "Position":
@@ -75,20 +78,18 @@ class Rotary(Position):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         angles = torch.outer(torch.arange(config.max_length, dtype=torch.float64), self._rate(config.key_width))
-        self.cos: Tensor
-        self.sin: Tensor
-        self.register_buffer("cos", angles.cos().float(), persistent=False)  # (max_length, d / 2)
-        self.register_buffer("sin", angles.sin().float(), persistent=False)
+        self.turns: Tensor  # (max_length, d / 2, 2): cosine and sine of each angle
+        self.register_buffer("turns", torch.stack((angles.cos(), angles.sin()), dim=-1).float(), persistent=False)
 
     @staticmethod
     def _rate(width: int) -> Tensor:
         return torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
 
     def turn(self, x: Tensor, start: int = 0) -> Tensor:
-        cos = self.cos[start : start + x.size(2)].to(x.dtype)
-        sin = self.sin[start : start + x.size(2)].to(x.dtype)
-        even, odd = x[..., 0::2], x[..., 1::2]  # (B, H, T, d/2)
-        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+        """Two neighbouring numbers are a complex one, which a product turns."""
+        points = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, T, d / 2)
+        turns = torch.view_as_complex(self.turns[start : start + x.size(2)].float())  # (T, d / 2)
+        return torch.view_as_real(points * turns).flatten(-2).to(x.dtype)
 
 
 class Alibi(Position):
@@ -99,8 +100,9 @@ class Alibi(Position):
         self.slopes: Tensor
         self.register_buffer("slopes", alibi_slopes(config.n_heads), persistent=False)
 
-    def bias(self, query: Tensor, keys: int) -> Tensor | None:
-        return -self.slopes.to(query.dtype)[:, None, None] * _distance(query, keys).abs()  # (H, T, S)
+    def bias(self, query: Tensor, keys: int, distance: Tensor | None = None) -> Tensor | None:
+        slopes = self.slopes.to(query.dtype).view(-1, *[1] * (query.dim() - 2))  # (H, …, 1, 1)
+        return -slopes * (_distance(query, keys) if distance is None else distance).abs()  # (H, …, T, S)
 
 
 def alibi_slopes(n_heads: int) -> Tensor:
@@ -132,11 +134,12 @@ class _RelativeLayer(Position):
         self.table = nn.Parameter(torch.empty(2 * self.window + 1, config.key_width))
         nn.init.normal_(self.table, std=0.02)
 
-    def bias(self, query: Tensor, keys: int) -> Tensor | None:
+    def bias(self, query: Tensor, keys: int, distance: Tensor | None = None) -> Tensor | None:
         """Every query is compared with the table once; the distances only pick from the result."""
         by_distance = query @ self.table.t() / math.sqrt(query.size(-1))  # (B, H, T, 2w + 1)
-        index = _distance(query, keys).clamp(-self.window, self.window) + self.window  # (T, S)
-        return by_distance.gather(-1, index.expand(*query.shape[:2], -1, -1))
+        distance = _distance(query, keys) if distance is None else distance
+        index = distance.clamp(-self.window, self.window) + self.window  # (T, S)
+        return by_distance.gather(-1, index.expand(*query.shape[:-2], -1, -1))
 
 
 def _distance(query: Tensor, keys: int) -> Tensor:

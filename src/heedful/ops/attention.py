@@ -45,12 +45,11 @@ def attend_plain(
     rate: float = 0.0,
     tap: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """softmax(Q Kᵀ / √d_k) V, as the paper has it."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (B, H, T, S)
-    if bias is not None:
-        scores = scores + bias
-    if keep is not None:
-        scores = scores.masked_fill(~keep, -math.inf)
+    """softmax(Q Kᵀ / √d_k) V, as the paper has it; the queries are scaled and the mask is added, which is cheapest."""
+    scores = (query / math.sqrt(query.size(-1))) @ key.transpose(-2, -1)  # (B, H, T, S)
+    mask = added(keep, bias, scores.dtype)
+    if mask is not None:
+        scores += mask
     weights = scores.softmax(dim=-1)
     if tap is not None:
         weights = tap(weights)
@@ -66,7 +65,14 @@ def attend_fused(
     rate: float = 0.0,
 ) -> Tensor:
     """The same by `torch`'s kernel, which never holds all scores at once."""
-    mask = keep
-    if bias is not None:
-        mask = bias if keep is None else torch.where(keep, bias, -math.inf)
+    mask = keep if bias is None else added(keep, bias, query.dtype)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+
+
+def added(keep: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """A mask and a bias as the one thing that is added to scores: -∞ where a query may not attend."""
+    if keep is None:
+        return bias
+    if bias is None:
+        return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~keep, -math.inf)
+    return torch.where(keep, bias, -math.inf)
