@@ -264,10 +264,13 @@ class Translator:
         return aligned
 
     def _align(self, part: Part, source_words: list[int], translation: Translation) -> Alignment:
+        return align_words(self.attention(part, translation), source_words, word_of_piece(translation.tokens))
+
+    def attention(self, part: Part, translation: Translation) -> Tensor:
+        """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""
         pairs = Pairs.of([(part.ids, translation.ids)])
         with computing_in(self.precision, self.device):
-            weights = cross_attention(self.models[0], self._collate(pairs, [0]))[0].float().cpu()  # (T, S)
-        return align_words(weights, source_words, word_of_piece(translation.tokens))
+            return cross_attention(self.models[0], self._collate(pairs, [0]))[0].float().cpu()
 
     def _collate(self, pairs: Pairs, indices: Any) -> Batch:
         source, target = self.source_tokenizer.specials, self.tokenizer.specials

@@ -1,0 +1,64 @@
+"""A text -> its sentences and what stands between them, so that it can be put together again around translations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ENDS = re.compile(r"[.!?…؟۔।॥]+[\"'»«”’)\]]*(?=[^\S\n]+\S)|[。！？｡]+[」』”’）]*(?=[^\n])")
+NO_END = re.compile(
+    r"(?:^|[\s(\"'“„])(?:[^\W\d_]|\d{1,2}|[A-Za-z]\.[A-Za-z]|e\.g|i\.e|z\.B|d\.h|u\.a|bzw|ca|cf|co|corp|dr|etc|fig|frau|"
+    r"gen|gov|hr|inc|jr|ltd|mr|mrs|ms|no|nos|nr|prof|sen|sr|st|str|tel|usw|vgl|vol|vs)\.$",
+    re.IGNORECASE,
+)
+SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]\Z")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Where a sentence stands in its text."""
+
+    text: str
+    start: int
+    end: int
+
+
+def sentences(text: str) -> list[Sentence]:
+    """The sentences of a text, without the white space around them; a line break always ends one."""
+    found, start = [], 0
+    for end in [*_ends(text), len(text)]:
+        piece = text[start:end]
+        inner = piece.strip()
+        if inner:
+            first = start + len(piece) - len(piece.lstrip())
+            found.append(Sentence(inner, first, first + len(inner)))
+        start = end
+    return found
+
+
+def rebuilt(text: str, parts: Sequence[Sentence], translated: Sequence[str]) -> str:
+    """The text with every sentence replaced; what stood between them stays, and a space comes where none was needed."""
+    out, at = "", 0
+    for sentence, replacement in zip(parts, translated, strict=True):
+        between = text[at : sentence.start]
+        if not between and out and replacement and not SCRIPTS_WITHOUT_SPACES.search(out):
+            between = " "
+        out += between + replacement
+        at = sentence.end
+    return out + text[at:]
+
+
+def _ends(text: str) -> list[int]:
+    """Places where a sentence ends, in order."""
+    ends, line = [], 0
+    for part in text.split("\n"):
+        for match in ENDS.finditer(part):
+            rest = part[match.end() :].lstrip()
+            stop = match.group().startswith(".") and len(match.group()) == 1
+            if stop and (rest[:1].islower() or NO_END.search(part[: match.end()])):
+                continue
+            ends.append(line + match.end())
+        line += len(part) + 1
+        ends.append(min(line, len(text)))
+    return ends

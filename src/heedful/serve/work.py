@@ -1,0 +1,312 @@
+"""What a model does with the requests it is given, one step at a time: the side of the pipe that computes.
+
+Sentences of many requests are searched together. A search that has begun is a lane; lanes take turns by the time that
+they have had, so that a lone sentence does not wait for a book, and a new one begins as an old one empties. It knows
+no HTTP, no pipe and no clock but the one that it is given.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from heedful.encode import Encoder
+from heedful.errors import SettingError
+from heedful.generate import Generator
+from heedful.search import Options
+from heedful.serve.messages import Counts, Event, Task
+from heedful.translate import ROWS, Part, Translation, Translator, joined
+
+LANES = 4  # searches that go on at once
+WRITERS = 16  # texts that are written at once
+WORTH = 3  # times as many sentences as are still being searched are worth a search of their own
+PATIENCE = 0.25  # seconds after which a sentence need not wait for a lane to empty
+PACE = 0.02  # seconds by which each sentence of a request gives precedence to younger requests
+LIVE_TOKENS = 1 << 15  # source tokens in all rows of a search
+
+
+class Work(Protocol):
+    """A model at work."""
+
+    counts: Counts
+
+    def add(self, task: Task) -> None:
+        """Take on a task, or raise a HeedfulError that says what is wrong with it."""
+
+    def cancel(self, task: int) -> None:
+        """Nobody waits for this any more."""
+
+    def step(self) -> list[Event]:
+        """Compute a little; nothing if there is nothing to do."""
+
+    def idle(self) -> bool: ...
+
+
+@dataclass
+class Lane:
+    """A computation that has begun: for whom, its next steps, and the seconds that it has had."""
+
+    tasks: frozenset[int]
+    steps: Iterator[list[Event]]
+    spent: float
+    size: int
+
+
+class Lanes:
+    """Computations that take turns: the one that had least time is next."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.running: list[Lane] = []
+
+    def begin(self, tasks: Iterable[int], steps: Iterator[list[Event]], size: int = 1) -> Lane:
+        lane = Lane(frozenset(tasks), steps, min((each.spent for each in self.running), default=0.0), size)
+        self.running.append(lane)
+        return lane
+
+    def step(self) -> list[Event]:
+        if not self.running:
+            return []
+        lane, began = min(self.running, key=lambda each: each.spent), self.clock()
+        try:
+            events = next(lane.steps, None)
+        except Exception:  # what one computation does must not end the others
+            self.running.remove(lane)
+            return [Event(task, "failed", traceback.format_exc()) for task in sorted(lane.tasks)]
+        lane.spent += self.clock() - began
+        if events is None:
+            self.running.remove(lane)
+        return events or []
+
+
+@dataclass
+class Unit:
+    """A part of a sentence of a task, waiting or in a lane."""
+
+    task: int
+    sentence: int
+    part: Part
+    options: Options
+    since: float
+    order: float
+
+
+@dataclass
+class Pending:
+    """The sentences of a task: the parts that each consists of, and what became of them."""
+
+    task: Task
+    parts: list[list[Part]]
+    found: list[list[list[Translation] | None]]
+    missing: int
+
+
+class Translating:
+    """A translator whose sentences of all requests share its searches."""
+
+    def __init__(self, translator: Translator, clock: Callable[[], float] = time.monotonic) -> None:
+        self.translator, self.clock = translator, clock
+        self.counts = Counts()
+        self.lanes = Lanes(clock)
+        self.waiting: list[Unit] = []
+        self.pending: dict[int, Pending] = {}
+        self.ready: list[Event] = []
+
+    def add(self, task: Task) -> None:
+        asked = task.asked
+        options = self.translator.options(dict(asked.get("search", {})))
+        texts = asked["texts"]
+        parts: list[list[Part]] = [[] for _ in texts]
+        for part in self.translator.parts(texts, [asked.get("prefix", "")] * len(texts)):
+            parts[part.line].append(part)
+        every = [part for sentence in parts for part in sentence]
+        self._check(options, every)
+        found: list[list[list[Translation] | None]] = [[None] * len(sentence) for sentence in parts]
+        self.pending[task.id] = pending = Pending(task, parts, found, len(every))
+        now = self.clock()
+        numbered = ((index, part) for index, sentence in enumerate(parts) for part in sentence)
+        self.waiting += [
+            Unit(task.id, index, part, options, now, now + PACE * place) for place, (index, part) in enumerate(numbered)
+        ]
+        self.counts.tokens_in += sum(len(part.ids) for part in every)
+        if not every:
+            self._finish(pending)
+
+    def _check(self, options: Options, parts: list[Part]) -> None:
+        """Refuse now what a search would refuse when others are in it."""
+        if options.n_best > options.beam:
+            raise SettingError(f"n_best ({options.n_best}) must not be above beam ({options.beam}).")
+        model = self.translator.next_token
+        asked = options.model_copy(update={"prefix": tuple(part.prefix for part in parts)})
+        asked.check(len(parts), model.vocab_size, {model.bos_id, model.eos_id, model.pad_id})
+
+    def cancel(self, task: int) -> None:
+        self.pending.pop(task, None)
+        self.waiting = [unit for unit in self.waiting if unit.task != task]
+
+    def idle(self) -> bool:
+        return not (self.waiting or self.lanes.running or self.ready)
+
+    def step(self) -> list[Event]:
+        while self._may_begin():
+            self._begin()
+        failed = self.lanes.step()
+        for event in failed:
+            self.cancel(event.task)
+        ready, self.ready = self.ready, []
+        return ready + failed
+
+    def _may_begin(self) -> bool:
+        """Whether what waits is worth a search of its own: much of what was begun has ended, or somebody waits long."""
+        if not self.waiting or len(self.lanes.running) >= LANES:
+            return False
+        live = sum(lane.size for lane in self.lanes.running)
+        oldest = min(unit.since for unit in self.waiting)
+        return len(self.waiting) >= WORTH * live or self.clock() - oldest >= PATIENCE
+
+    def _begin(self) -> None:
+        units = self._choose()
+        chosen = set(map(id, units))
+        self.waiting = [unit for unit in self.waiting if id(unit) not in chosen]
+        self.counts.batches.append(len(units))
+        lane = self.lanes.begin({unit.task for unit in units}, iter(()), len(units))
+        lane.steps = self._search(units, lane)
+
+    def _choose(self) -> list[Unit]:
+        """Sentences whose turn it is, with the same options and of similar length."""
+        self.waiting.sort(key=lambda unit: unit.order)
+        first = self.waiting[0]
+        same = [unit for unit in self.waiting if unit.options == first.options]
+        room = max(1, ROWS // first.options.beam)
+        near = sorted(same[: 2 * room], key=lambda unit: len(unit.part.ids))
+        place = next(index for index, unit in enumerate(near) if unit is first)
+        start = max(0, min(place - room // 2, len(near) - room))
+        units = near[start : start + room]
+        longest = max(len(unit.part.ids) for unit in units)
+        most = max(1, LIVE_TOKENS // (longest * first.options.beam))
+        return units if len(units) <= most else [first, *(u for u in units if u is not first)][:most]
+
+    def _search(self, units: list[Unit], lane: Lane) -> Iterator[list[Event]]:
+        gone: set[int] = set()
+        for ended in self.translator.steps([unit.part for unit in units], units[0].options, gone):
+            for index, translations in ended:
+                self._ended(units[index], translations)
+            over = {index for index, _ in ended} | gone
+            gone |= {index for index, unit in enumerate(units) if unit.task not in self.pending and index not in over}
+            lane.size -= len(ended)
+            yield []
+
+    def _ended(self, unit: Unit, translations: list[Translation]) -> None:
+        pending = self.pending.get(unit.task)
+        if pending is None:
+            return
+        place = next(i for i, part in enumerate(pending.parts[unit.sentence]) if part is unit.part)
+        pending.found[unit.sentence][place] = translations
+        pending.missing -= 1
+        self.counts.tokens_out += sum(len(each.ids) for each in translations)
+        if not pending.missing:
+            self._finish(pending)
+
+    def _finish(self, pending: Pending) -> None:
+        self.pending.pop(pending.task.id)
+        sentences = [[each or [] for each in found] for found in pending.found]
+        self.ready.append(Event(pending.task.id, "done", (pending.parts, sentences)))
+
+
+def translations(sentences: list[list[list[Translation]]]) -> list[list[dict[str, Any]]]:
+    """What became of the parts of each sentence -> its translations, best first, as plain data."""
+    return [[asdict(each) for each in joined(parts)] if parts else [] for parts in sentences]
+
+
+class Writing:
+    """A GPT that writes several texts in turns, a token of each at a time."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+        self.counts = Counts()
+        self.lanes = Lanes()
+        self.live: dict[int, Lane] = {}
+        self.waiting: dict[int, Iterator[list[Event]]] = {}
+
+    def add(self, task: Task) -> None:
+        asked = dict(task.asked)
+        prompt, n, most = asked.pop("prompt"), asked.pop("n"), asked.get("best", 0)
+        if most > self.generator.model.config.vocab_size:
+            raise SettingError(f"{most} most probable tokens were asked for, and the vocabulary has fewer.")
+        steps = self.generator.steps(prompt, range(n), **asked)
+        given = len(self.generator.tokenizer.encode(prompt))
+        self.counts.tokens_in += given
+        self.waiting[task.id] = self._write(task.id, given, steps)
+
+    def cancel(self, task: int) -> None:
+        self.waiting.pop(task, None)
+        if lane := self.live.pop(task, None):
+            self.lanes.running.remove(lane)
+
+    def idle(self) -> bool:
+        return not (self.waiting or self.live)
+
+    def step(self) -> list[Event]:
+        while self.waiting and len(self.live) < WRITERS:
+            task, steps = next(iter(self.waiting.items()))
+            del self.waiting[task]
+            self.live[task] = self.lanes.begin([task], steps)
+            self.counts.batches.append(1)
+        events = self.lanes.step()
+        for event in events:
+            if event.kind != "piece":
+                self.live.pop(event.task, None)
+        return events
+
+    def _write(self, task: int, given: int, steps: Iterator[list[Any]]) -> Iterator[list[Event]]:
+        tokens = 0
+        for pieces in steps:
+            tokens += len(pieces)
+            self.counts.tokens_out += len(pieces)
+            yield [Event(task, "piece", [self._plain(piece) for piece in pieces])]
+        yield [Event(task, "done", {"prompt_tokens": given, "completion_tokens": tokens})]
+
+    def _plain(self, piece: Any) -> dict[str, Any]:
+        token = self.generator.tokenizer.decode_text
+        return {
+            "number": piece.number,
+            "text": piece.text,
+            "token": token([piece.token]),
+            "log_prob": piece.log_prob,
+            "best": {token([one]): log_prob for one, log_prob in piece.best},
+            "end": piece.end,
+        }
+
+
+class Filling:
+    """An encoder that fills in blanks, one text after the other."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.counts = Counts()
+        self.waiting: dict[int, Task] = {}
+
+    def add(self, task: Task) -> None:
+        self.waiting[task.id] = task
+
+    def cancel(self, task: int) -> None:
+        self.waiting.pop(task, None)
+
+    def idle(self) -> bool:
+        return not self.waiting
+
+    def step(self) -> list[Event]:
+        if not self.waiting:
+            return []
+        task = self.waiting.pop(next(iter(self.waiting)))
+        self.counts.batches.append(1)
+        try:
+            blanks = self.encoder.fill(task.asked["text"], task.asked["top"])
+        except SettingError as error:
+            return [Event(task.id, "error", str(error))]
+        except Exception:
+            return [Event(task.id, "failed", traceback.format_exc())]
+        return [Event(task.id, "done", [[asdict(each) for each in candidates] for candidates in blanks])]

@@ -1,0 +1,220 @@
+"""The process of one model: tasks come in through a pipe, events go out.
+
+What takes long and is seldom asked for, alignments and looks inside, is computed aside, by a copy of the model that
+shares its weights: listening to its activations disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import queue
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from heedful.encode import Encoder
+from heedful.errors import HeedfulError
+from heedful.folder import Folder, parameter_count
+from heedful.generate import Generator
+from heedful.interop import open_folder
+from heedful.model import EncoderDecoder
+from heedful.serve.messages import Event, Task
+from heedful.serve.work import Filling, Translating, Work, Writing, translations
+from heedful.translate import Part, Translation, Translator
+
+Parts = list[list[Part]]
+Found = list[list[list[Translation]]]
+
+
+def process(connection: Connection, folder: Path, threads: int, precision: str) -> None:
+    """Be the process of a model until the other end of the pipe is closed; signals are meant for the server."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    serve(connection, folder, precision)
+
+
+def serve(connection: Connection, folder: Path, precision: str = "float32") -> None:
+    """Open a model, say so, and work."""
+    try:
+        opened = open_folder(folder)
+    except HeedfulError as error:
+        connection.send(Event(0, "error", str(error)))
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        Worker(connection, opened, precision).run()
+
+
+class Worker:
+    """A model, its work, and the pipe."""
+
+    def __init__(self, connection: Connection, folder: Folder, precision: str) -> None:
+        self.connection, self.folder, self.precision = connection, folder, precision
+        self.work = self._work()
+        self.inbox: queue.SimpleQueue[Task | int | None] = queue.SimpleQueue()
+        self.tasks: dict[int, Task] = {}
+        self.sending = threading.Lock()
+        self.aside = ThreadPoolExecutor(1, "aside")
+        self.shown = self._shared()
+
+    def run(self) -> None:
+        self._send(Event(0, "ready", self._card()))
+        threading.Thread(target=self._receive, daemon=True).start()
+        while True:
+            message = None
+            with contextlib.suppress(queue.Empty):
+                message = self.inbox.get(block=self.work.idle())
+                if message is None:
+                    break
+                self._take(message)
+                continue  # first everything that has come, then compute
+            self._report(self.work.step())
+        self.aside.shutdown(cancel_futures=True)
+
+    def _receive(self) -> None:
+        """Keep the pipe empty, so that the server never waits for us."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                self.inbox.put(self.connection.recv())
+        self.inbox.put(None)
+
+    def _take(self, message: Task | int) -> None:
+        if isinstance(message, int):
+            self.tasks.pop(message, None)
+            self.work.cancel(message)
+            return
+        self.tasks[message.id] = message
+        if "look" in message.asked:
+            self._aside(message, lambda: self._look(**message.asked["look"]))
+            return
+        try:
+            self.work.add(message)
+        except HeedfulError as error:
+            self._end(Event(message.id, "error", str(error)))
+
+    def _report(self, events: list[Event]) -> None:
+        for event in events:
+            if event.kind == "piece":
+                self._send(event)
+            elif event.kind == "done" and isinstance(self.work, Translating):
+                self._translated(event)
+            else:
+                self._end(event)
+        counts = self.work.counts
+        if events or counts.batches:
+            self._send(Event(0, "counts", counts))
+            self.work.counts = type(counts)()
+
+    def _translated(self, event: Event) -> None:
+        task = self.tasks.get(event.task)
+        if task is None:
+            return
+        parts, found = event.value
+        if task.asked.get("alignments") or task.asked.get("attention"):
+            self._aside(task, lambda: self._looked_at(parts, found, task.asked))
+        else:
+            self._end(Event(event.task, "done", translations(found)))
+
+    def _aside(self, task: Task, compute: Callable[[], Any]) -> None:
+        def answer() -> None:
+            if task.id not in self.tasks:
+                return
+            try:
+                event = Event(task.id, "done", compute())
+            except HeedfulError as error:
+                event = Event(task.id, "error", str(error))
+            except Exception:
+                event = Event(task.id, "failed", traceback.format_exc())
+            self._end(event)
+
+        self.aside.submit(answer)
+
+    def _end(self, event: Event) -> None:
+        if self.tasks.pop(event.task, None) is not None:
+            self._send(event)
+
+    def _send(self, event: Event) -> None:
+        with self.sending:
+            self.connection.send(event)
+
+    # ---- aside
+
+    @torch.inference_mode()
+    def _looked_at(self, parts: Parts, found: Found, asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
+        """Translations with their alignments, and with the attention that these were read off if it is asked for."""
+        translator = self.shown
+        assert isinstance(translator, Translator)
+        found = [translator.aligned(*both) for both in zip(parts, found, strict=True)]
+        answer = translations(found)
+        if asked.get("attention"):
+            for sentence, pieces, ways in zip(answer, parts, found, strict=True):
+                for rank, translation in enumerate(sentence):
+                    translation["attention"] = [
+                        self._attention(translator, part, way[rank]) for part, way in zip(pieces, ways, strict=True)
+                    ]
+        return answer
+
+    def _attention(self, translator: Translator, part: Part, found: Translation) -> dict[str, Any]:
+        weights = translator.attention(part, found)[: len(found.ids), : len(part.ids)]  # (T, S)
+        return {
+            "source_tokens": translator.source_tokenizer.pieces(part.ids),
+            "target_tokens": list(found.tokens),
+            "weights": [[round(weight, 4) for weight in row] for row in weights.tolist()],
+        }
+
+    def _look(self, text: str, target: str | None) -> str:
+        """The page that shows the model at work on a text."""
+        from heedful.inside import explain  # matplotlib takes its time
+
+        folder = copy.copy(self.folder)
+        folder.model = _sharing(self.folder.model)
+        return explain(folder, text, target).html()
+
+    # ---- the model
+
+    def _work(self) -> Work:
+        match self.folder.model.config.family:
+            case "encoder-decoder":
+                translator = Translator([self.folder], self.precision)
+                translator.notice = lambda text: None  # a server says nothing about the texts of its users
+                return Translating(translator)
+            case "decoder":
+                return Writing(Generator(self.folder, self.precision))
+            case _:
+                encoder = Encoder(self.folder, self.precision)
+                encoder.notice = lambda text: None
+                return Filling(encoder)
+
+    def _shared(self) -> Translator | None:
+        if not isinstance(self.folder.model, EncoderDecoder):
+            return None
+        folder = copy.copy(self.folder)
+        folder.model = _sharing(self.folder.model)
+        return Translator([folder], self.precision)
+
+    def _card(self) -> dict[str, Any]:
+        """What the server has to know of the model."""
+        config = self.folder.model.config
+        mask = self.folder.tokenizer.mask_id
+        return {
+            "family": config.family,
+            "parameters": parameter_count(self.folder.model),
+            "max_length": config.max_length,
+            "fills": config.family == "encoder" and config.head != "none" and mask is not None,
+            "pid": os.getpid(),
+        }
+
+
+def _sharing(model: Any) -> Any:
+    """The same weights in modules of their own."""
+    shared = [*model.parameters(), *model.buffers()]
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
