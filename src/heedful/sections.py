@@ -12,6 +12,7 @@ from heedful.presets import Family
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
+AttentionKind = Literal["full", "window", "sparse", "lowrank", "kernel"]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value)]
 
 
@@ -97,6 +98,57 @@ class ModelConfig(Section):
     decoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(
         6, description="Blocks of the decoder; one or two make a translator that is fast on a CPU."
     )
+    architecture: Literal["transformer", "rnn", "conv"] = Field(
+        "transformer",
+        description="transformer, the choice for almost everything; rnn, the recurrent encoder-decoder before it, to"
+        " compare with; conv, gated convolutions with attention (Gehring et al.), quick on short text.",
+    )
+    attention: AttentionKind = Field(
+        "full",
+        description="Self-attention of a Transformer: full, up to some thousand tokens; window, only the near tokens,"
+        " for long text whose ties are local; sparse, a window with some far tokens, where distant ties matter too;"
+        " lowrank (Linformer), long encoders of a fixed length, never causal; kernel (linear attention), the longest"
+        " text and constant memory in writing, at some loss of quality. Attention over the source is always full.",
+    )
+    decoder_attention: AttentionKind | None = Field(
+        None, description="Self-attention of the decoder; the same as attention if not set."
+    )
+    attention_window: Annotated[int, Field(ge=1, le=65_536)] = Field(
+        64, description="Neighbours on each side that window and sparse attention see."
+    )
+    attention_global: Annotated[int, Field(ge=0, le=4096)] = Field(
+        1, description="First tokens that all others see in sparse attention, and that see all others."
+    )
+    attention_stride: Annotated[int, Field(ge=2, le=65_536)] = Field(
+        32, description="In sparse attention, all tokens see every so many-th token, the last one of each block."
+    )
+    attention_rank: Annotated[int, Field(ge=1, le=65_536)] = Field(
+        64, description="Keys and values that lowrank attention makes of all tokens."
+    )
+    recurrent_depth: bool = Field(
+        False,
+        description="Universal Transformer: the layers of each side are one block, applied again and again; few"
+        " weights, the same time.",
+    )
+    halting: bool = Field(
+        False, description="With recurrent_depth: each token decides after how many steps it is done (ACT)."
+    )
+    ponder_cost: Annotated[float, Field(ge=0, le=10)] = Field(
+        0.01, description="With halting: what a step of one token adds to the loss."
+    )
+    cell: Literal["rnn", "lstm", "gru"] = Field(
+        "lstm", description="Cells of an rnn: lstm; gru, somewhat cheaper; rnn, without gates, to see why gates matter."
+    )
+    bidirectional: bool = Field(True, description="An rnn's encoder reads in both directions, each half as wide.")
+    source_attention: Literal["none", "additive", "dot", "general"] = Field(
+        "additive",
+        description="How an rnn's decoder sees the source: additive (Bahdanau), before each step; dot or general"
+        " (Luong), after it, and much faster; none, one vector for the whole source.",
+    )
+    kernel_width: Annotated[int, Field(ge=2, le=65)] = Field(3, description="Tokens that a convolution sees at once.")
+    dilated: bool = Field(
+        False, description="Convolutions skip 1, 2, 4, 8, 16 tokens, layer by layer (ByteNet): few layers see far."
+    )
     norm: Literal["post", "pre"] = Field(
         "post", description="LayerNorm after each residual (the paper) or before each sublayer (trains more easily)."
     )
@@ -141,11 +193,11 @@ class ModelConfig(Section):
     def _fits_together(self, info: ValidationInfo) -> Self:
         if info.context == "draft":  # a preset will still fill in the rest
             return self
-        if self.d_model % self.n_heads:
-            raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
-        if self.positions == "rotary" and self.key_width % 2:
-            raise ValueError(f"rotary positions need an even width of a head's keys, and it is {self.key_width}")
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.architecture == "transformer":
+            self._attention_fits()
+        else:
+            self._other_architecture_fits()
+        if self.positions == "sinusoidal" and self.architecture != "rnn" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
         if self.source_vocab_size is not None and self.tie == "all":
             raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
@@ -156,6 +208,47 @@ class ModelConfig(Section):
         if max(self.pad_id, self.bos_id, self.eos_id) >= self.vocab_size:
             raise ValueError(f"pad_id, bos_id and eos_id must be below vocab_size ({self.vocab_size})")
         return self
+
+    def _attention_fits(self) -> None:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
+        if self.positions == "rotary" and self.key_width % 2:
+            raise ValueError(f"rotary positions need an even width of a head's keys, and it is {self.key_width}")
+        if self.family == "encoder" and self.decoder_attention is not None:
+            raise ValueError("decoder_attention is set, but a model of the encoder family has no decoder; leave it out")
+        if self.family != "encoder" and self.attention_of_decoder == "lowrank":
+            raise ValueError(
+                "lowrank attention mixes all tokens into a few, so a decoder would see what is to come; "
+                "set model.decoder_attention, or model.attention in a GPT, to another kind"
+            )
+        for kind in (self.attention, self.attention_of_decoder):
+            if kind in ("lowrank", "kernel") and self.positions in ("alibi", "relative"):
+                raise ValueError(
+                    f"{kind} attention has no scores of two tokens for {self.positions} positions to act on; "
+                    "set model.positions to sinusoidal, learned or rotary"
+                )
+            if kind == "kernel" and self.attention_dropout:
+                raise ValueError("kernel attention has no weights to drop; set model.attention_dropout to 0")
+        if self.halting and not self.recurrent_depth:
+            raise ValueError("halting ends the steps of a recurrent depth; set model.recurrent_depth=true with it")
+
+    def _other_architecture_fits(self) -> None:
+        mine = self.architecture
+        usual = {"attention": "full", "decoder_attention": None, "recurrent_depth": False, "halting": False}
+        for name, value in usual.items():
+            if getattr(self, name) != value:
+                raise ValueError(f"{name} is a choice within a Transformer, and the architecture is {mine}")
+        if mine == "rnn" and self.bidirectional and self.d_model % 2:
+            raise ValueError(f"a bidirectional encoder needs an even d_model, and it is {self.d_model}")
+        if mine == "conv" and self.family != "decoder" and self.kernel_width % 2 == 0:
+            raise ValueError(f"a convolution over a source needs an odd kernel_width, and it is {self.kernel_width}")
+        if mine == "conv" and self.positions not in ("sinusoidal", "learned"):
+            raise ValueError(f"convolutions know no {self.positions} positions; set model.positions=sinusoidal")
+
+    @property
+    def attention_of_decoder(self) -> AttentionKind:
+        """The kind of self-attention in a decoder."""
+        return self.decoder_attention or self.attention
 
     @property
     def d_head(self) -> int:

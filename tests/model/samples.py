@@ -11,9 +11,33 @@ from heedful.model.transformer import Model
 
 ACTIVATIONS = ["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 NORMS = ["post", "pre"]
+SYSTEMS = {  # what the Transformer replaced and what followed it
+    "rnn-additive": {"architecture": "rnn", "cell": "rnn", "source_attention": "additive"},
+    "lstm-additive": {"architecture": "rnn", "source_attention": "additive"},
+    "lstm-dot": {"architecture": "rnn", "cell": "lstm", "source_attention": "dot"},
+    "gru-general": {"architecture": "rnn", "cell": "gru", "source_attention": "general"},
+    "gru-none": {"architecture": "rnn", "cell": "gru", "source_attention": "none", "bidirectional": False},
+    "conv": {"architecture": "conv"},
+    "conv-dilated": {"architecture": "conv", "dilated": True, "positions": "learned", "kernel_width": 5},
+    "window": {"attention": "window", "attention_window": 2},
+    "window-rotary": {"attention": "window", "attention_window": 9, "positions": "rotary"},
+    "window-relative": {"attention": "window", "attention_window": 3, "positions": "relative", "relative_window": 2},
+    "sparse": {"attention": "sparse", "attention_window": 1, "attention_global": 2, "attention_stride": 4},
+    "sparse-alibi": {"attention": "sparse", "attention_window": 2, "attention_stride": 7, "positions": "alibi"},
+    "sparse-relative": {"attention": "sparse", "attention_window": 1, "attention_global": 0, "positions": "relative"},
+    "lowrank": {"attention": "lowrank", "decoder_attention": "full", "attention_rank": 5},
+    "kernel": {"attention": "kernel", "norm": "pre"},
+    "kernel-rotary": {"attention": "kernel", "positions": "rotary", "d_key": 6},
+    "universal": {"recurrent_depth": True},
+    "universal-relative": {"recurrent_depth": True, "norm": "pre", "positions": "relative"},
+    "halting": {"recurrent_depth": True, "halting": True, "encoder_layers": 4, "decoder_layers": 3},
+    "halting-window": {"recurrent_depth": True, "halting": True, "norm": "pre", "attention": "window", "n_heads": 2},
+}
 
 
 def small(**changes) -> ModelConfig:
+    if changes.get("family") == "encoder":
+        changes.pop("decoder_attention", None)
     sizes = {"vocab_size": 19, "d_model": 16, "d_ff": 24, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
     return ModelConfig(**sizes | {"max_length": 80} | changes)
 

@@ -9,12 +9,12 @@ from torch import Tensor
 from heedful.model import POSITIONS, Cache
 from heedful.model.cache import ROOM
 
-from .samples import ACTIVATIONS, NORMS, sentences, shared, small
+from .samples import ACTIVATIONS, NORMS, SYSTEMS, sentences, shared, small
 
 SHAPES = [
     pytest.param({"positions": p, "norm": n, "activation": a}, id=f"{p}-{n}-{a}")
     for p, n, a in product(POSITIONS, NORMS, ACTIVATIONS)
-]
+] + [pytest.param(shape, id=name) for name, shape in SYSTEMS.items()]
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 SOURCE_LENGTHS = [7, 3, 5]
 

@@ -64,6 +64,7 @@ class Architecture(ABC):
 
     def check(self, config: ModelConfig) -> None:
         """Refuse, by its name, a setting that the architecture cannot express."""
+        refuse_other_systems(config, self.title)
         for name, value in self.fixed.items():
             given = getattr(config, name)
             if given != value:
@@ -77,6 +78,15 @@ class Architecture(ABC):
 def activation_name(config: ModelConfig) -> str:
     """Their name of our nonlinearity."""
     return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
+
+
+def refuse_other_systems(config: ModelConfig, title: str) -> None:
+    """Others know only the Transformer of the paper: blocks of their own weights, with full attention."""
+    usual: dict[str, object] = {"architecture": "transformer", "attention": "full", "decoder_attention": None}
+    for name, value in (usual | {"recurrent_depth": False}).items():
+        given = getattr(config, name)
+        if given not in (value, "full"):
+            raise refused(name, given, f"a {title} model has nothing of the kind")
 
 
 def refused(name: str, value: object, reason: str) -> SettingError:

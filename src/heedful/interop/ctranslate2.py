@@ -13,7 +13,7 @@ from heedful.config import ModelConfig
 from heedful.disk import write_file
 from heedful.errors import SettingError
 from heedful.folder import SOURCE_TOKENIZER, TOKENIZER, Folder
-from heedful.interop.architecture import refused
+from heedful.interop.architecture import refuse_other_systems, refused
 from heedful.model import EncoderDecoder, Stack
 from heedful.text import Tokenizer
 
@@ -35,6 +35,7 @@ def write(opened: Folder, path: Path) -> None:
     model, config = opened.model, opened.model.config
     if not isinstance(model, EncoderDecoder):
         raise refused("family", config.family, "only translators are written for CTranslate2")
+    refuse_other_systems(config, "CTranslate2")
     if config.positions not in POSITIONS:
         raise refused("positions", config.positions, f"CTranslate2's encoder knows only {', '.join(POSITIONS)}")
     if config.key_width != config.d_head:
@@ -86,8 +87,10 @@ def _fill(spec: TransformerSpec, model: EncoderDecoder) -> None:
     spec.decoder.projection.weight = model.output_weight.detach().cpu().float().numpy()
     if model.output_bias is not None:
         spec.decoder.projection.bias = weights["output_bias"]
-    _stack(spec.encoder, "encoder", model.encoder, model.config, weights)
-    _stack(spec.decoder, "decoder", model.decoder, model.config, weights)
+    for name in ("encoder", "decoder"):
+        stack = model.get_submodule(name)
+        assert isinstance(stack, Stack)
+        _stack(getattr(spec, name), name, stack, model.config, weights)
 
 
 Weights = dict[str, npt.NDArray[np.float32]]

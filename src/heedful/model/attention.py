@@ -12,26 +12,53 @@ from heedful.ops import attend
 TAPS = ("queries", "keys", "values", "weights", "heads")
 
 
-class Attention(nn.Module):
-    """h heads look at the same sequence through projections of their own; their findings are concatenated.
+class Heads(nn.Module):
+    """What all attentions have in common: heads that can be listened to.
 
     The TAPS are identities that pass on what is compared, found and gathered, for others to record or to replace: all
     (R, H, T, …), but for the keys and values of a memory, which its R / B rows share. They are called only if somebody
     listens.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, n_heads: int) -> None:
         super().__init__()
-        self.n_heads = config.n_heads
+        self.n_heads = n_heads
+        for name in TAPS:
+            self.add_module(name, nn.Identity())
+        self._listeners = [self.get_submodule(name)._forward_hooks for name in TAPS]  # all empty, if nobody listens
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(B, T, H * d) -> (B, H, T, d)."""
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
+
+    def _tap(self, name: str, x: Tensor) -> Callable[[Tensor], Tensor]:
+        """Who listens sees the beams as the rows of x that they are: (B, H, W * T, …) as (R, H, T, …)."""
+        tap = self.get_submodule(name)
+
+        def show(given: Tensor) -> Tensor:
+            width = x.size(0) // given.size(0)
+            rows = given.reshape(*given.shape[:2], width, -1, given.size(3)).transpose(1, 2).flatten(0, 1)
+            shown: Tensor = tap(rows)
+            return shown.reshape(-1, width, *shown.shape[1:]).transpose(1, 2).flatten(2, 3)
+
+        return show
+
+
+class Attention(Heads):
+    """h heads look at the same sequence through projections of their own; their findings are concatenated.
+
+    Here all keys are looked at. Other kinds of self-attention, in `kinds`, say in `_find` how they differ.
+    """
+
+    def __init__(self, config: ModelConfig, causal: bool = False) -> None:
+        super().__init__(config.n_heads)
+        self.causal = causal
         self.rate = config.attention_dropout
         keys = config.n_heads * config.key_width
         self.query = nn.Linear(config.d_model, keys, bias=config.bias)
         self.key = nn.Linear(config.d_model, keys, bias=config.bias)
         self.value = nn.Linear(config.d_model, config.d_model, bias=config.bias)
         self.output = nn.Linear(config.d_model, config.d_model, bias=config.bias)
-        for name in TAPS:
-            self.add_module(name, nn.Identity())
-        self._listeners = [self.get_submodule(name)._forward_hooks for name in TAPS]  # all empty, if nobody listens
 
     def over_itself(
         self, x: Tensor, keep: Tensor | None, position: Position, cache: LayerCache | None = None
@@ -45,9 +72,7 @@ class Attention(nn.Module):
             query, key, value = (
                 self._tap(name, x)(each) for name, each in zip(TAPS, (query, key, value), strict=False)
             )
-        if cache:
-            key, value = cache.append(key, value)
-        merged: Tensor = self.output(self._attend(x, query, key, value, keep, position.bias(query, key.size(2))))
+        merged: Tensor = self.output(self._find(x, query, key, value, keep, position, cache))
         return merged
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,6 +92,21 @@ class Attention(nn.Module):
         merged: Tensor = self.output(self._attend(x, query, key, value, keep, None).view_as(x))
         return merged
 
+    def _find(
+        self,
+        x: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        keep: Tensor | None,
+        position: Position,
+        cache: LayerCache | None,
+    ) -> Tensor:
+        """(B, H, T, d) thrice -> (B, T, D): what the heads found, one beside the other."""
+        if cache:
+            key, value = cache.append(key, value)
+        return self._attend(x, query, key, value, keep, position.bias(query, key.size(2)))
+
     def _attend(
         self, x: Tensor, query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, bias: Tensor | None
     ) -> Tensor:
@@ -78,19 +118,3 @@ class Attention(nn.Module):
         else:
             heads = attend(query, key, value, keep, bias, rate)
         return heads.transpose(1, 2).flatten(2)
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """(B, T, H * d) -> (B, H, T, d)."""
-        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
-
-    def _tap(self, name: str, x: Tensor) -> Callable[[Tensor], Tensor]:
-        """Who listens sees the beams as the rows of x that they are: (B, H, W * T, …) as (R, H, T, …)."""
-        tap = self.get_submodule(name)
-
-        def show(given: Tensor) -> Tensor:
-            width = x.size(0) // given.size(0)
-            rows = given.reshape(*given.shape[:2], width, -1, given.size(3)).transpose(1, 2).flatten(0, 1)
-            shown: Tensor = tap(rows)
-            return shown.reshape(-1, width, *shown.shape[1:]).transpose(1, 2).flatten(2, 3)
-
-        return show

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.attention import Attention
 from heedful.model.cache import Cache, LayerCache
+from heedful.model.kinds import ATTENTIONS
 from heedful.model.positions import POSITIONS, Position
 from heedful.ops import dropout
 
@@ -62,9 +63,9 @@ class Residual(nn.Module):
 class Block(nn.Module):
     """Self-attention, attention over a memory if `cross`, feed-forward; each with its residual and norm."""
 
-    def __init__(self, config: ModelConfig, cross: bool) -> None:
+    def __init__(self, config: ModelConfig, cross: bool, causal: bool = False) -> None:
         super().__init__()
-        self.self = Attention(config)
+        self.self = ATTENTIONS[config.attention_of_decoder if causal else config.attention](config, causal)
         self.self_residual = Residual(config)
         self.cross = Attention(config) if cross else None
         self.cross_residual = Residual(config) if cross else None
@@ -92,18 +93,36 @@ class Block(nn.Module):
         return fed
 
 
-class Stack(nn.Module):
-    """N blocks, numbered from 0, over positions; pre-norm ends in a norm of its own."""
+class Layers(nn.Module):
+    """What all stacks of layers have in common: how embeddings come in, and names for what is seen there."""
 
-    def __init__(self, config: ModelConfig, n_layers: int, cross: bool = False) -> None:
+    def __init__(self, config: ModelConfig, position: Position) -> None:
         super().__init__()
-        self.position = POSITIONS[config.positions](config, n_layers)
+        self.position = position
         self.rate = config.dropout
         self.embedded, self.placed = nn.Identity(), nn.Identity()  # taps: tokens before and after they have positions
         self._listeners = self.embedded._forward_hooks, self.placed._forward_hooks
         self.first_norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.embedding_norm else None
+
+    def enter(self, x: Tensor, start: int = 0) -> Tensor:
+        """(B, T, D) -> (B, T, D): embeddings with their positions; `start` tokens are already in the cache."""
+        if self._listeners[0]:
+            x = self.embedded(x)
+        x = self.position.embed(x, start)
+        if self.first_norm is not None:
+            x = self.first_norm(x)
+        if self._listeners[1]:
+            x = self.placed(x)
+        return dropout(x, self.rate, self.training)
+
+
+class Stack(Layers):
+    """N blocks, numbered from 0, over positions; pre-norm ends in a norm of its own."""
+
+    def __init__(self, config: ModelConfig, n_layers: int, cross: bool = False, causal: bool = False) -> None:
+        super().__init__(config, POSITIONS[config.positions](config, n_layers))
         for index in range(n_layers):
-            self.add_module(str(index), Block(config, cross))
+            self.add_module(str(index), Block(config, cross, causal))
         self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.norm == "pre" else None
 
     def forward(
@@ -115,17 +134,18 @@ class Stack(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         """(B, T, D) embeddings -> (B, T, D) hidden states."""
-        if self._listeners[0]:
-            x = self.embedded(x)
-        x = self.position.embed(x, cache.length if cache else 0)
-        if self.first_norm is not None:
-            x = self.first_norm(x)
-        if self._listeners[1]:
-            x = self.placed(x)
-        x = dropout(x, self.rate, self.training)
+        x = self.enter(x, cache.length if cache else 0)
         for index, block in enumerate(self.blocks):
             x = block(x, keep, self.position.layer(index), memory, memory_keep, cache.layers[index] if cache else None)
         return x if self.norm is None else self.norm(x)
+
+    def start(self, memory: Tensor | None = None, memory_keep: Tensor | None = None) -> Cache:
+        """(B, S, D) -> a cache that holds the memory, projected for every layer."""
+        cache = Cache(len(self.blocks), memory_keep)
+        for block, layer in zip(self.blocks, cache.layers, strict=True):
+            if block.cross is not None and memory is not None:
+                layer.memory = block.cross.project(memory)
+        return cache
 
     @property
     def blocks(self) -> list[Block]:

@@ -1,7 +1,8 @@
 """What decoding remembers between two steps. It belongs to the caller, never to a module.
 
 The keys and values of the source are computed once and shared by all beams of a sentence: the beams are so many query
-rows over one memory. Only the keys and values of the output so far are kept for each row.
+rows over one memory. Only the keys and values of the output so far are kept for each row, or a state of fixed size
+where a layer is recurrent.
 """
 
 from torch import Tensor
@@ -10,12 +11,13 @@ ROOM = 32  # steps that the buffers grow by
 
 
 class LayerCache:
-    """Keys and values of one decoder layer."""
+    """Keys and values of one decoder layer, or the state of one that needs no more than that."""
 
     def __init__(self) -> None:
         self.keys: Tensor | None = None  # (R, H, room, d), of which `length` steps are filled
         self.values: Tensor | None = None
         self.length = 0
+        self.state: tuple[Tensor, ...] = ()  # of a recurrent layer, (R, …) each
         self.memory: tuple[Tensor, Tensor] | None = None  # keys and values of the source, (B, H, S, d)
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,8 +27,13 @@ class LayerCache:
         self.values = _append(self.values, value, start)
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
+    def advance(self, steps: int, *state: Tensor) -> None:
+        """Replace the state, `steps` tokens later."""
+        self.state, self.length = state, self.length + steps
+
     def select(self, rows: Tensor, sources: Tensor | None) -> None:
         """Rearrange the rows, and leave out the sources that are done."""
+        self.state = tuple(each.index_select(0, rows) for each in self.state)
         if self.keys is not None and self.values is not None:
             self.keys = _select(self.keys, rows, self.length)
             self.values = _select(self.values, rows, self.length)

@@ -1,6 +1,7 @@
 """The three families: encoder-decoder (the paper's Transformer), decoder alone (GPT), encoder alone (BERT).
 
 They are stacks of the same block and differ by what a token may attend to: the other sequence, the past, or everything.
+In place of the stacks there may be what the paper compares them with, recurrent or convolutional layers.
 """
 
 import math
@@ -10,9 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
+from heedful.model import conv, rnn
 from heedful.model.block import ACTIVATIONS, Stack
 from heedful.model.cache import Cache
 from heedful.model.masks import causal, not_padding
+from heedful.model.universal import Universal
 from heedful.ops import dropout
 
 
@@ -27,6 +30,24 @@ class Embedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> (B, T, D)."""
         return F.embedding(ids, self.weight) * self.scale
+
+
+def build_encoder(config: ModelConfig, memory: bool = False) -> Stack | rnn.Encoder | conv.Encoder:
+    """Layers that see a whole sequence, (B, S, D) embeddings and what is no padding -> (B, S, D), or a `memory`."""
+    if config.architecture == "rnn":
+        return rnn.Encoder(config, config.encoder_layers)
+    if config.architecture == "conv":
+        return conv.Encoder(config, config.encoder_layers, memory)
+    return (Universal if config.recurrent_depth else Stack)(config, config.encoder_layers)
+
+
+def build_decoder(config: ModelConfig, cross: bool = False) -> Stack | rnn.Decoder | conv.Decoder:
+    """Layers that see what came before and, if `cross`, a memory."""
+    if config.architecture == "rnn":
+        return rnn.Decoder(config, config.decoder_layers, cross)
+    if config.architecture == "conv":
+        return conv.Decoder(config, config.decoder_layers, cross)
+    return (Universal if config.recurrent_depth else Stack)(config, config.decoder_layers, cross, causal=True)
 
 
 class Model(nn.Module):
@@ -65,6 +86,11 @@ class Model(nn.Module):
             elif isinstance(module, Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
 
+    def _past(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
+        """The mask over what is to come. Only full attention needs it; all else in a decoder cannot look ahead."""
+        full = self.config.architecture == "transformer" and self.config.attention_of_decoder == "full"
+        return causal(queries, keys, device) if full else None
+
     def _check_length(self, ids: Tensor, start: int = 0) -> None:
         if start + ids.size(1) > self.config.max_length:
             raise ValueError(f"{start + ids.size(1)} tokens, but the model takes {self.config.max_length} at most")
@@ -77,8 +103,8 @@ class EncoderDecoder(Model):
         super().__init__(config)
         separate = config.tie != "all"
         self.source_embedding = Embedding(config.source_vocab_size or config.vocab_size, config) if separate else None
-        self.encoder = Stack(config, config.encoder_layers)
-        self.decoder = Stack(config, config.decoder_layers, cross=True)
+        self.encoder = build_encoder(config, memory=True)
+        self.decoder = build_decoder(config, cross=True)
         self.initialise()
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -87,7 +113,7 @@ class EncoderDecoder(Model):
         return self.decode(target, self.encode(source, source_keep), source_keep)
 
     def encode(self, source: Tensor, source_keep: Tensor) -> Tensor:
-        """(B, S) -> (B, S, D): the memory that the decoder attends to."""
+        """(B, S) -> (B, S, D), or what else the decoder takes for a memory."""
         self._check_length(source)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         hidden: Tensor = self.encoder(embedding(source), source_keep)
@@ -99,8 +125,8 @@ class EncoderDecoder(Model):
         """(B, T), (B, S, D) -> (B, T, D); with a cache, `target` holds only what comes after the cached tokens."""
         past = cache.length if cache else 0
         self._check_length(target, past)
-        keep = causal(target.size(1), past + target.size(1), target.device)
-        if cache is None and self.config.bos_id != self.config.pad_id:
+        keep = self._past(target.size(1), past + target.size(1), target.device)
+        if keep is not None and cache is None and self.config.bos_id != self.config.pad_id:
             keep = keep & not_padding(target, self.config.pad_id)
         hidden: Tensor = self.decoder(self.embedding(target), keep, memory, source_keep, cache)
         return hidden
@@ -108,12 +134,7 @@ class EncoderDecoder(Model):
     def start(self, source: Tensor) -> Cache:
         """(B, S) -> a cache that holds the source, projected for every decoder layer."""
         source_keep = not_padding(source, self.config.pad_id)
-        memory = self.encode(source, source_keep)
-        cache = Cache(self.config.decoder_layers, source_keep)
-        for block, layer in zip(self.decoder.blocks, cache.layers, strict=True):
-            assert block.cross is not None
-            layer.memory = block.cross.project(memory)
-        return cache
+        return self.decoder.start(self.encode(source, source_keep), source_keep)
 
     def step(self, target: Tensor, cache: Cache) -> Tensor:
         """(R, T) -> (R, T, D): the hidden states of the tokens that follow the cached ones."""
@@ -125,21 +146,20 @@ class DecoderModel(Model):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.decoder = Stack(config, config.decoder_layers)
+        self.decoder = build_decoder(config)
         self.initialise()
 
     def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
         """(B, T) -> (B, T, D); `project` makes logits of it."""
         past = cache.length if cache else 0
         self._check_length(ids, past)
-        hidden: Tensor = self.decoder(
-            self.embedding(ids), causal(ids.size(1), past + ids.size(1), ids.device), cache=cache
-        )
+        keep = self._past(ids.size(1), past + ids.size(1), ids.device)
+        hidden: Tensor = self.decoder(self.embedding(ids), keep, cache=cache)
         return hidden
 
     def start(self) -> Cache:
         """An empty cache."""
-        return Cache(self.config.decoder_layers)
+        return self.decoder.start()
 
     def step(self, ids: Tensor, cache: Cache) -> Tensor:
         """(R, T) -> (R, T, D)."""
@@ -168,7 +188,7 @@ class EncoderModel(Model):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.token_types = Embedding(config.token_types, config) if config.token_types else None
-        self.encoder = Stack(config, config.encoder_layers)
+        self.encoder = build_encoder(config)
         self.transform = Transform(config) if config.head == "transform" else None
         self.pooler = nn.Linear(config.d_model, config.d_model, bias=config.bias) if config.pooler else None
         self.classifier = nn.Linear(config.d_model, len(config.labels)) if config.labels else None
