@@ -169,14 +169,20 @@ def plan_for_time(run: Run, clock: Clock) -> None:
     state, settings = run.state, run.config.train
     if not settings.time:
         return
-    budget = seconds(settings.time)
-    first = not state.planned and clock.elapsed() >= min(MEASURE_SECONDS, budget / 20)
+    first = not state.planned and clock.elapsed() >= min(MEASURE_SECONDS, seconds(settings.time) / 20)
     if run.ranks.from_main(float(first or (state.planned and state.update % state.every == 0))):
-        left = max(0.0, budget * TRAINING_SHARE - clock.elapsed()) / clock.seconds_per_update(validating=True)
-        state.total = int(run.ranks.from_main(min(settings.max_updates, state.update + max(1, int(left)))))
+        state.total = int(run.ranks.from_main(updates_in_time(run, clock)))
         if not state.planned:
             state.every = settings.checkpoint_every or default_interval(state.total)
             state.planned = True
+
+
+def updates_in_time(run: Run, clock: Clock) -> int:
+    """How many updates there will be when the time given is over, at the speed so far."""
+    state, settings = run.state, run.config.train
+    assert settings.time
+    left = max(0.0, seconds(settings.time) * TRAINING_SHARE - clock.elapsed())
+    return min(settings.max_updates, state.update + max(1, int(left / clock.seconds_per_update(validating=True))))
 
 
 def default_interval(total: int) -> int:
@@ -200,7 +206,9 @@ def report_progress(run: Run, clock: Clock, outcome: Outcome) -> None:
         "seconds": clock.elapsed(),
     }
     run.report.record(record)
-    run.report.progress(record, state.total, clock.seconds_per_update())
+    planning = bool(run.config.train.time) and not state.planned
+    total = updates_in_time(run, clock) if planning else state.total
+    run.report.progress(record, total, clock.seconds_per_update())
     clock.restart()
 
 
