@@ -16,6 +16,7 @@ from heedful.cli.fill import fill
 from heedful.cli.generate import generate
 from heedful.cli.heads import heads
 from heedful.cli.score import score
+from heedful.cli.serve import serve
 from heedful.cli.settings import settings
 from heedful.cli.train import train
 from heedful.cli.translate import translate
@@ -51,6 +52,7 @@ for command in (
     classify,
     evaluate,
     score,
+    serve,
     explain,
     align,
     heads,

@@ -1,0 +1,183 @@
+"""Who may come in, with how much, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Collection, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import ClientDisconnect, Request
+
+from heedful.errors import HeedfulError
+from heedful.serve.engine import RefusedError
+from heedful.serve.problems import ProblemError
+from heedful.serve.settings import Limits
+
+T = TypeVar("T")
+B = TypeVar("B", bound=BaseModel)
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+def check_key(keys: Collection[str], given: str | None) -> None:
+    """Compare with every key, in a time that tells nothing about any of them."""
+    if not keys:
+        return
+    mine = hashlib.sha256((given or "").encode("utf-8", "surrogatepass")).digest()
+    known = [hmac.compare_digest(mine, hashlib.sha256(key.encode()).digest()) for key in keys]
+    if not any(known):
+        what = "this API key is not known" if given else "an API key is needed"
+        raise ProblemError(
+            401,
+            f"{what}; send one as `Authorization: Bearer KEY` or as api_key.",
+            code="invalid_api_key",
+            headers={"www-authenticate": "Bearer"},
+        )
+
+
+def bearer(request: Request) -> str | None:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
+
+
+async def read(request: Request, schema: type[B], limits: Limits, keys: Collection[str] = ()) -> B:
+    """The body of a request, JSON or a form, as what it should be; the key is looked for in it too."""
+    form = False
+    try:
+        async with asyncio.timeout(limits.receiving):
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind == "application/json":
+                values = _json(await request.body())
+            elif kind in FORMS:
+                form, values = True, await _form(request, limits)
+            else:
+                raise ProblemError(415, f"the content type is {kind or 'missing'}; send application/json or a form.")
+    except TimeoutError:
+        raise ProblemError(408, f"the request took more than {limits.receiving:g} s to come in.") from None
+    except ClientDisconnect:
+        raise GoneError from None
+    own = values.get("api_key")
+    check_key(keys, bearer(request) or (own if isinstance(own, str) else None))
+    try:
+        return schema.model_validate(values, strict=not form)
+    except ValidationError as error:
+        raise _explained(error) from None
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        values = json.loads(data.decode("utf-8"), parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise ProblemError(400, f"the body is not UTF-8: byte {error.start + 1} does not fit.") from None
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, json.JSONDecodeError) else "it is nested too deeply or no number"
+        raise ProblemError(400, f"the body is not JSON: {reason}.") from None
+    if not isinstance(values, dict):
+        raise ProblemError(422, "the body is JSON, but not an object; send {…}.")
+    return values
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)
+
+
+async def _form(request: Request, limits: Limits) -> dict[str, Any]:
+    try:
+        form = await request.form(max_files=0, max_fields=limits.texts + 32, max_part_size=limits.body)
+        raw = await request.body() if request.headers.get("content-type", "").startswith(FORMS[0]) else b""
+    except ProblemError:
+        raise
+    except (UnicodeDecodeError, ValueError):
+        raise ProblemError(400, "the form is not UTF-8.") from None
+    except Exception as error:
+        if type(error).__name__ not in ("HTTPException", "MultiPartException"):
+            raise
+        raise ProblemError(400, "the form cannot be read; send its fields as text.") from None
+    values = _values(form)
+    if any("\ufffd" in text for each in values.values() for text in ([each] if isinstance(each, str) else each)):
+        _check_form(raw)
+    return values
+
+
+def _values(form: FormData) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name in form:
+        given = [each for each in form.getlist(name) if not isinstance(each, UploadFile)]
+        values[name] = given[0] if len(given) == 1 else given
+    return values
+
+
+def _check_form(raw: bytes) -> None:
+    """Bytes that are not UTF-8 were replaced in silence: say so."""
+    from urllib.parse import unquote_to_bytes
+
+    try:
+        unquote_to_bytes(raw.replace(b"+", b" ")).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ProblemError(400, "the form is not UTF-8.") from None
+
+
+def _explained(error: ValidationError) -> ProblemError:
+    """The first thing that is wrong, in one sentence."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    names = [
+        str(part) for part in first["loc"] if not str(part).startswith(("str", "list[", "function-", "constrained"))
+    ]
+    where = ".".join(names)
+    said = first["msg"].removeprefix("Value error, ")
+    message = f"{where}: {said[:1].lower()}{said[1:]}." if where else f"{said}."
+    return ProblemError(422, message, param=names[0] if names else None)
+
+
+def check_texts(texts: Sequence[str], limits: Limits, name: str) -> None:
+    """Not too many, and not too long."""
+    if len(texts) > limits.texts:
+        raise ProblemError(413, f"{name} holds {len(texts)} texts; send {limits.texts} at most.", param=name)
+    length = sum(map(len, texts))
+    if length > limits.characters:
+        raise ProblemError(413, f"{name} has {length:,} characters; send {limits.characters:,} at most.", param=name)
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ProblemError(400, f"{name} holds half a character (a lone surrogate), which is not text.", param=name)
+
+
+class GoneError(Exception):
+    """The client hung up: there is nobody to answer."""
+
+
+async def unless_gone(request: Request, work: Awaitable[T], seconds: float) -> T:
+    """What comes out of it; it is given up when the client hangs up or it takes too long."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        done, _ = await asyncio.wait({task, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task in done:
+            with explained():
+                return task.result()
+        if gone in done:
+            raise GoneError
+        raise ProblemError(503, f"this took more than {seconds:g} s and was given up.", retry=5, reason="time")
+    finally:
+        for each in (task, gone):
+            each.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+class explained(contextlib.AbstractContextManager[None]):  # noqa: N801
+    """Errors of the models' side as answers."""
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, RefusedError):
+            raise ProblemError(503, str(error), retry=error.seconds, reason=error.reason) from None
+        if isinstance(error, HeedfulError):
+            raise ProblemError(422, str(error)) from None
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

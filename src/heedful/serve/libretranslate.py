@@ -1,0 +1,101 @@
+"""LibreTranslate's API: its clients work with us as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from heedful.serve.admission import bearer, check_key, check_texts
+from heedful.serve.engine import Engine
+from heedful.serve.html import translate_html
+from heedful.serve.languages import name_of
+from heedful.serve.schema import DetectBody, TranslateBody
+from heedful.serve.state import State
+
+FILES = [".txt", ".md", ".html"]
+TYPING = 400  # milliseconds without a key after which a page asks
+
+
+async def translate(request: Request) -> Response:
+    """POST /translate."""
+    state: State = request.app.state.server
+    body = await state.read(request, TranslateBody)
+    texts = [body.q] if isinstance(body.q, str) else body.q
+    check_texts(texts, state.settings.limits, "q")
+    engine, sure = await _engine(state, request, body, texts)
+    n_best = body.alternatives + 1
+    search = {"n_best": n_best} if body.alternatives else {}
+    if body.format == "html":
+        whole = [await translate_html(state, request, engine, text, search) for text in texts]
+    else:
+        translated = await state.translate(request, engine, texts, n_best, search=search)
+        whole = [[each.whole(rank) for rank in range(n_best)] for each in translated]
+    answer: dict[str, Any] = {"translatedText": [each[0] for each in whole]}
+    if body.alternatives:
+        answer["alternatives"] = [list(dict.fromkeys(each[1:])) for each in whole]
+    if sure is not None and engine.served.pair is not None:
+        answer["detectedLanguage"] = [{"language": engine.served.pair.source, "confidence": sure}] * len(texts)
+    if isinstance(body.q, str):
+        answer = {name: value[0] for name, value in answer.items()}
+    return JSONResponse(answer)
+
+
+async def _engine(state: State, request: Request, body: TranslateBody, texts: list[str]) -> tuple[Engine, float | None]:
+    """The translator, and how sure it is in percent if it was to be found by the text."""
+    if body.source != "auto":
+        return state.translator(body.source, body.target), None
+    state.translator(None, body.target)
+    found = await state.detect(request, "\n".join(texts), state.engines.translators(None, body.target))
+    return found[0][0], round(100 * found[0][1], 1)
+
+
+async def detect(request: Request) -> Response:
+    """POST /detect."""
+    state: State = request.app.state.server
+    body = await state.read(request, DetectBody)
+    check_texts([body.q], state.settings.limits, "q")
+    state.translator(None, None)
+    by_source = {str(each.served.pair and each.served.pair.source): each for each in state.engines.translators()}
+    found = await state.detect(request, body.q, list(by_source.values()))
+    codes = {id(engine): code for code, engine in by_source.items()}
+    return JSONResponse([{"language": codes[id(engine)], "confidence": round(100 * sure, 1)} for engine, sure in found])
+
+
+async def languages(request: Request) -> Response:
+    """GET /languages."""
+    state: State = request.app.state.server
+    targets: dict[str, list[str]] = {}
+    for engine in state.engines.translators():
+        if engine.served.pair is not None:
+            targets.setdefault(engine.served.pair.source, []).append(engine.served.pair.target)
+    return JSONResponse(
+        [{"code": code, "name": name_of(code), "targets": sorted(set(into))} for code, into in sorted(targets.items())]
+    )
+
+
+async def frontend_settings(request: Request) -> Response:
+    """GET /frontend/settings."""
+    state: State = request.app.state.server
+    limits, first = state.settings.limits, next(iter(state.engines.translators()), None)
+    pair = first.served.pair if first else None
+    ends = {"source": pair.source, "target": pair.target} if pair else {}
+    return JSONResponse(
+        {
+            "apiKeys": bool(state.keys),
+            "keyRequired": bool(state.keys),
+            "charLimit": limits.characters,
+            "batchLimit": limits.texts,
+            "frontendTimeout": TYPING,
+            "filesTranslation": True,
+            "supportedFilesFormat": FILES,
+            "suggestions": False,
+            "language": {end: {"code": code, "name": name_of(code)} for end, code in ends.items()},
+        }
+    )
+
+
+def with_key(request: Request) -> None:
+    """Refuse a request without a body that has no key."""
+    check_key(request.app.state.server.keys, bearer(request) or request.query_params.get("api_key"))

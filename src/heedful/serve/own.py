@@ -1,0 +1,110 @@
+"""Our own routes, for what the others have no word for: scores, n-best, alignments, attention, prefixes, blanks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from heedful.serve.admission import check_texts
+from heedful.serve.problems import ProblemError
+from heedful.serve.schema import FillBody, LookBody, TranslationsBody
+from heedful.serve.state import TASKS, State
+
+LONGEST_LOOK = 2000  # characters; a page of more could not be read
+
+
+async def translations(request: Request) -> Response:
+    """POST /v1/translations."""
+    state: State = request.app.state.server
+    body = await state.read(request, TranslationsBody)
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    check_texts([*texts, body.prefix], state.settings.limits, "text")
+    if body.model is not None:
+        engine = state.model(body.model, "translate")
+    else:
+        engine = state.translator(body.source, body.target)
+    asked = {"beam": body.beam, "alpha": body.alpha, "max_length": body.max_length}
+    search: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    search["n_best"] = body.n_best
+    found = await state.translate(
+        request,
+        engine,
+        texts,
+        max(body.beam or 1, body.n_best),
+        search=search,
+        prefix=body.prefix,
+        alignments=body.alignments,
+        attention=body.attention,
+    )
+    pair = engine.served.pair
+    return JSONResponse(
+        {
+            "model": engine.served.name,
+            "source": pair.source if pair else "",
+            "target": pair.target if pair else "",
+            "translations": [
+                {
+                    "text": text.whole(),
+                    "sentences": [
+                        {"source": part.text, "start": part.start, "end": part.end, "translations": _ways(ways)}
+                        for part, ways in zip(text.sentences, text.ways, strict=True)
+                    ],
+                }
+                for text in found
+            ],
+        }
+    )
+
+
+def _ways(ways: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in way.items() if name != "ids"} for way in ways]
+
+
+async def fill(request: Request) -> Response:
+    """POST /v1/fill."""
+    state: State = request.app.state.server
+    body = await state.read(request, FillBody)
+    check_texts([body.text], state.settings.limits, "text")
+    engine = state.model(body.model, "fill")
+    blanks = await state.ask(request, engine, {"text": body.text, "top": body.top})
+    return JSONResponse({"model": engine.served.name, "blanks": blanks})
+
+
+async def inside(request: Request) -> Response:
+    """POST /inside: the page that shows a model at work on a text. It has a policy of its own in its head."""
+    state: State = request.app.state.server
+    body = await state.read(request, LookBody)
+    check_texts([body.text, body.target or ""], state.settings.limits, "text")
+    if len(body.text) > LONGEST_LOOK:
+        raise ProblemError(413, f"text has {len(body.text):,} characters; a look inside takes {LONGEST_LOOK:,}.")
+    engines = state.engines.by_name
+    name = body.model if body.model is not None else next(iter(engines))
+    if name not in engines:
+        raise ProblemError(404, f"there is no model {name[:64]!r}; there are: {', '.join(engines)}.", param="model")
+    target = body.target or None
+    if engines[name].card.get("family") == "encoder" and target is not None:
+        raise ProblemError(422, "an encoder reads and does not write; leave out the target.", param="target")
+    page = await state.ask(request, engines[name], {"look": {"text": body.text, "target": target}})
+    return HTMLResponse(
+        page, headers={"content-security-policy": "frame-ancestors 'none'", "cache-control": "no-store"}
+    )
+
+
+async def models(request: Request) -> Response:
+    """GET /models."""
+    state: State = request.app.state.server
+    return JSONResponse(
+        [
+            {
+                "name": name,
+                "task": TASKS.get(engine.card.get("family", ""), "loading"),
+                "source": engine.served.pair.source if engine.served.pair and engine in translators else None,
+                "target": engine.served.pair.target if engine.served.pair and engine in translators else None,
+                "parameters": engine.card.get("parameters"),
+            }
+            for translators in [state.engines.translators()]
+            for name, engine in state.engines.by_name.items()
+        ]
+    )

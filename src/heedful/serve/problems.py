@@ -1,0 +1,40 @@
+"""What goes wrong between a client and us, as an answer in the form of the API that was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error", 503: "overloaded_error"}
+
+
+class ProblemError(Exception):
+    """A request that gets no answer but this one; `reason` is counted if we could have taken it at another time."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry: int | None = None,
+        reason: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code, self.reason = status, message, param, code, reason
+        self.headers = (headers or {}) | ({"retry-after": str(retry)} if retry is not None else {})
+
+
+def answer(path: str, problem: ProblemError) -> Response:
+    """Under /v1 as OpenAI says it, elsewhere as LibreTranslate does."""
+    return JSONResponse(body(path, problem), problem.status, problem.headers)
+
+
+def body(path: str, problem: ProblemError) -> dict[str, Any]:
+    if not path.startswith("/v1/"):
+        return {"error": problem.message}
+    kind = TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
+    return {"error": {"message": problem.message, "type": kind, "param": problem.param, "code": problem.code}}

@@ -1,0 +1,153 @@
+"""From settings to a server that runs until it is told to end, and ends without losing what it accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from heedful.errors import HeedfulError, SettingError
+from heedful.serve import logs
+from heedful.serve.app import build
+from heedful.serve.engine import START, Engine, Engines, start_process
+from heedful.serve.protocol import protocol
+from heedful.serve.settings import Settings, read_keys
+from heedful.serve.state import State
+
+log = logging.getLogger("heedful.serve")
+NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
+LINGER = 0.5  # seconds that a connection without a request may still bring one after that
+
+
+def make_state(settings: Settings, start: START | None = None) -> State:
+    """The server with its models, none of which is loaded yet."""
+    start = start or start_process(settings.threads, settings.precision)
+    engines = [Engine(served, start, settings.limits.queue) for served in settings.models]
+    state = State(settings, Engines(engines), settings.keys)
+    for engine in engines:
+        state.metrics.watch(engine)
+    return state
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but it says that it is about to end before it does, and listens a little longer."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        limits, settings = state.settings.limits, state.settings
+        super().__init__(
+            uvicorn.Config(
+                build(state),
+                http=protocol(limits, state.metrics),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=15,
+                h11_max_incomplete_event_size=limits.headers,
+                timeout_graceful_shutdown=max(1, round(settings.drain - self._notice() - LINGER)),
+            )
+        )
+
+    def _notice(self) -> float:
+        return min(NOTICE, self.state.settings.drain / 4)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals begin the end; they do not end the process by themselves."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ValueError, RuntimeError):  # in another thread than the main one there are none
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.drain, number)
+        yield
+
+    def drain(self, number: int = signal.SIGTERM, frame: FrameType | None = None) -> None:
+        """No longer ready; soon no new connections; then the end. A second Ctrl-C does not wait."""
+        if self.state.draining:
+            self.should_exit = True
+            self.force_exit = number == signal.SIGINT
+            return
+        self.state.draining = True
+        log.info("draining", extra={"seconds": self.state.settings.drain})
+        asyncio.get_running_loop().call_later(self._notice(), setattr, self, "should_exit", True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, but what has been sent over those that there are."""
+        for server in self.servers:
+            server.close()
+        if not self.force_exit:
+            await asyncio.sleep(min(LINGER, self.state.settings.drain / 8))
+        await super().shutdown(sockets)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens as soon as it is asked to."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise SettingError(f"port {port} of {host} is in use; choose another with --port.") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SettingError(f"{host} port {port} cannot be listened on: {reason}.") from None
+    return listening
+
+
+async def serve(settings: Settings, keys: Path | None = None, started: Callable[[str], Any] = print) -> None:
+    """Serve until a signal says that it is enough; SIGHUP loads models and keys again."""
+    listening = bind(settings.host, settings.port)
+    state = make_state(settings)
+    server = Server(state)
+    loop = asyncio.get_running_loop()
+    reloading: set[asyncio.Task[None]] = set()
+
+    def hang_up() -> None:
+        task = asyncio.ensure_future(reload(state, keys))
+        reloading.add(task)
+        task.add_done_callback(reloading.discard)
+
+    try:
+        await state.engines.load()
+        loop.add_signal_handler(signal.SIGHUP, hang_up)
+        host, port = listening.getsockname()[:2]
+        name = f"[{host}]" if ":" in host else host
+        started(f"http://{name}:{port}")
+        await server.serve(sockets=[listening])
+    finally:
+        listening.close()
+        await state.engines.close()
+    log.info("ended")
+
+
+async def reload(state: State, keys: Path | None) -> None:
+    """The models and keys as they are on disk now; what cannot be read stays as it was."""
+    try:
+        state.keys = read_keys(keys)
+    except HeedfulError as error:
+        log.error("keys stay as they were", extra={"reason": str(error)})
+    for engine in state.engines.by_name.values():
+        try:
+            await engine.load()
+            log.info("reloaded", extra={"model": engine.served.name})
+        except HeedfulError as error:
+            log.error("a model stays as it was", extra={"model": engine.served.name, "reason": str(error)})
+
+
+def run(settings: Settings, keys: Path | None = None, started: Callable[[str], Any] = print) -> None:
+    """`serve`, with a log on standard error."""
+    logs.begin()
+    asyncio.run(serve(settings, keys, started))

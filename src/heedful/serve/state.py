@@ -1,0 +1,108 @@
+"""What all routes share: the models, the limits, the keys, and whether the server is about to end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+
+from heedful.serve.admission import B, read, unless_gone
+from heedful.serve.engine import Engine, Engines
+from heedful.serve.metrics import Metrics
+from heedful.serve.problems import ProblemError
+from heedful.serve.sentences import Sentence, rebuilt, sentences
+from heedful.serve.settings import Settings
+
+TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}
+USUAL_BEAM = 4  # a wider one counts as more sentences
+
+
+@dataclass
+class Translated:
+    """A text, its sentences, and for each of them its translations, best first."""
+
+    text: str
+    sentences: list[Sentence]
+    ways: list[list[dict[str, Any]]]
+
+    def whole(self, rank: int = 0) -> str:
+        """The text with each sentence in its best translation, its second best, and so on."""
+        chosen = [each[min(rank, len(each) - 1)]["text"] if each else "" for each in self.ways]
+        return rebuilt(self.text, self.sentences, chosen)
+
+
+@dataclass
+class State:
+    """The server."""
+
+    settings: Settings
+    engines: Engines
+    keys: frozenset[str]
+    metrics: Metrics = field(default_factory=Metrics)
+    draining: bool = False
+
+    async def read(self, request: Request, schema: type[B]) -> B:
+        return await read(request, schema, self.settings.limits, self.keys)
+
+    async def ask(self, request: Request, engine: Engine, asked: dict[str, Any], cost: int = 1) -> Any:
+        """What a model makes of it, unless the client hangs up."""
+        return await unless_gone(request, engine.ask(asked, cost), self.settings.limits.seconds)
+
+    async def translate(
+        self, request: Request, engine: Engine, texts: Sequence[str], beam: int | None = None, **asked: Any
+    ) -> list[Translated]:
+        """Texts, sentence by sentence."""
+        parts = [sentences(text) for text in texts]
+        every = [sentence.text for part in parts for sentence in part]
+        if not every:
+            return [Translated(text, [], []) for text in texts]
+        cost = len(every) * max(1, math.ceil((beam or 1) / USUAL_BEAM))
+        ways = iter(await self.ask(request, engine, {"texts": every, **asked}, cost))
+        return [Translated(text, part, [next(ways) for _ in part]) for text, part in zip(texts, parts, strict=True)]
+
+    def model(self, name: str | None, task: str) -> Engine:
+        """The model of this name, or the first that does this."""
+        ready = [each for each in self.engines.by_name.values() if TASKS.get(each.card.get("family", "")) == task]
+        if name is None:
+            if not ready:
+                raise ProblemError(404, f"no model that can {task} is served here.", code="model_not_found")
+            return ready[0]
+        engine = self.engines.by_name.get(name)
+        if engine is None:
+            known = ", ".join(each.served.name for each in ready) or "there is none"
+            raise ProblemError(
+                404, f"there is no model {name[:64]!r}; those that can {task}: {known}.", param="model",
+                code="model_not_found",
+            )  # fmt: skip
+        if engine.ready and engine not in ready:
+            raise ProblemError(404, f"the model {name} does not {task}.", param="model", code="model_not_found")
+        return engine
+
+    def translator(self, source: str | None, target: str | None) -> Engine:
+        """The translator between these languages."""
+        found = self.engines.translators(source, target)
+        if found:
+            return found[0]
+        raise self._no_translator(source, target)
+
+    def _no_translator(self, source: str | None, target: str | None) -> ProblemError:
+        pairs = sorted({str(each.served.pair) for each in self.engines.translators()})
+        if not pairs:
+            return ProblemError(404, "no translator is served here.")
+        asked = f"{(source or '?')[:16]}-{(target or '?')[:16]}"
+        known = ", ".join(pairs)
+        return ProblemError(422, f"{asked} is not translated here; these are: {known}.", param="target")
+
+    async def detect(self, request: Request, text: str, candidates: Sequence[Engine]) -> list[tuple[Engine, float]]:
+        """Translators by how sure they are of what they make of a text, with the mean probability of their tokens."""
+        first = sentences(text)[:3]
+        found = []
+        for engine in candidates:
+            asked = {"texts": [each.text[:300] for each in first], "search": {"beam": 1, "n_best": 1}}
+            ways = await self.ask(request, engine, asked, len(first)) if first else []
+            steps = [value for each in ways for way in each[:1] for value in way["token_log_probs"]]
+            found.append((engine, math.exp(sum(steps) / len(steps)) if steps else 0.0))
+        return sorted(found, key=lambda each: -each[1])
