@@ -24,7 +24,7 @@ SYSTEMS = {  # what the Transformer replaced and what followed it
     "window-relative": {"attention": "window", "attention_window": 3, "positions": "relative", "relative_window": 2},
     "sparse": {"attention": "sparse", "attention_window": 1, "attention_global": 2, "attention_stride": 4},
     "sparse-alibi": {"attention": "sparse", "attention_window": 2, "attention_stride": 7, "positions": "alibi"},
-    "sparse-relative": {"attention": "sparse", "attention_window": 1, "attention_global": 0, "positions": "relative"},
+    "sparse-relative": {"attention": "sparse", "attention_window": 2, "attention_global": 0, "positions": "relative"},
     "lowrank": {"attention": "lowrank", "decoder_attention": "full", "attention_rank": 5},
     "kernel": {"attention": "kernel", "norm": "pre"},
     "kernel-rotary": {"attention": "kernel", "positions": "rotary", "d_key": 6},

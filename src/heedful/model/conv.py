@@ -1,7 +1,7 @@
 """Convolutional sequence to sequence learning (Gehring et al., 2017): gated convolutions, and attention in each layer.
 
-Sums of two are multiplied by √½ and the context by √m, m being the length of the source, so that variances stay as they
-are. Scores are divided by √d_model, as in the Transformer. A dilated stack skips 1, 2, 4, 8, 16 tokens and begins again
+Sums of two are multiplied by √½ and the context by √m, m being the length of the source, so that small variances stay
+as they are. Scores are divided by √d_model, as in the Transformer. A dilated stack skips 1, 2, 4, 8, 16 tokens and begins again
 (ByteNet; Kalchbrenner et al., 2016).
 """
 
@@ -90,7 +90,7 @@ class SourceAttention(Heads):
             found = self._tap("heads", h)(attend(query, key, value, keep, None, rate, self._tap("weights", h)))
         else:
             found = attend(query, key, value, keep, None, rate)
-        return (found * keep.sum(-1, keepdim=True).sqrt().to(found.dtype)).view_as(h)
+        return (found * keep.sum(-1, keepdim=True).to(found.dtype).sqrt()).view_as(h)
 
 
 class Layer(nn.Module):

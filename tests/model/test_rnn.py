@@ -1,0 +1,163 @@
+"""The recurrent encoder-decoder against `torch.nn`'s own layers and against loops in NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from heedful.model import rnn
+
+from .samples import fresh, sentences, shared, small
+
+CELLS = ["rnn", "lstm", "gru"]
+SOURCE_LENGTHS = [7, 3, 5]
+
+
+def recurrent(**changes):
+    return small(**{"architecture": "rnn"} | changes)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_the_encoder_is_torchs_over_packed_sequences(cell, bidirectional):
+    """Two layers of ours are one module of two layers of theirs."""
+    model = shared(recurrent(cell=cell, bidirectional=bidirectional))
+    kind = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
+    theirs = kind(16, 8 if bidirectional else 16, 2, batch_first=True, bidirectional=bidirectional).double()
+    layers = [model.encoder.get_submodule(f"{index}.cells") for index in range(2)]
+    theirs.load_state_dict(
+        {k.replace("l0", f"l{i}"): v for i, layer in enumerate(layers) for k, v in layer.state_dict().items()}
+    )
+    source = sentences(SOURCE_LENGTHS)
+    memory = model.encode(source, (source != 0)[:, None, None, :])
+    packed = nn.utils.rnn.pack_padded_sequence(
+        model.embedding(source), torch.tensor(SOURCE_LENGTHS), batch_first=True, enforce_sorted=False
+    )
+    expected, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    torch.testing.assert_close(memory, expected)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_language_model_is_torchs(cell):
+    model = shared(recurrent(cell=cell, family="decoder"))
+    kind = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
+    theirs = kind(16, 16, 2, batch_first=True).double()
+    layers = [model.decoder.get_submodule(f"{index}.cells") for index in range(2)]
+    theirs.load_state_dict(
+        {k.replace("l0", f"l{i}"): v for i, layer in enumerate(layers) for k, v in layer.state_dict().items()}
+    )
+    ids = sentences([9, 9, 9])
+    torch.testing.assert_close(model(ids), theirs(model.embedding(ids))[0])
+
+
+def softmax(x):
+    x = np.exp(x - x.max())
+    return x / x.sum()
+
+
+def numpy_of(module: nn.Module | None):
+    return None if module is None else module.weight.detach().numpy()
+
+
+def decode_by_hand(model, memory, first, inputs):
+    """One sentence of a GRU with one layer, as the papers write it: memory (S, D), first state, inputs (T, D)."""
+    decoder = model.decoder
+    cross, (w_ih, w_hh, b_ih, b_hh) = decoder.cross, (p.detach().numpy() for p in decoder.layers[0].cells.parameters())
+    combine, bias = decoder.combine.weight.detach().numpy(), decoder.combine.bias.detach().numpy()
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    def step(x, h):
+        i, s = np.split(w_ih @ x + b_ih, 3), np.split(w_hh @ h + b_hh, 3)
+        r, z = sigmoid(i[0] + s[0]), sigmoid(i[1] + s[1])
+        return (1 - z) * np.tanh(i[2] + r * s[2]) + z * h
+
+    def look(s):
+        W, U, v = numpy_of(cross.query), numpy_of(cross.key), numpy_of(cross.value)
+        if cross.score == "additive":
+            scores = [float((v @ np.tanh(W @ s + U @ h))[0]) for h in memory]
+        elif cross.score == "general":
+            scores = [float(s @ (U @ h)) for h in memory]
+        else:
+            scores = [float(s @ h) for h in memory]
+        return sum(weight * h for weight, h in zip(softmax(np.array(scores)), memory, strict=True))
+
+    state, out = first, []
+    for x in inputs:
+        if cross.score == "additive":
+            context = look(state)
+            state = step(np.concatenate([x, context]), state)
+        else:
+            state = step(x, state)
+            context = look(state)
+        out.append(np.tanh(combine @ np.concatenate([context, state]) + bias))
+    return np.stack(out)
+
+
+@pytest.mark.parametrize("score", ["additive", "dot", "general"])
+def test_the_decoder_is_what_the_papers_write(score):
+    """Bahdanau looks before a step and feeds the context in; Luong looks after it. Padding is on both sides."""
+    model = shared(recurrent(cell="gru", source_attention=score, decoder_layers=1))
+    source, target = sentences(SOURCE_LENGTHS), sentences([4, 6, 2], seed=1, start=2)
+    keep = (source != 0)[:, None, None, :]
+    memory, out = model.encode(source, keep), model(source, target)
+    for row, (s, t) in enumerate(zip(SOURCE_LENGTHS, [4, 6, 2], strict=True)):
+        states = memory[row, :s].numpy()
+        end = np.concatenate([states[-1, :8], states[0, 8:]])  # forward at the end, backward at the beginning
+        first = np.tanh(model.decoder.bridge.weight.numpy() @ end + model.decoder.bridge.bias.numpy())
+        expected = decode_by_hand(model, states, first, model.embedding(target[row, :t]).numpy())
+        np.testing.assert_allclose(out[row, :t].numpy(), expected, atol=1e-12)
+
+
+def test_without_attention_one_vector_is_all_there_is():
+    """Two sources whose encoders end in the same state have the same translation."""
+    model = shared(recurrent(source_attention="none"))
+    source, target = sentences([6, 6]), sentences([5, 5], seed=1, start=2)
+    memory, keep = model.encode(source, (source != 0)[:, None, None, :]), (source != 0)[:, None, None, :]
+    changed = memory.clone()
+    changed[:, 1:-1] = 7.0  # everything but both ends
+    torch.testing.assert_close(model.decode(target, changed, keep), model.decode(target, memory, keep))
+    changed[:, -1, :8] += 1.0  # the forward state at the end
+    assert (model.decode(target, changed, keep) - model.decode(target, memory, keep)).abs().amax(-1).min() > 1e-6
+
+
+@pytest.mark.parametrize("score", ["additive", "dot"])
+def test_a_listener_sees_the_weights_of_all_steps_and_may_replace_them(score):
+    model = fresh(recurrent(source_attention=score))
+    source, target = sentences(SOURCE_LENGTHS), sentences([5, 5, 5], seed=1, start=2)
+    silent, seen = model(source, target), []
+    tap = model.decoder.cross.weights
+    with tap.register_forward_hook(lambda module, given, out: seen.append(out)):
+        torch.testing.assert_close(model(source, target), silent)
+    (weights,) = seen
+    assert weights.shape == (3, 1, 5, 7)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 1, 5, dtype=torch.float64))
+    assert weights.masked_select((source == 0)[:, None, None, :]).abs().max() == 0
+    with tap.register_forward_hook(lambda module, given, out: out * 0):
+        blind = model(source, target)
+    with torch.no_grad():
+        width = 16
+        model.decoder.combine.weight[:, :width] = 0
+        if score == "additive":
+            model.decoder.layers[0].cells.weight_ih_l0[:, width:] = 0
+    torch.testing.assert_close(blind, model(source, target))
+
+
+def test_a_hidden_token_is_no_input_and_cannot_be_attended_to():
+    """An experiment on a pair hides tokens in its middle: the rest keeps its place."""
+    model = shared(recurrent(source_attention="dot"))
+    source, target = sentences([6]), sentences([4], seed=1, start=2)
+    hidden = source.clone()
+    hidden[0, 2] = 0
+    memory = model.encode(hidden, (hidden != 0)[:, None, None, :])
+    layers = [model.encoder.get_submodule(f"{index}.cells") for index in range(2)]
+    x = model.embedding(source) * torch.tensor([1, 1, 0, 1, 1, 1.0]).view(1, 6, 1)
+    for layer in layers:
+        x = layer(x)[0]
+    torch.testing.assert_close(memory, x)
+    assert model(hidden, target).isfinite().all()
+
+
+def test_every_cell_of_torch_is_there():
+    assert set(rnn.CELLS) == set(CELLS) == set(rnn.STATES)
