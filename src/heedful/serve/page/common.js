@@ -1,0 +1,120 @@
+// What all views use: elements, the server, the status line, files, the look inside.
+
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(5).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+export function say(text, bad = false) {
+  const line = byId("status");
+  line.textContent = text;
+  line.classList.toggle("bad", bad);
+}
+
+// ---- the server
+
+let key = sessionStorage.getItem("key") || "";
+const headers = () => ({
+  "content-type": "application/json",
+  ...(key ? { authorization: `Bearer ${key}` } : {}),
+});
+
+export class Problem extends Error {
+  constructor(status, message, after) {
+    super(message);
+    this.status = status;
+    this.after = after;
+  }
+}
+
+export async function post(path, body, signal) {
+  const answer = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body), signal });
+  if (answer.ok) return answer;
+  if (answer.status === 401 && (await askForKey())) return post(path, body, signal);
+  let message = `The server answered ${answer.status}.`;
+  try {
+    const { error } = await answer.json();
+    message = typeof error === "string" ? error : error.message;
+  } catch {
+    /* it was not JSON */
+  }
+  throw new Problem(answer.status, message, Number(answer.headers.get("retry-after")) || 0);
+}
+
+let asking = null;
+function askForKey() {
+  asking ??= new Promise((resolve) => {
+    const dialog = byId("dialog"),
+      input = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": "API key" });
+    dialog.replaceChildren(
+      h("h2", {}, "A key, please"),
+      h("p", {}, "This server wants an API key. It is kept until this tab is closed."),
+      h("form", { method: "dialog" }, input, " ", h("button", { class: "main", value: "yes" }, "Go on")),
+    );
+    dialog.returnValue = "";
+    dialog.addEventListener(
+      "close",
+      () => {
+        asking = null;
+        key = dialog.returnValue === "yes" ? input.value : "";
+        sessionStorage.setItem("key", key);
+        resolve(Boolean(key));
+      },
+      { once: true },
+    );
+    dialog.showModal();
+  });
+  return asking;
+}
+
+// ---- files and the clipboard
+
+export function save(name, text, type = "text/plain") {
+  const url = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+  const link = h("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = h("textarea", { class: "hidden" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  say("Copied.");
+}
+
+// ---- the look inside: a page of its own, asked for by a form so that no text stands in an address
+
+export function look(model, text, target) {
+  const fields = { model, text, ...(target ? { target } : {}), ...(key ? { api_key: key } : {}) };
+  const form = h(
+    "form",
+    { method: "post", action: "/inside", target: "_blank", class: "hidden" },
+    Object.entries(fields).map(([name, value]) => {
+      const area = h("textarea", { name });
+      area.value = value;
+      return area;
+    }),
+  );
+  document.body.append(form);
+  form.submit();
+  form.remove();
+}

@@ -1,0 +1,244 @@
+// Translating while typing: sentence by sentence, with alternatives, and words that light up with their counterparts.
+
+import { Problem, copy, h, look, post, save, say } from "./common.js";
+import { translateFile } from "./files.js";
+
+const WAYS = 4;
+
+export function translating({ model, models, settings, carried, show, label }) {
+  const reverse = models.find((each) => each.source === model.target && each.target === model.source);
+  const [from, to] = label({ ...model }).split(" · ")[0].split(" → ");
+  let sentences = [], // of the text that is shown: source, start, end, translations, chosen
+    active = 0,
+    asked = 0,
+    answered = 0,
+    timer = 0,
+    abort = null;
+
+  const input = h("textarea", {
+    id: "source", "aria-label": `Text in ${from}`, placeholder: "Type, paste, or drop a file", spellcheck: false,
+    autocapitalize: "sentences", lang: model.source.length <= 3 ? model.source : null,
+    oninput: typed, onscroll: () => (input.scrollTop = 0),
+    onmousemove: (event) => pointed(event), onmouseleave: () => light(null),
+  });
+  const mirror = h("div", { class: "mirror", "aria-hidden": true });
+  const output = h("div", {
+    class: "output", id: "target", "aria-label": `Translation into ${to}`, lang: model.target.length <= 3 ? model.target : null,
+    onmouseleave: () => light(null),
+  });
+  const count = h("span", { class: "count" });
+  const file = h("input", {
+    type: "file", id: "file", class: "hidden", tabindex: -1, accept: ".txt,.md,.html,.htm,text/*", "aria-label": "File to translate",
+    onchange: () => opened(file.files[0]),
+  });
+  const swapButton = h("button", {
+    type: "button", id: "swap", title: reverse ? "Swap languages (Alt+S)" : "No model for the other direction is loaded",
+    disabled: !reverse, onclick: swap,
+  }, "⇄ Swap");
+  const ways = h("section", { class: "ways", "aria-label": "Other translations" });
+  const element = h("div", {},
+    h("div", { class: "sides" },
+      h("section", { class: "side" },
+        h("div", { class: "head" }, h("strong", {}, from), swapButton,
+          h("button", { type: "button", id: "open", onclick: () => file.click() }, "Open file"), file),
+        h("div", { class: "box" }, mirror, input),
+        h("div", { class: "foot" }, count,
+          h("button", { type: "button", id: "clear", onclick: clear }, "Clear"))),
+      h("section", { class: "side" },
+        h("div", { class: "head" }, h("strong", {}, to),
+          h("button", { type: "button", id: "copy", title: "Alt+C", onclick: () => copy(whole()) }, "Copy"),
+          h("button", { type: "button", id: "save", onclick: () => save(`translation.${model.target}.txt`, whole()) }, "Save")),
+        output,
+        h("p", { class: "foot" }, "Point at a word to see where it comes from; click a sentence to look inside."))),
+    ways);
+  element.addEventListener("dragover", (event) => { event.preventDefault(); element.classList.add("dropping"); });
+  element.addEventListener("dragleave", () => element.classList.remove("dropping"));
+  element.addEventListener("drop", (event) => {
+    event.preventDefault();
+    element.classList.remove("dropping");
+    opened(event.dataTransfer.files[0]);
+  });
+
+  // ---- typing
+
+  function typed() {
+    count.textContent = `${input.value.length.toLocaleString("en")} / ${settings.charLimit.toLocaleString("en")}`;
+    drawMirror(false);
+    output.classList.add("old");
+    clearTimeout(timer);
+    timer = setTimeout(translate, input.value.trim() ? settings.frontendTimeout : 0);
+  }
+
+  async function translate(again = 0) {
+    clearTimeout(timer);
+    abort?.abort();
+    const text = input.value, number = ++asked;
+    if (!text.trim()) return shown([], number);
+    abort = new AbortController();
+    say("Translating…");
+    try {
+      const answer = await post("/v1/translations", { text, model: model.name, n_best: WAYS, alignments: true }, abort.signal);
+      const found = (await answer.json()).translations[0].sentences;
+      if (shown(found, number)) say("");
+    } catch (error) {
+      if (error.name === "AbortError" || number < asked) return;
+      if (error instanceof Problem && error.status === 503 && again < 5) {
+        say(`${error.message} Trying again…`, true);
+        timer = setTimeout(() => translate(again + 1), 1000 * Math.max(1, error.after));
+      } else say(error instanceof Problem ? error.message : "The server does not answer; is it still running?", true);
+    }
+  }
+
+  // An answer is shown unless one to a later question has been.
+  function shown(found, number) {
+    if (number < answered) return false;
+    answered = number;
+    sentences = found.map((each) => ({ ...each, chosen: 0 }));
+    active = Math.min(active, Math.max(0, sentences.length - 1));
+    output.classList.remove("old");
+    drawMirror(true);
+    drawOutput();
+    drawWays();
+    return true;
+  }
+
+  // ---- what is shown
+
+  function words(text, sentence, side) {
+    return text.split(/(\s+)/).map((piece, index) =>
+      index % 2 ? piece : h("span", { class: "word", "data-sentence": sentence, "data-word": index / 2, "data-side": side }, piece));
+  }
+  function drawMirror(current) {
+    const text = input.value;
+    if (!current) return mirror.replaceChildren(`${text}\n`);
+    const parts = [];
+    let at = 0;
+    // places are counted in characters as Python counts them
+    const characters = Array.from(text);
+    const slice = (start, end) => characters.slice(start, end).join("");
+    sentences.forEach((each, index) => {
+      parts.push(slice(at, each.start), words(each.source, index, "source"));
+      at = each.end;
+    });
+    mirror.replaceChildren(...parts.flat(), `${slice(at)}\n`);
+  }
+  const way = (each) => each.translations[each.chosen] || { text: "", alignment: [] };
+  function whole() {
+    const characters = Array.from(input.value);
+    let text = "", at = 0;
+    for (const each of sentences) {
+      text += characters.slice(at, each.start).join("") + way(each).text;
+      at = each.end;
+    }
+    return text + characters.slice(at).join("");
+  }
+  function drawOutput() {
+    const characters = Array.from(input.value), parts = [];
+    let at = 0;
+    sentences.forEach((each, index) => {
+      parts.push(characters.slice(at, each.start).join(""));
+      at = each.end;
+      parts.push(h("span", {
+        class: `sentence${index === active && sentences.length > 1 ? " active" : ""}`, tabindex: 0, role: "button", "data-sentence": index,
+        title: "Look inside", onclick: () => inside(index), onfocus: () => activate(index), onmouseenter: () => activate(index),
+        onmousemove: pointed, onkeydown: (event) => { if (event.key === "Enter") inside(index); },
+      }, words(way(each).text, index, "target")));
+    });
+    output.replaceChildren(...parts);
+  }
+  function inside(index) {
+    if (!getSelection().isCollapsed) return; // somebody selects text
+    look(model.name, sentences[index].source, way(sentences[index]).text);
+  }
+  function activate(index) {
+    if (index === active) return;
+    active = index;
+    for (const each of output.querySelectorAll(".sentence")) each.classList.toggle("active", Number(each.dataset.sentence) === index);
+    drawWays();
+  }
+  function drawWays() {
+    const each = sentences[active];
+    if (!each || each.translations.length < 2) return ways.replaceChildren();
+    const step = (by) => { activate((active + by + sentences.length) % sentences.length); };
+    ways.replaceChildren(
+      h("div", { class: "row" }, h("h3", {}, "Other ways to say it"),
+        sentences.length > 1 && [
+          h("button", { type: "button", "aria-label": "Sentence before", onclick: () => step(-1) }, "‹"),
+          h("span", { class: "small" }, `sentence ${active + 1} of ${sentences.length}`),
+          h("button", { type: "button", "aria-label": "Next sentence", onclick: () => step(1) }, "›")]),
+      h("ol", {}, each.translations.map((one, rank) => h("li", {},
+        h("button", { type: "button", "aria-pressed": String(rank === each.chosen), onclick: () => choose(rank) },
+          h("bdi", {}, one.text), h("span", { class: "figure", title: "log-probability, divided by the length penalty" }, one.score.toFixed(2)))))));
+  }
+  function choose(rank) {
+    sentences[active].chosen = rank;
+    drawOutput();
+    drawWays();
+    ways.querySelectorAll("li button")[rank].focus();
+  }
+
+  // ---- pointing
+
+  function pointed(event) {
+    const under = document.elementsFromPoint(event.clientX, event.clientY).find((each) => each.classList.contains("word"));
+    light(under || null);
+  }
+  function light(word) {
+    for (const each of element.querySelectorAll(".lit")) each.classList.remove("lit");
+    if (!word) return;
+    const { sentence, side } = word.dataset, number = Number(word.dataset.word), each = sentences[sentence];
+    if (!each) return;
+    const other = side === "source" ? "target" : "source";
+    const linked = (way(each).alignment || [])
+      .filter(([source, target]) => (side === "source" ? source : target) === number)
+      .map(([source, target]) => (side === "source" ? target : source));
+    word.classList.add("lit");
+    for (const index of linked)
+      element.querySelector(`.word[data-side="${other}"][data-sentence="${sentence}"][data-word="${index}"]`)?.classList.add("lit");
+  }
+
+  // ---- swapping, clearing, files
+
+  function swap() { if (reverse) show(reverse.name, whole() || input.value); }
+  function clear() { input.value = ""; typed(); input.focus(); }
+  async function opened(chosen) {
+    if (!chosen) return;
+    file.value = "";
+    const html = /\.html?$/i.test(chosen.name), text = await chosen.text();
+    if (!html && text.length <= settings.charLimit) {
+      input.value = text;
+      typed();
+      return;
+    }
+    const bar = h("progress", { max: 1, value: 0, "aria-label": "How much of the file is translated" });
+    ways.replaceChildren(h("h3", {}, `Translating ${chosen.name}…`), bar);
+    try {
+      const translated = await translateFile(text, html, model, settings, (share) => (bar.value = share));
+      save(chosen.name.replace(/(\.\w+)?$/, `.${model.target}$1`), translated, html ? "text/html" : "text/plain");
+      ways.replaceChildren(h("p", {}, `${chosen.name} is translated and saved.`));
+    } catch (error) {
+      ways.replaceChildren();
+      say(`${chosen.name} could not be translated: ${error.message}`, true);
+    }
+  }
+
+  return {
+    element,
+    keys: [["Ctrl+Enter", "translate now"], ["Alt+S", "swap languages"], ["Alt+C", "copy the translation"],
+      ["Tab, Enter", "to a sentence of the translation, and inside it"]],
+    onKey(event) {
+      if ((event.ctrlKey || event.metaKey) && event.key === "Enter") translate();
+      else if (event.altKey && event.code === "KeyS") swap();
+      else if (event.altKey && event.code === "KeyC") copy(whole());
+      else return false;
+      return true;
+    },
+    begin() {
+      input.value = carried;
+      typed();
+      if (carried) translate();
+      input.focus();
+    },
+    leave() { clearTimeout(timer); abort?.abort(); },
+  };
+}
