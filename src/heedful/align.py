@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from heedful.data.batch import Batch
+from heedful.errors import SettingError
 from heedful.model import EncoderDecoder
-from heedful.trace import record
+from heedful.trace import names, record
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 WORD_START = "▁"
@@ -162,13 +163,14 @@ def _free(word: int, links: set[tuple[int, int]], side: int) -> bool:
 
 
 def _weights(model: EncoderDecoder, batch: Batch) -> Tensor:
-    """-> (B, L, H, T, S)."""
+    """-> (B, L, H, T, S), of the layers that look at the source: all, but for recurrent systems."""
+    if not any(name.endswith(".cross.weights") for name in names(model)):
+        raise SettingError(
+            "this model never looks at single words of its source, so there is no alignment to read off."
+        )
     with record(model, "decoder.*.cross.weights") as trace:
         model(batch.source, batch.decoder_input)
-    layers = range(model.config.decoder_layers)
-    return (
-        torch.stack([trace[f"decoder.{layer}.cross.weights"].as_subclass(Tensor) for layer in layers], 1).float().cpu()
-    )
+    return torch.stack([weights.as_subclass(Tensor) for weights in trace.values()], 1).float().cpu()
 
 
 def _log_probs(model: EncoderDecoder, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:

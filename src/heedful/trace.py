@@ -28,10 +28,13 @@ AXES = {
     "weights": ("head", "query", "key"),
     "heads": ("head", "query", "width"),
     "inner": ("position", "unit"),
+    "up": ("position", "unit"),
+    "gate": ("position", "unit"),
     "logits": ("position", "token"),
 }
 HIDDEN = ("position", "width")  # what every other module passes on
 UNSEEN = ("query", "key", "value", "embedding")  # taps show the same by heads, and with source and target apart
+WEIGHTS = ("output",)  # a module that is only a place for weights, and is never called
 LENGTHS = ("position", "query", "key")
 
 
@@ -66,7 +69,11 @@ def names(model: nn.Module) -> list[str]:
     return [
         name
         for name, module in model.named_modules()
-        if name and not name.endswith(UNSEEN) and not isinstance(module, Attention) and ".position" not in name
+        if name
+        and name not in WEIGHTS
+        and not name.endswith(UNSEEN)
+        and not isinstance(module, Attention)
+        and ".position" not in name
     ]
 
 

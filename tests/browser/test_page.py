@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 import torch
@@ -291,17 +290,51 @@ def test_two_thousand_tokens_open_and_turn_pages(opened, tokenizer):
     assert "largest weights are kept" in page.text("main")
 
 
-def test_a_hundred_tokens_in_six_layers_of_eight_heads_open_in_two_seconds(opened, browser, make_page):
+@pytest.fixture
+def large(make_page):
+    """More than a hundred tokens on each side, six layers, eight heads."""
     sizes = {"d_model": 128, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6, "max_length": 256}
     text = ("The old man sleeps while the children read. " * 20)[:235].rsplit(" ", 1)[0]
     found, path = make_page(text=text, target=text, **sizes)
-    assert 95 <= len(found.run.source.ids) <= 140
-    seconds = []
-    for _ in range(3):
-        page = browser.open(path)
-        seconds.append(page.seconds)
+    assert 100 <= len(found.run.source.ids) <= 140
+    return path
+
+
+# Milliseconds since the browser was told to open the page, once every map in sight is drawn.
+SEEN = """new Promise((done) => { const look = () => {
+    const maps = [...document.querySelectorAll('.map canvas')]
+        .filter((map) => map.getBoundingClientRect().top < innerHeight);
+    if (maps.length && maps.every((map) => map.width !== 300)) done(performance.now());
+    else requestAnimationFrame(look); }; look(); })"""
+
+
+def test_a_hundred_tokens_in_six_layers_of_eight_heads_open_in_two_seconds(browser, large):
+    milliseconds = []
+    while len(milliseconds) < 5 and min(milliseconds, default=2000) >= 2000:  # something else may hold the machine
+        page = browser.open(large)
+        milliseconds.append(page.run(SEEN))
         assert page.count(".map") == 3 * 6 * 8
         assert page.complaints == []
         page.close()
-    assert min(seconds) < 2
-    assert math.isfinite(min(seconds))
+    assert 0 < min(milliseconds) < 2000
+
+
+# Milliseconds from an event to a page that has its new layout: once for each of some tokens, by pointer and by key.
+HOVER = """[...document.querySelectorAll('.from .token')].slice(0, 60).map((token) => { const began = performance.now();
+    token.dispatchEvent(new PointerEvent('pointerover', { bubbles: true }));
+    document.body.getBoundingClientRect(); return performance.now() - began; })"""
+WALK = """(() => { document.querySelector('.from .token[tabindex="0"]').focus();
+    return Array.from({ length: 60 }, () => { const began = performance.now();
+        document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown', bubbles: true }));
+        document.body.getBoundingClientRect(); return performance.now() - began; }); })()"""
+
+
+@pytest.mark.parametrize("script", [HOVER, WALK], ids=["pointer", "keys"])
+def test_a_hundred_tokens_with_all_heads_stay_smooth(browser, large, script):
+    page = browser.open(large, "heads/2/0/0+1+2+3+4+5+6+7/0")
+    times = sorted(page.run(script))
+    assert len(times) == 60
+    assert times[30] < 100  # what is felt as immediate
+    assert page.run("document.activeElement.dataset.place") == ("60" if script is WALK else None)
+    assert page.complaints == []
+    page.close()

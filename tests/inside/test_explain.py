@@ -16,6 +16,7 @@ from heedful.errors import SettingError
 from heedful.inside import explain, run
 from heedful.inside.pack import TYPES, half, pack, shares
 from heedful.inside.pieces import Reader
+from heedful.text import learn_plain
 from heedful.trace import record
 from heedful.translate import Translator
 
@@ -171,5 +172,32 @@ def test_pieces_become_words_whatever_they_are_spelled_with(tokenizer):
     assert side.words == ["<s>", "Größe", "🙂", "x<y", "</s>"]
     assert side.special == [True, *[False] * (len(side.ids) - 2), True]
     assert Reader(tokenizer).side([]).words == []
+    by_character = learn_plain(["To be\nor not To be\n"] * 9, "characters")
+    spaced = Reader(by_character).side(by_character.encode("To be\nor"))
+    assert spaced.pieces == ["T", "o", "␣", "b", "e", "↵", "o", "r"]
+    assert spaced.words == ["To", "be", "or"]
     inside = tokenizer.encode("xx")[-1]
     assert Reader(tokenizer).label(inside).startswith("·")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"architecture": "rnn"}, "a model of the rnn architecture"),
+        ({"recurrent_depth": True}, "a Transformer of recurrent depth"),
+        ({"attention": "lowrank", "decoder_attention": "full"}, "a Transformer with lowrank attention"),
+    ],
+)
+def test_what_a_page_cannot_explain_is_said(make_folder, changes, named):
+    with pytest.raises(SettingError, match=f"holds {named}, which pages and pictures do not explain"):
+        explain(make_folder(**changes), TEXT)
+
+
+def test_attention_that_sees_less_is_shown_as_recorded(make_folder):
+    data = explain(make_folder(attention="window", attention_window=1), TEXT).data()
+    inside, across = data["steps"]["decoder"]["layers"][0]["self"], data["steps"]["decoder"]["layers"][0]["cross"]
+    assert "queries" not in inside  # the page would come to other weights than the model
+    assert "queries" in across
+    weights = data["attentions"][0]["weights"][0, 0] / 65535
+    assert np.abs(np.triu(weights, 2)).max() == 0
+    assert np.allclose(weights.sum(-1), 1, atol=1e-3)

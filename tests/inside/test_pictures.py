@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -65,3 +66,13 @@ def test_heads_are_drawn(translator_folder, tmp_path):
     for number, found in enumerate((Importance(whole, without), Importance(Measure(1.0), loss_only))):
         draw_heads(found, tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").stat().st_size > 2000
+
+
+@pytest.mark.parametrize("text", ["I know.", "The old man sleeps while the children read a book."])
+def test_nothing_is_cut_off_at_an_edge(make_folder, tmp_path, text):
+    """A frame of white remains, also around the names of many heads."""
+    draw_attention(run(make_folder(n_heads=16, decoder_layers=3), text), tmp_path / "x.png")
+    with Image.open(tmp_path / "x.png") as image:
+        pixels = np.asarray(image.convert("L"))
+    for edge in (pixels[:3], pixels[-3:], pixels[:, :3], pixels[:, -3:]):
+        assert (edge == 255).all()

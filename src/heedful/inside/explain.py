@@ -106,6 +106,7 @@ def _card(folder: Folder) -> dict[str, Any]:
         "dFf": config.d_ff,
         "vocabulary": config.vocab_size,
         "parameters": parameter_count(folder.model),
+        "attention": {"encoder": config.attention, "decoder": config.attention_of_decoder},
         "norm": config.norm,
         "activation": config.activation,
         "positions": config.positions,

@@ -87,6 +87,7 @@ def steps(run: Run) -> dict[str, Any]:
 def _stack_steps(run: Run, stack: str, room: int) -> tuple[dict[str, Any], int]:
     trace, config = run.trace, run.folder.model.config
     embedded, placed = trace[f"{stack}.embedded"], trace[f"{stack}.placed"]
+    attention_kind = config.attention_of_decoder if stack == "decoder" else config.attention
     additive = config.positions in ("sinusoidal", "learned")
     module = stack_of(run, stack)
     position = module.position.embed(torch.zeros_like(embedded)[None])[0] if additive else None
@@ -100,7 +101,7 @@ def _stack_steps(run: Run, stack: str, room: int) -> tuple[dict[str, Any], int]:
                 continue
             arrays = {name: trace[f"{stack}.{index}.{part}.{name}"] for name in ("queries", "keys", "values")}
             room -= sum(array.numel() for array in arrays.values())
-            if room >= 0:
+            if room >= 0 and (part == "cross" or attention_kind == "full"):
                 layer[part] |= {name: half(array) for name, array in arrays.items()}
         layers.append(layer)
     found = {

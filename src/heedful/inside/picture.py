@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ def draw_attention(found: Run, path: Path, what: str | None = None) -> None:
     if what is None and isinstance(found.folder.model, EncoderDecoder):
         heads, shift = _following(found)
         weights = torch.stack([found.trace[f"{head.attention}.weights"][head.number] for head in heads]).mean(0)
-        title = f"mean of {', '.join(map(str, heads))}"
+        title = f"mean of {_together(heads)}"
         _one(weights, found.target if shift else _written(found), found.source, title, path)
         return
     stack, layer, kind, head, rows, columns = _named(found, what)
@@ -107,6 +108,14 @@ def _following(found: Run) -> tuple[list[Head], bool]:
     return [Head.parse(name) for name in choice.names], choice.shift
 
 
+def _together(heads: Sequence[Head]) -> str:
+    """[decoder.1.cross.0, decoder.1.cross.2] -> 'decoder.1.cross.0+2'."""
+    layers: dict[str, list[str]] = {}
+    for head in heads:
+        layers.setdefault(head.attention, []).append(str(head.number))
+    return ", ".join(f"{attention}.{'+'.join(numbers)}" for attention, numbers in layers.items())
+
+
 def _named(found: Run, what: str | None) -> tuple[str, int | None, str, int | None, Side | None, Side | None]:
     """A name -> stack, layer, kind, head, and the tokens of both edges."""
     sides = {"source": found.source, "target": found.target}
@@ -134,14 +143,15 @@ def _one(weights: Tensor, rows: Side | None, columns: Side | None, title: str, p
     assert rows is not None and columns is not None
     height, width = weights.shape
     cell = 0.4 if max(height, width) <= LABELLED else 6 / max(height, width)
-    with _figure(path, (2 + cell * width, 1.8 + cell * height), 1) as (axis,):
+    wide = max(3.2, 2 + cell * width)
+    with _figure(path, (wide, 1.8 + cell * height), 1) as (axis,):
         image = axis.imshow(weights.numpy(), cmap="cividis", vmin=0, vmax=1, aspect="auto")
         if max(height, width) <= LABELLED:
             _words(axis.set_xticks, range(width), columns.pieces, rotation=60, ha="left", rotation_mode="anchor")
             _words(axis.set_yticks, range(height), rows.pieces)
             axis.xaxis.tick_top()
             axis.tick_params(length=0)
-        axis.set_xlabel(title)
+        axis.figure.supxlabel(textwrap.fill(title, int(11 * wide)), fontsize=9)
         axis.figure.colorbar(image, label="attention")
 
 

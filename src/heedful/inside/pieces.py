@@ -11,6 +11,7 @@ from heedful.text import Tokenizer
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 INSIDE = "##"  # WordPiece marks what goes on; SentencePiece (▁), vocabularies of bytes (Ġ) and ours mark what begins
 BROKEN = "\N{REPLACEMENT CHARACTER}"
+BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})  # a piece of nothing but these would not be seen
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,10 @@ class Reader:
         raw = self.tokenizer.pieces([token])[0]
         if token in self.framing:
             return raw, True
-        if BYTE.fullmatch(raw):
-            return raw, False
-        if raw.startswith(INSIDE):
-            return raw[2:], False
+        if raw and not raw.strip():  # a vocabulary of characters has the space by itself, in front of a word
+            return raw.translate(BLANKS), True
+        if BYTE.fullmatch(raw) or raw.startswith(INSIDE):
+            return raw.removeprefix(INSIDE), False
         if raw.startswith("▁"):
             return raw[1:] or "␣", True
         text = self.tokenizer.decode([token])

@@ -48,6 +48,7 @@ class Run:
 
 def run(folder: Folder, text: str, target: str | None = None, **search: Any) -> Run:
     """Run a text through the model of a folder; `target` is an output to look at instead of the model's own."""
+    _check(folder)
     match folder.model:
         case EncoderDecoder():
             return _translate(folder, text, target, search)
@@ -57,6 +58,20 @@ def run(folder: Folder, text: str, target: str | None = None, **search: Any) -> 
             if target is not None or search:
                 raise SettingError("an encoder reads and does not write; leave out the target and settings of search.")
             return _read(folder, text)
+
+
+def _check(folder: Folder) -> None:
+    """Pages and pictures are about tokens that look at tokens, layer by layer."""
+    config = folder.model.config
+    other = {
+        f"a model of the {config.architecture} architecture": config.architecture != "transformer",
+        "a Transformer of recurrent depth": config.recurrent_depth,
+        "a Transformer with lowrank attention": "lowrank" in (config.attention, config.attention_of_decoder),
+    }
+    for name in (name for name, there in other.items() if there):
+        raise SettingError(
+            f"{folder.path} holds {name}, which pages and pictures do not explain; heedful.record shows its numbers."
+        )
 
 
 @torch.inference_mode()

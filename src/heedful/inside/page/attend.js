@@ -137,7 +137,8 @@ function scoreTable(each, found, over, strongest, width) {
           h(
             "td",
             { class: "bar" },
-            h("i", { style: { width: `${100 * found.weights[j]}%`, background: headColour(state.heads[0]) } }),
+            found.seen[j] &&
+              h("i", { style: { width: `${100 * found.weights[j]}%`, background: headColour(state.heads[0]) } }),
           ),
         ),
       ),

@@ -47,6 +47,15 @@ views.decoding = {
           "The output was given, not searched for; below is what the model would have said at each place.",
         ),
       );
+    else
+      put(
+        main,
+        h(
+          "p",
+          { class: "lead" },
+          "The tokens that the model would put there. It sees what stands at a place, unless a mask hides it.",
+        ),
+      );
     if (data.outputs) put(main, candidates());
   },
 };
@@ -76,9 +85,9 @@ function treeLegend() {
 }
 
 function tree() {
-  const across = 124,
+  const across = 142,
     down = 34,
-    wide = 104,
+    wide = 122,
     tall = 27,
     left = 70;
   const nodes = data.tree.nodes
@@ -122,8 +131,9 @@ function tree() {
     ),
   );
   const groups = nodes.map((node) => {
-    const chance = percent(Math.exp(node.logProb)),
-      text = [...node.text].length > 9 ? `${[...node.text].slice(0, 8).join("")}…` : node.text;
+    const chance = percent(Math.exp(node.logProb));
+    ruler.font = "600 13px system-ui, sans-serif";
+    const text = fitting(ruler, node.text, wide - 62);
     const fate = {
       live: "stayed in the beam",
       ended: `ended, final score ${figure(node.final, 3)}`,
@@ -215,7 +225,7 @@ function hypotheses() {
             "tr",
             { class: i === 0 ? "said" : "" },
             h("td", {}, String(i + 1)),
-            h("td", { class: "prose" }, h("bdi", {}, each.text)),
+            h("td", { class: "prose" }, each.text ? h("bdi", {}, each.text) : h("i", {}, "nothing")),
             h("td", {}, each.tokens),
             h("td", {}, figure(each.logProb, 3)),
             h("td", {}, figure(each.score, 3) + (each.finished ? "" : " (cut off)")),
@@ -228,19 +238,19 @@ function hypotheses() {
 
 let candidatePages = 1;
 function candidates() {
-  const { ids, words, labels, logProbs, ranks } = data.outputs,
+  const { ids, words, logProbs, ranks } = data.outputs,
     side = data.sides.target || data.sides.source,
     count = Math.min(ids.shape[0], 60 * candidatePages);
   const card = (t) => {
     const chances = probabilities(t, 18, 0),
-      said = labels[t];
+      said = written(t);
     return h(
       "div",
       { class: "candidate" },
       h(
         "h3",
         {},
-        h("bdi", {}, said === undefined ? `after “${side.pieces[t]}”` : words[said]),
+        h("bdi", {}, said !== undefined ? words[said] : data.sides.target ? `after “${side.pieces[t]}”` : side.pieces[t]),
         h(
           "span",
           {},
@@ -265,7 +275,7 @@ function candidates() {
   return h(
     "section",
     {},
-    h("h3", {}, data.sides.target ? "Top candidates for each word of the output" : "Top candidates for each place"),
+    h("h3", {}, data.sides.source && data.sides.target ? "Top candidates for each word of the output" : "Top candidates for each place"),
     h(
       "div",
       { class: "candidates" },

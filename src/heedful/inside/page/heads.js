@@ -134,6 +134,6 @@ function aboutHeads(each) {
         h("span", {}, percent(share)),
       ]),
     ),
-    h("p", {}, h("button", { type: "button", onclick: () => change({ view: "steps" }) }, "Step through this head →")),
+    h("p", { class: "onward" }, h("button", { type: "button", onclick: () => change({ view: "steps" }) }, "Step through this head →")),
   );
 }

@@ -1,5 +1,14 @@
 // A matrix with words at its edges: colours, values where there is room, and a cross under the pointer.
 
+const lean = Math.PI / 3.2, // of the words above the columns
+  longest = 105; // pixels of a label
+const labelFont = (size) => `${size}px system-ui, sans-serif`;
+const ruler = document.createElement("canvas").getContext("2d");
+function widest(labels) {
+  ruler.font = labelFont(13);
+  return Math.min(longest, Math.max(...labels.map(({ text }) => ruler.measureText(text).width)));
+}
+
 function heatMap(rows, columns, values, pointed) {
   const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "heat map of the weights" });
   const element = h("div", { class: "heat" }, canvas);
@@ -10,18 +19,18 @@ function heatMap(rows, columns, values, pointed) {
   function layout() {
     const room = Math.max(260, element.clientWidth || 520);
     const worded = columns.length <= 80 && rows.length <= 80;
-    const longest = (labels) => Math.min(110, 12 + 7.2 * Math.max(...labels.map(({ text }) => text.length)));
-    const left = worded ? Math.min(longest(rows), room * 0.3) : 34,
-      top = worded ? longest(columns) * 0.75 + 8 : 24;
-    const cell = Math.max(worded ? 9 : 0.2, Math.min(38, (room - left - 4) / columns.length));
-    const down = worded ? cell : Math.min(38, (room - left - 4) / Math.max(rows.length, columns.length));
+    const left = worded ? Math.min(widest(rows) + 10, room * 0.3) : 34,
+      top = worded ? Math.sin(lean) * widest(columns) + 19 : 24,
+      right = worded ? Math.cos(lean) * widest(columns.slice(-1)) + 4 : 3; // where the last word leans out
+    const cell = Math.max(worded ? 9 : 0.2, Math.min(38, (room - left - right) / columns.length));
+    const down = worded ? cell : Math.min(38, (room - left - right) / Math.max(rows.length, columns.length));
     return {
       left,
       top,
       cell,
       down,
       worded,
-      width: left + cell * columns.length + 3,
+      width: left + cell * columns.length + right,
       height: top + down * rows.length + 3,
     };
   }
@@ -51,19 +60,19 @@ function heatMap(rows, columns, values, pointed) {
   function edges(context, ink, soft) {
     const { left, top, cell, down } = place,
       size = Math.max(8, Math.min(13, cell - 1));
-    context.font = `${size}px system-ui, sans-serif`;
-    rows.forEach(({ text, special }, i) => {
+    context.font = labelFont(size);
+    rows.forEach(({ text }, i) => {
       context.textAlign = "right";
       context.fillStyle = marked[0] === i ? ink : soft;
-      context.fillText(fitting(context, special ? text : text, left - 8), left - 5, top + (i + 0.5) * down);
+      context.fillText(fitting(context, text, left - 8), left - 5, top + (i + 0.5) * down);
     });
     columns.forEach(({ text }, j) => {
       context.save();
       context.translate(left + (j + 0.5) * cell, top - 5);
-      context.rotate(-Math.PI / 3.2);
+      context.rotate(-lean);
       context.textAlign = "left";
       context.fillStyle = marked[1] === j ? ink : soft;
-      context.fillText(fitting(context, text, 105), 0, 0);
+      context.fillText(fitting(context, text, longest), 0, 0);
       context.restore();
     });
   }

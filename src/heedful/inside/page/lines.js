@@ -128,7 +128,9 @@ function said(rows, columns, heads, mean, verbs, i, j) {
     return [
       quoted(rows[i]),
       ` ${verbs[0]} `,
-      best.flatMap((k, n) => [n ? ", " : "", quoted(columns[k]), " ", h("b", {}, figure(mean[i][k]))]),
+      best.length
+        ? best.flatMap((k, n) => [n ? ", " : "", quoted(columns[k]), " ", h("b", {}, figure(mean[i][k]))])
+        : "everything a little",
     ].flat();
   }
   if (columns[j]) {
@@ -187,7 +189,7 @@ function drawLines({ canvas, box, left, right, start, heads, only, sure }) {
           if (only && only.key !== undefined && only.key !== start + j) continue;
           const weight = row[start + j];
           if (weight < (only ? 0.01 : many ? 0.2 : 0.04) || (sure && !sure(start + i, start + j))) continue;
-          context.globalAlpha = (sure ? 0.85 : Math.min(1, 0.08 + 0.92 * weight)) * (faint ? 0.22 : 1);
+          context.globalAlpha = (sure ? 0.85 : Math.min(1, 0.08 + 0.92 * weight)) * (faint ? (dark() ? 0.4 : 0.25) : 1);
           context.lineWidth = sure ? 2.4 : 0.8 + 3.4 * weight;
           context.beginPath();
           context.moveTo(2, middle(i) + beside);

@@ -12,7 +12,9 @@ function render() {
     const chosen = tab.dataset.view === state.view;
     tab.setAttribute("aria-selected", String(chosen));
     tab.tabIndex = chosen ? 0 : -1;
-    if (chosen) main.setAttribute("aria-labelledby", tab.id);
+    if (!chosen) continue;
+    main.setAttribute("aria-labelledby", tab.id);
+    element("tabs").scrollLeft = tab.offsetLeft - (element("tabs").clientWidth - tab.offsetWidth) / 2;
   }
   sizes.disconnect();
   main.replaceChildren();

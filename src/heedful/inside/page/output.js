@@ -12,6 +12,9 @@ function probabilities(t, temperature = sampling.temperature, top = sampling.top
   return powers.map((x) => x / total);
 }
 
+// The token that stands at a position, or was written there; a token that frames or hides an encoder's text is none.
+const written = (t) => (data.sides.target || !data.sides.source.special[t] ? data.outputs.labels[t] : undefined);
+
 function outputStop(each, stack, t) {
   if (each.stack === "encoder" && data.sides.target) {
     return stop(
@@ -98,9 +101,9 @@ function outputStop(each, stack, t) {
 }
 
 function candidateTable(t, count) {
-  const { ids, logits, words, labels, ranks } = data.outputs,
+  const { ids, logits, words, ranks } = data.outputs,
     chances = probabilities(t),
-    said = labels[t];
+    said = written(t);
   const rest = Math.max(0, 1 - chances.slice(0, count).reduce((a, b) => a + b, 0));
   return h(
     "div",

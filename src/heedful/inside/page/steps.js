@@ -112,7 +112,10 @@ function stops(each) {
       : [
           stop(
             "Queries, keys and values",
-            "The text is too long to keep them for this layer; an earlier layer or a shorter text has them.",
+            each.kind === "self" && data.model.attention[each.stack] !== "full"
+              ? `Attention of the kind “${data.model.attention[each.stack]}” comes to its weights in a way of its own; ` +
+                  "the weights themselves are in the other views."
+              : "The text is too long to keep them for this layer; an earlier layer or a shorter text has them.",
             null,
           ),
         ]),
