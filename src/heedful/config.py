@@ -59,7 +59,7 @@ class RunConfig(Section):
 
     def with_preset(self, name: Preset, family: Family = "encoder-decoder") -> RunConfig:
         """Fill in from the preset whatever the user left open."""
-        return self.with_defaults(preset(family, name), preset=name)
+        return self.with_defaults(preset(family, name, self.model.architecture), preset=name)
 
     def with_defaults(self, sections: Mapping[str, Mapping[str, Any]], **filled: Any) -> RunConfig:
         """Fill in whatever the user left open."""

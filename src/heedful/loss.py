@@ -3,8 +3,13 @@
 An update divides the sum by the number of tokens over all its pieces and all ranks, so that neither changes the result.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, TypeVar, cast
 
+import torch
 from torch import Tensor
 
 from heedful.config import ModelConfig, TrainSettings
@@ -12,8 +17,11 @@ from heedful.data.batch import Batch
 from heedful.data.blocks import Blocks
 from heedful.data.labelled import Examples
 from heedful.data.masking import Masked
-from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
+from heedful.model import DecoderModel, EncoderDecoder, EncoderModel, Model
+from heedful.model.universal import Universal
 from heedful.ops import linear_cross_entropy
+
+LossFunction = TypeVar("LossFunction", bound=Callable[..., "Loss"])
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,7 @@ class Loss:
     smoothed: Tensor  # differentiable
     likelihood: Tensor  # negative log-likelihood, the logarithm of perplexity once divided by `tokens`
     tokens: int
+    pondered: Tensor | None = None  # (2): steps that real tokens took, and how many tokens these were; if they halt
 
 
 def smoothing_of(settings: TrainSettings, config: ModelConfig) -> float:
@@ -32,6 +41,34 @@ def smoothing_of(settings: TrainSettings, config: ModelConfig) -> float:
     return settings.label_smoothing
 
 
+def charging(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable[[LossFunction], LossFunction]:
+    """Let a loss charge for the steps that halting tokens take; `read` says what the encoder and the decoder read.
+
+    A token pays for its steps and for its remainder (Graves, 2016); only the remainder can be differentiated.
+    """
+
+    def decorate(loss_of: LossFunction) -> LossFunction:
+        @wraps(loss_of)
+        def charged(model: Model, piece: Any, smoothing: float = 0.0) -> Loss:
+            if not model.config.halting:
+                return loss_of(model, piece, smoothing)
+            with ExitStack() as stack:
+                times: list[Tensor] = []  # (B, T) of each side, in the order in which they ran
+                for side in (each for each in model.children() if isinstance(each, Universal)):
+                    stack.enter_context(side.ponder.register_forward_hook(lambda tap, given, out: times.append(out)))
+                loss = loss_of(model, piece, smoothing)
+            real = [ids != model.config.pad_id for ids in read(piece)]
+            spent = torch.cat([time[mask] for time, mask in zip(times, real, strict=True)])  # (N)
+            steps = (spent.detach() - 1e-4).floor().sum()  # without the remainders, which are at most 1
+            pondered = torch.stack((steps, steps.new_tensor(float(len(spent)))))
+            return replace(loss, smoothed=loss.smoothed + model.config.ponder_cost * spent.sum(), pondered=pondered)
+
+        return cast(LossFunction, charged)
+
+    return decorate
+
+
+@charging(lambda batch: (batch.source, batch.decoder_input))
 def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0) -> Loss:
     """Label-smoothed cross-entropy of the target, given the source; logits only where there is a real token."""
     hidden: Tensor = model(batch.source, batch.decoder_input)  # (B, T, D)
@@ -42,6 +79,7 @@ def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0
     return Loss(smoothed, likelihood, batch.tokens)
 
 
+@charging(lambda blocks: (blocks.ids[:, :-1],))
 def language_loss(model: DecoderModel, blocks: Blocks, smoothing: float = 0.0) -> Loss:
     """Cross-entropy of every token of a text, given those before it in its block."""
     hidden: Tensor = model(blocks.ids[:, :-1])  # (B, T, D)
@@ -51,6 +89,7 @@ def language_loss(model: DecoderModel, blocks: Blocks, smoothing: float = 0.0) -
     return Loss(smoothed, likelihood, blocks.tokens)
 
 
+@charging(lambda masked: (masked.ids,))
 def masked_loss(model: EncoderModel, masked: Masked, smoothing: float = 0.0) -> Loss:
     """Cross-entropy of the tokens that have to be guessed, given what is left; logits only where one is."""
     hidden: Tensor = model(masked.ids, types=masked.types)  # (B, T, D)
@@ -61,6 +100,7 @@ def masked_loss(model: EncoderModel, masked: Masked, smoothing: float = 0.0) -> 
     return Loss(smoothed, likelihood, masked.tokens)
 
 
+@charging(lambda examples: (examples.ids,))
 def classification_loss(model: EncoderModel, examples: Examples, smoothing: float = 0.0) -> Loss:
     """Cross-entropy of the label of every text."""
     assert model.classifier is not None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 Preset = Literal["tiny", "small", "base", "big"]
 Family = Literal["encoder-decoder", "decoder", "encoder"]
+Architecture = Literal["transformer", "rnn", "conv"]
 Sections = dict[str, dict[str, Any]]
 
 PRESETS: dict[Preset, Sections] = {
@@ -46,12 +47,19 @@ TODAY: Sections = {  # what all decoders and encoders share
     },
 }
 
-ENCODER: dict[str, Any] = {"head": "transform", "output_bias": True, "token_types": 2}
+ENCODER: dict[str, Any] = {"head": "transform", "output_bias": True, "token_types": 2, "dropout": 0.1}
 
 SIZES: dict[Preset, Sections] = {
     "tiny": {
-        "model": {"d_model": 192, "d_ff": 768, "n_heads": 6, "encoder_layers": 4, "decoder_layers": 4},
-        "train": {"learning_rate": 2e-3, "warmup": 100, "max_updates": 5000, "batch_tokens": 2048, "block": 128},
+        "model": {
+            "d_model": 128,
+            "d_ff": 512,
+            "n_heads": 4,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "dropout": 0.0,
+        },
+        "train": {"learning_rate": 4e-3, "warmup": 100, "max_updates": 6000, "batch_tokens": 1024, "block": 128},
     },
     "small": {
         "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 6},
@@ -77,14 +85,28 @@ FINE_TUNING: dict[str, Any] = {
     "patience": 8,
 }
 
+# What the systems before the Transformer need: few layers, low rates, and no gradient that is too large.
+EARLIER: dict[Architecture, Sections] = {
+    "transformer": {},
+    "rnn": {
+        "model": {"encoder_layers": 1, "decoder_layers": 1},
+        "train": {"learning_rate": 2e-3, "warmup": 200, "clip_norm": 1.0},
+    },
+    "conv": {
+        "model": {"positions": "sinusoidal"},
+        "train": {"learning_rate": 1e-3, "warmup": 400, "clip_norm": 0.5},
+    },
+}
 
-def preset(family: Family, name: Preset) -> Sections:
-    """The sections of a preset for a family."""
-    if family == "encoder-decoder":
-        return PRESETS[name]
-    sections = {section: TODAY[section] | SIZES[name][section] for section in TODAY}
-    sections["model"] |= {"family": family} | (ENCODER if family == "encoder" else {})
-    return sections
+
+def preset(family: Family, name: Preset, architecture: Architecture = "transformer") -> Sections:
+    """The sections of a preset for a family and an architecture."""
+    sections = PRESETS[name]
+    if family != "encoder-decoder":
+        sections = {section: TODAY[section] | SIZES[name][section] for section in TODAY}
+        sections["model"] |= {"family": family} | (ENCODER if family == "encoder" else {})
+    earlier = EARLIER[architecture]
+    return {section: sections.get(section, {}) | earlier.get(section, {}) for section in ("model", "train")}
 
 
 def preset_for(pairs: int) -> Preset:

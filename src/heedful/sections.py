@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
-from heedful.presets import Family
+from heedful.presets import Architecture, Family
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -98,7 +98,7 @@ class ModelConfig(Section):
     decoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(
         6, description="Blocks of the decoder; one or two make a translator that is fast on a CPU."
     )
-    architecture: Literal["transformer", "rnn", "conv"] = Field(
+    architecture: Architecture = Field(
         "transformer",
         description="transformer, the choice for almost everything; rnn, the recurrent encoder-decoder before it, to"
         " compare with; conv, gated convolutions with attention (Gehring et al.), quick on short text.",

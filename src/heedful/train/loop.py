@@ -147,12 +147,14 @@ def validate(run: Run, clock: Clock) -> None:
 
 def validation_scores(run: Run) -> Scores:
     """What follows from the loss of the averaged model on the whole held-out part, without smoothing."""
-    total, tokens = 0.0, 0
+    total, tokens, steps, halted = 0.0, 0, 0.0, 0.0
     with torch.inference_mode(), computing_in(run.precision, run.ranks.device):
         for piece in run.task.validation():
             loss = run.task.loss(run.averaged, piece.to(run.ranks.device))
             total, tokens = total + float(loss.likelihood), tokens + loss.tokens
-    return run.task.scores(total, tokens)
+            if loss.pondered is not None:
+                steps, halted = steps + float(loss.pondered[0]), halted + float(loss.pondered[1])
+    return run.task.scores(total, tokens) | ({"valid_ponder": steps / halted} if halted else {})
 
 
 def save(run: Run, clock: Clock) -> None:
@@ -205,6 +207,8 @@ def report_progress(run: Run, clock: Clock, outcome: Outcome) -> None:
         "epoch": state.epoch,
         "seconds": clock.elapsed(),
     }
+    if outcome.ponder is not None:
+        record["ponder"] = outcome.ponder
     run.report.record(record)
     planning = bool(run.config.train.time) and not state.planned
     total = updates_in_time(run, clock) if planning else state.total

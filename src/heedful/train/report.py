@@ -88,6 +88,8 @@ class Report:
         """Show where training is."""
         speed = f"{record['tokens_per_second']:,.0f} tokens/s"
         status = f"loss {record['loss']:.3f} · rate {record['learning_rate']:.2e} · {speed}"
+        if "ponder" in record:
+            status += f" · {record['ponder']:.2f} steps a token"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=int(record["update"]), total=total, status=status)
         elif not self._silent and time.monotonic() - self._said > 15:

@@ -24,7 +24,7 @@ from heedful.train import checkpoint
 from heedful.train.checkpoint import State
 from heedful.train.loop import Run
 from heedful.train.ranks import Ranks
-from heedful.train.report import Report
+from heedful.train.report import Column, Report
 from heedful.train.schedule import peak_rate
 from heedful.train.task import Scores, Task, layers
 from heedful.train.tasks import task_for
@@ -32,6 +32,7 @@ from heedful.train.update import build_optimiser
 from heedful.train.vectors import use_vectors
 
 SETTINGS = "run.json"
+PONDER = Column("valid_ponder", "steps a token")  # where tokens halt
 NO_LIMIT = 10**9  # updates, where time is the limit
 # What may differ when a run is resumed: the corpus is known by its content, and these do not change what was learned.
 MAY_CHANGE = {
@@ -68,7 +69,7 @@ def open_run(
     elif earlier.get("store") != task.store.path.name:
         raise FolderError(f"{out} was trained on another corpus; resume it with the same files, or start anew.")
     task.prepare(config)
-    report.columns = task.columns
+    report.columns = (*task.columns, *([PONDER] if config.model.halting else []))
     if asked.train.threads:
         torch.set_num_threads(asked.train.threads)
     if ranks.main:

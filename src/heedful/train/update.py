@@ -29,12 +29,13 @@ class Outcome:
     tokens: int
     norm: float
     interrupted: bool
+    ponder: float | None = None  # steps a token, if tokens halt
 
 
 class Gradients:
     """All gradients of a model in one flat tensor, with room for the sums that travel with them."""
 
-    SUMS = 3  # smoothed loss, negative log-likelihood, ranks that were interrupted
+    SUMS = 5  # smoothed loss, negative log-likelihood, ranks that were interrupted, halting tokens: steps and number
 
     def __init__(self, model: nn.Module) -> None:
         parameters = [p for p in model.parameters() if p.requires_grad]
@@ -90,9 +91,11 @@ def apply_update(
         (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         gradients.sums[0] += loss.smoothed.detach()
         gradients.sums[1] += loss.likelihood
+        if loss.pondered is not None:
+            gradients.sums[3:] += loss.pondered
     gradients.sums[2] += float(interrupted)
     ranks.sum(gradients.flat)
-    smoothed, likelihood, interruptions = (float(value) for value in gradients.sums.tolist())
+    smoothed, likelihood, interruptions, steps, halted = (float(value) for value in gradients.sums.tolist())
     norm = float(gradients.weights.norm())
     _check_finite(smoothed / tokens, norm, update)
     if settings.clip_norm and norm > settings.clip_norm:
@@ -100,7 +103,8 @@ def apply_update(
     for group in optimiser.param_groups:
         group["lr"] = rate
     optimiser.step()
-    return Outcome(smoothed / tokens, likelihood / tokens, tokens, norm, interruptions > 0)
+    ponder = steps / halted if halted else None
+    return Outcome(smoothed / tokens, likelihood / tokens, tokens, norm, interruptions > 0, ponder)
 
 
 def freeze_rows(weight: Tensor, rows: Tensor) -> None:
