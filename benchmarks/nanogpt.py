@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch.utils.benchmark import Timer
 
 TOKENS = 12 * 64  # an iteration
 THEIRS = [
@@ -49,6 +51,7 @@ def main() -> None:
         bench = Bench(asked.checkout, asked.text, Path(folder), asked.threads)
         speeds = [(bench.nanogpt(asked.updates)[0], bench.heedful(asked.updates)[0]) for _ in range(asked.rounds)]
         print_speeds(speeds)
+        print_bound(asked.threads, statistics.median(theirs for theirs, _ in speeds))
         if asked.iterations:
             print_losses(bench.nanogpt(asked.iterations)[1], bench.heedful(asked.iterations)[1], asked.iterations)
 
@@ -118,6 +121,19 @@ def print_speeds(speeds: Sequence[tuple[float, float]]) -> None:
     for theirs, ours in speeds:
         print(f"nanoGPT {theirs:8,.0f} tokens/s   heedful {ours:8,.0f} tokens/s   {ours / theirs:.2f} x")
     print(f"ratio: median {statistics.median(ratios):.2f}, from {ratios[0]:.2f} to {ratios[-1]:.2f}")
+
+
+def print_bound(threads: int, theirs: float) -> None:
+    """What nothing but the products of an iteration would reach, each shape at the rate it has here, in float32."""
+    torch.set_num_threads(threads)
+    seconds = 0.0
+    for inner, outer, count in ((128, 128, 4 * 4), (128, 512, 4), (512, 128, 4), (128, 65, 1)):
+        x, weight, slope = torch.randn(TOKENS, inner), torch.randn(outer, inner), torch.randn(TOKENS, outer)
+        for product in ("x @ weight.T", "slope @ weight", "slope.T @ x"):  # forward, and both gradients
+            timer = Timer(product, globals={"x": x, "weight": weight, "slope": slope})
+            seconds += count * timer.blocked_autorange(min_run_time=0.3).median
+    bound = TOKENS / seconds
+    print(f"bound: the products of the weights alone take {bound:,.0f} tokens/s, {bound / theirs:.2f} x nanoGPT")
 
 
 def print_losses(theirs: float, ours: float, iterations: int) -> None:
