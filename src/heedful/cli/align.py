@@ -23,7 +23,7 @@ def align(
         str | None, typer.Option(help="Heads to read, such as decoder.1.cross.0,decoder.1.cross.2; chosen if not set.")
     ] = None,
     marks: Annotated[bool, typer.Option("--marks", help="Count punctuation marks as words of their own.")] = False,
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 for all cores.")] = 0,
 ) -> None:
     """Align the words of given sentence pairs: source-target, counted from 0, one line a pair (Pharaoh form).
 

@@ -13,12 +13,12 @@ def heads(
     model: Annotated[Path, typer.Argument(help="A model folder: a translator, a GPT or an encoder.")],
     source: Annotated[Path, typer.Option(help="Text to measure on, one sentence a line; plain or .gz.")],
     reference: Annotated[Path | None, typer.Option(help="For a translator: its translation, line by line.")] = None,
-    lines: Annotated[int, typer.Option(help="Lines to measure on, the first ones; 0 for all.")] = 200,
+    lines: Annotated[int, typer.Option(min=0, help="Lines to measure on, the first ones; 0 for all.")] = 200,
     bleu: Annotated[bool, typer.Option("--bleu", help="Translate too, and measure BLEU; slower.")] = False,
     png: Annotated[Path | None, typer.Option(help="A picture of the result.")] = None,
     svg: Annotated[Path | None, typer.Option(help="The same as SVG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 for all cores.")] = 0,
 ) -> None:
     """Switch off each attention head by itself, and measure how much worse the model becomes.
 
