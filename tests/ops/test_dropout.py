@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from heedful.ops import dropout
-from heedful.ops.dropout import random_drop
+from heedful.ops.dropout import random_keep
 
 RATES = [0.01, 0.1, 0.3, 0.5, 0.75, 0.9, 0.99]
 COUNT = 1 << 20
@@ -17,7 +17,7 @@ COUNT = 1 << 20
 
 def drops(rate: float, count: int = COUNT, seed: int = 0) -> torch.Tensor:
     torch.manual_seed(seed)
-    return random_drop(torch.Size([count]), rate)
+    return ~random_keep(torch.Size([count]), rate)
 
 
 def five_sigma(rate: float, count: int) -> float:
@@ -65,7 +65,7 @@ def test_the_sixteen_patterns_of_four_neighbours_are_as_frequent_as_chance_has_i
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_calls_are_independent(rate):
     torch.manual_seed(4)
-    first, second = (random_drop(torch.Size([COUNT]), rate).double() - rate for _ in range(2))
+    first, second = ((~random_keep(torch.Size([COUNT]), rate)).double() - rate for _ in range(2))
     assert abs((first * second).mean() / (rate * (1 - rate))) < 5 / math.sqrt(COUNT)
 
 

@@ -26,23 +26,23 @@ def dropout_plain(x: Tensor, rate: float) -> Tensor:
     return torch.nn.functional.dropout(x, rate, training=True)
 
 
-def random_drop(shape: torch.Size, rate: float) -> Tensor:
-    """A boolean tensor that is True with probability `rate`, from the default CPU generator."""
+def random_keep(shape: torch.Size, rate: float) -> Tensor:
+    """A boolean tensor that is False with probability `rate`, from the default CPU generator."""
     count = math.prod(shape)
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # all 64 bits are random
     limit = min(round(rate * 65536), 65535) - 32768  # 32768 itself is no 16-bit number, and would drop nothing
-    return words.view(torch.int16)[:count].view(shape) < limit
+    return words.view(torch.int16)[:count].view(shape) >= limit
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
-        drop = random_drop(x.shape, rate)
-        ctx.save_for_backward(drop)
+        keep = random_keep(x.shape, rate)
+        ctx.save_for_backward(keep)
         ctx.scale = 1.0 / (1.0 - rate)
-        return torch.mul(x, ctx.scale).masked_fill_(drop, 0.0)
+        return torch.mul(x, keep).mul_(ctx.scale)  # on a CPU a product is twice as fast as filling in zeros
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (drop,) = ctx.saved_tensors
-        return torch.mul(grads[0], ctx.scale).masked_fill_(drop, 0.0), None
+        (keep,) = ctx.saved_tensors
+        return torch.mul(grads[0], keep).mul_(ctx.scale), None
