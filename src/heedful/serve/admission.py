@@ -9,9 +9,11 @@ import hmac
 import json
 from collections.abc import Awaitable, Collection, Sequence
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
-from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 
 from heedful.errors import HeedfulError
@@ -58,7 +60,8 @@ async def read(request: Request, schema: type[B], limits: Limits, keys: Collecti
             else:
                 raise ProblemError(415, f"the content type is {kind or 'missing'}; send application/json or a form.")
     except TimeoutError:
-        raise ProblemError(408, f"the request took more than {limits.receiving:g} s to come in.") from None
+        said = f"the request took more than {limits.receiving:g} s to come in."
+        raise ProblemError(408, said, reason="slow", headers={"connection": "close"}) from None
     except ClientDisconnect:
         raise GoneError from None
     own = values.get("api_key")
@@ -87,39 +90,24 @@ def _no_number(name: str) -> None:
 
 
 async def _form(request: Request, limits: Limits) -> dict[str, Any]:
+    """Fields by name; a list where one comes several times."""
+    body = await request.body()  # first, so that the form is read from it
+    most = limits.texts + 32
     try:
-        form = await request.form(max_files=0, max_fields=limits.texts + 32, max_part_size=limits.body)
-        raw = await request.body() if request.headers.get("content-type", "").startswith(FORMS[0]) else b""
-    except ProblemError:
-        raise
-    except (UnicodeDecodeError, ValueError):
-        raise ProblemError(400, "the form is not UTF-8.") from None
-    except Exception as error:
-        if type(error).__name__ not in ("HTTPException", "MultiPartException"):
-            raise
-        raise ProblemError(400, "the form cannot be read; send its fields as text.") from None
-    values = _values(form)
-    if any("\ufffd" in text for each in values.values() for text in ([each] if isinstance(each, str) else each)):
-        _check_form(raw)
-    return values
-
-
-def _values(form: FormData) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name in form:
-        given = [each for each in form.getlist(name) if not isinstance(each, UploadFile)]
-        values[name] = given[0] if len(given) == 1 else given
-    return values
-
-
-def _check_form(raw: bytes) -> None:
-    """Bytes that are not UTF-8 were replaced in silence: say so."""
-    from urllib.parse import unquote_to_bytes
-
-    try:
-        unquote_to_bytes(raw.replace(b"+", b" ")).decode("utf-8")
+        if request.headers["content-type"].lower().startswith(FORMS[0]):
+            pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=most)
+        else:
+            form = await request.form(max_files=0, max_fields=most, max_part_size=limits.body)
+            pairs = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
     except UnicodeDecodeError:
         raise ProblemError(400, "the form is not UTF-8.") from None
+    except (ValueError, HTTPException, MultiPartException):
+        raise ProblemError(400, f"the form cannot be read; send at most {most} fields, all of them text.") from None
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        before = values.get(name, [])
+        values[name] = [*([before] if isinstance(before, str) else before), value] if name in values else value
+    return values
 
 
 def _explained(error: ValidationError) -> ProblemError:

@@ -117,7 +117,7 @@ def build(state: State) -> ASGIApp:
         methods, headers = ["GET", "POST"], ["authorization", "content-type"]
         origins = list(state.settings.cors)
         middleware = [Middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=headers)]
-    handlers: Any = {ProblemError: _problem, HTTPException: _http, GoneError: _gone}
+    handlers: Any = {ProblemError: _problem, HTTPException: _http, GoneError: _gone, Exception: _failed}
     app = Starlette(routes=ROUTES, middleware=middleware, exception_handlers=handlers)
     app.state.server = state
     return Doorman(app, state)
@@ -139,6 +139,12 @@ async def _http(request: Request, error: Exception) -> Response:
     return answer(request.url.path, ProblemError(error.status_code, message, headers=headers))
 
 
+async def _failed(request: Request, error: Exception) -> Response:
+    """Starlette raises the error again behind this answer: the log gets it from there."""
+    number = request.scope["number"]
+    return answer(request.url.path, ProblemError(500, f"something went wrong here; the log knows it as {number}."))
+
+
 async def _gone(request: Request, error: Exception) -> Response:
     return Response(status_code=499)  # nobody reads it; the log does
 
@@ -153,6 +159,7 @@ class Doorman:
         if scope["type"] != "http":
             return
         began, number, seen = time.perf_counter(), uuid.uuid4().hex[:16], {"status": 0}
+        scope["number"] = number
 
         async def reply(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -169,9 +176,6 @@ class Doorman:
                 await answer(scope["path"], problem)(scope, receive, reply)
         except Exception as error:
             log.error("a request failed", exc_info=error, extra={"request": number})
-            if not seen["status"]:
-                sorry = ProblemError(500, f"something went wrong here; the log knows it as request {number}.")
-                await answer(scope["path"], sorry)(scope, receive, reply)
         finally:
             self._note(scope, number, seen["status"], time.perf_counter() - began)
 

@@ -179,6 +179,13 @@ async def translate_html(
     ]
 
 
+def _framed(text: str, target: str) -> str:
+    """The translation between the white space that stood around the text, line breaks and all."""
+    if not text.strip():
+        return text
+    return text[: len(text) - len(text.lstrip())] + target.strip() + text[len(text.rstrip()) :]
+
+
 def _plain(text: str) -> str:
     """In HTML a line break within a text is a space."""
     return re.sub(r"[\n\r\t\f]", " ", text)
@@ -186,7 +193,7 @@ def _plain(text: str) -> str:
 
 def write(block: Block, found: Translated, rank: int = 0) -> str:
     """A block with its translation in place of its text, and its tags around the words they belong to."""
-    target = found.whole(rank)
+    target = _framed(block.text, found.whole(rank))
     words = _words(target)
     frame = Frame(target, _words(_plain(block.text)), words, origins(found, rank, len(words)))
     return frame.write(block.tags, (0, len(target)), (0, len(words)))

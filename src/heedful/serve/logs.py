@@ -9,6 +9,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
+DEEP = 8  # frames of a trace
 STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -29,7 +30,8 @@ class JsonLines(logging.Formatter):
 
 def trace(error: BaseException) -> str:
     """Where an error comes from and of what kind it is; not its message, which may quote the text of a user."""
-    return "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)[-DEEP:]
+    return " < ".join([type(error).__name__, *(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))])
 
 
 def begin() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import logging
 import signal
 import socket
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -25,6 +28,7 @@ from heedful.serve.state import State
 
 log = logging.getLogger("heedful.serve")
 NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
+SO_ATTACH_FILTER = 26  # of Linux; the socket module has no name for it
 LINGER = 0.5  # seconds that a connection without a request may still bring one after that
 
 
@@ -84,6 +88,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, but what has been sent over those that there are."""
+        for listening in sockets or []:
+            refuse(listening)
+        await asyncio.sleep(0.05)  # time to accept what came before
         for server in self.servers:
             server.close()
         if not self.force_exit:
@@ -105,6 +112,18 @@ def bind(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or str(error)
         raise SettingError(f"{host} port {port} cannot be listened on: {reason}.") from None
     return listening
+
+
+def refuse(listening: socket.socket) -> None:
+    """Let no more connections in, but keep those that wait to be accepted: closing the socket would reset them.
+
+    Linux drops what a filter drops; this one drops everything. Elsewhere a few clients may have to try again.
+    """
+    nothing = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # return 0 bytes of each packet
+    program = struct.pack("HL", 1, ctypes.addressof(nothing))
+    with contextlib.suppress(OSError):
+        if sys.platform == "linux":
+            listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
 
 
 async def serve(settings: Settings, keys: Path | None = None, started: Callable[[str], Any] = print) -> None:

@@ -8,7 +8,6 @@ no HTTP, no pipe and no clock but the one that it is given.
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ from heedful.encode import Encoder
 from heedful.errors import SettingError
 from heedful.generate import Generator
 from heedful.search import Options
+from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, Task
 from heedful.translate import ROWS, Part, Translation, Translator, joined
 
@@ -73,9 +73,9 @@ class Lanes:
         lane, began = min(self.running, key=lambda each: each.spent), self.clock()
         try:
             events = next(lane.steps, None)
-        except Exception:  # what one computation does must not end the others
+        except Exception as error:  # what one computation does must not end the others
             self.running.remove(lane)
-            return [Event(task, "failed", traceback.format_exc()) for task in sorted(lane.tasks)]
+            return [Event(task, "failed", trace(error)) for task in sorted(lane.tasks)]
         lane.spent += self.clock() - began
         if events is None:
             self.running.remove(lane)
@@ -307,6 +307,6 @@ class Filling:
             blanks = self.encoder.fill(task.asked["text"], task.asked["top"])
         except SettingError as error:
             return [Event(task.id, "error", str(error))]
-        except Exception:
-            return [Event(task.id, "failed", traceback.format_exc())]
+        except Exception as error:
+            return [Event(task.id, "failed", trace(error))]
         return [Event(task.id, "done", [[asdict(each) for each in candidates] for candidates in blanks])]

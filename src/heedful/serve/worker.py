@@ -12,7 +12,6 @@ import os
 import queue
 import signal
 import threading
-import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -27,6 +26,7 @@ from heedful.folder import Folder, parameter_count
 from heedful.generate import Generator
 from heedful.interop import open_folder
 from heedful.model import EncoderDecoder
+from heedful.serve.logs import trace
 from heedful.serve.messages import Event, Task
 from heedful.serve.work import Filling, Translating, Work, Writing, translations
 from heedful.translate import Part, Translation, Translator
@@ -132,8 +132,8 @@ class Worker:
                 event = Event(task.id, "done", compute())
             except HeedfulError as error:
                 event = Event(task.id, "error", str(error))
-            except Exception:
-                event = Event(task.id, "failed", traceback.format_exc())
+            except Exception as error:
+                event = Event(task.id, "failed", trace(error))
             self._end(event)
 
         self.aside.submit(answer)

@@ -1,0 +1,104 @@
+"""Tiny models of all families on disk, and servers that run in a thread of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from heedful.config import SearchSettings
+from heedful.folder import save
+from heedful.serve.engine import start_thread
+from heedful.serve.run import Server, bind, make_state
+from heedful.serve.settings import Limits, Served, Settings
+from heedful.serve.state import State
+from tests.inside.conftest import make_folder, one_thread, tokenizer
+
+__all__ = ["make_folder", "one_thread", "tokenizer"]
+
+TEXT = "The dog sleeps. The old man reads a book."
+
+
+@dataclass
+class Running:
+    """A server at an address."""
+
+    url: str
+    port: int
+    state: State
+    server: Server
+    loop: asyncio.AbstractEventLoop
+
+    def client(self, **options: object) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=30, **options)  # type: ignore[arg-type]
+
+    def call(self, coroutine):
+        """Run something in the loop of the server."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+
+
+@contextlib.contextmanager
+def serving(models: dict[str, Path], limits: Limits | None = None, drain: float = 2.0, **changes) -> Iterator[Running]:
+    """Serve these models until the end of the block; drained and ended as by SIGTERM."""
+    served = tuple(Served.parse(f"{name}={path}") for name, path in models.items())
+    settings = Settings(served, port=0, limits=limits or Limits(), drain=drain, **changes)
+    begun: list[Running | BaseException] = []
+    ready = threading.Event()
+
+    async def main() -> None:
+        listening = bind(settings.host, 0)
+        state = make_state(settings, start_thread)
+        server = Server(state)
+        await state.engines.load()
+        port = listening.getsockname()[1]
+        begun.append(Running(f"http://127.0.0.1:{port}", port, state, server, asyncio.get_running_loop()))
+        serve = asyncio.ensure_future(server.serve(sockets=[listening]))
+        while not server.started:
+            await asyncio.sleep(0.002)
+        ready.set()
+        await serve
+        await state.engines.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    running = begun[0]
+    assert isinstance(running, Running)
+    try:
+        yield running
+    finally:
+        running.loop.call_soon_threadsafe(running.server.drain)
+        thread.join(15)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def folders(make_folder, tmp_path_factory) -> dict[str, Path]:
+    """Model folders by name: two translators, a GPT and an encoder."""
+    root = tmp_path_factory.mktemp("served")
+    families = {"en-de": "encoder-decoder", "de-en": "encoder-decoder", "gpt": "decoder", "bert": "encoder"}
+    for name, family in families.items():
+        changes = {"norm": "pre"} if name == "de-en" else {}
+        folder = make_folder(family, **changes)
+        folder.path, folder.search = root / name, SearchSettings(beam=3, max_extra=3)
+        save(folder)
+    return {name: root / name for name in families}
+
+
+@pytest.fixture(scope="session")
+def running(folders) -> Iterator[Running]:
+    """All models, with the usual limits."""
+    with serving(folders) as server:
+        yield server
+
+
+@pytest.fixture
+def client(running) -> Iterator[httpx.Client]:
+    with running.client() as made:
+        yield made

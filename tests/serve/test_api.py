@@ -1,0 +1,200 @@
+"""Every route: what it answers, and how it says no."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from heedful.folder import load
+from heedful.translate import Translator
+from tests.serve.conftest import TEXT
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def translator(folders) -> Translator:
+    return Translator([load(folders["en-de"])])
+
+
+def ask(client, **changes):
+    return client.post("/translate", json={"q": TEXT, "source": "en", "target": "de"} | changes)
+
+
+def test_a_text_is_translated_sentence_by_sentence(client, translator):
+    first, second = translator.translate(["The dog sleeps.", "The old man reads a book."])
+    assert ask(client).json() == {"translatedText": f"{first} {second}"}
+    spaced = "  The dog sleeps.\n\n\tThe old man reads a book.\n"
+    assert ask(client, q=spaced).json() == {"translatedText": f"  {first}\n\n\t{second}\n"}
+    assert ask(client, q=["The dog sleeps.", ""]).json() == {"translatedText": [first, ""]}
+    assert ask(client, q=[]).json() == {"translatedText": []}
+
+
+def test_a_form_is_as_good_as_json(client):
+    fields = {"q": TEXT, "source": "en", "target": "de"}
+    expected = ask(client).json()
+    assert client.post("/translate", data=fields).json() == expected
+    assert client.post("/translate", files={name: (None, value) for name, value in fields.items()}).json() == expected
+    several = client.post("/translate", data={**fields, "q": [TEXT, "The dog."], "alternatives": "1"}).json()
+    assert several["translatedText"][0] == expected["translatedText"]
+    assert len(several["alternatives"]) == 2
+
+
+def test_alternatives_are_other_translations(client, translator):
+    ways = [each.text for each in translator.translations(["The dog sleeps."], n_best=3)[0]]
+    answer = ask(client, q="The dog sleeps.", alternatives=2).json()
+    assert [answer["translatedText"], *answer["alternatives"]] == list(dict.fromkeys(ways))
+
+
+def test_languages_and_settings(client):
+    assert client.get("/languages").json() == [
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": ["de"]},
+    ]
+    settings = client.get("/frontend/settings").json()
+    assert settings["charLimit"] == 20_000
+    assert settings["keyRequired"] is False
+    assert settings["language"]["source"] == {"code": "en", "name": "English"}
+
+
+def test_a_language_can_be_found(client):
+    answer = ask(client, source="auto").json()
+    assert answer["detectedLanguage"]["language"] == "en"  # the only one that is translated into German
+    found = client.post("/detect", json={"q": TEXT}).json()
+    assert sorted(each["language"] for each in found) == ["de", "en"]
+    assert found[0]["confidence"] >= found[1]["confidence"] > 0
+
+
+def test_ours_gives_scores_alignments_and_attention(client, translator):
+    body = {"text": TEXT, "source": "en", "target": "de", "n_best": 2, "attention": True, "prefix": "Der"}
+    answer = client.post("/v1/translations", json=body).json()
+    (found,) = answer["translations"]
+    assert answer["model"] == "en-de"
+    for part, line in zip(found["sentences"], ["The dog sleeps.", "The old man reads a book."], strict=True):
+        assert part["source"] == line == TEXT[part["start"] : part["end"]]
+        expected = translator.translations([line], n_best=2, alignments=True, prefix="Der")[0]
+        for mine, theirs in zip(part["translations"], expected, strict=True):
+            assert mine["text"] == theirs.text
+            assert mine["score"] == pytest.approx(theirs.score, abs=1e-5)
+            assert mine["token_log_probs"] == pytest.approx(list(theirs.token_log_probs), abs=1e-5)
+            assert [tuple(link) for link in mine["alignment"]] == theirs.alignment
+            (attention,) = mine["attention"]
+            assert attention["target_tokens"] == list(theirs.tokens)
+            assert len(attention["weights"]) == len(theirs.tokens)
+            assert all(len(row) == len(attention["source_tokens"]) for row in attention["weights"])
+
+
+def test_models_are_asked_by_name_or_by_pair(client):
+    by_pair = client.post("/v1/translations", json={"text": TEXT, "source": "de"}).json()
+    by_name = client.post("/v1/translations", json={"text": TEXT, "model": "de-en"}).json()
+    assert by_pair == by_name
+    assert by_pair["target"] == "en"
+    tasks = {each["name"]: each["task"] for each in client.get("/models").json()}
+    assert tasks == {"en-de": "translate", "de-en": "translate", "gpt": "write", "bert": "fill"}
+
+
+def test_blanks_are_filled(client):
+    answer = client.post("/v1/fill", json={"text": "The [MASK] reads a <mask>.", "top": 3}).json()
+    assert answer["model"] == "bert"
+    assert [len(each) for each in answer["blanks"]] == [3, 3]
+    assert answer["blanks"][0][0]["probability"] >= answer["blanks"][0][1]["probability"]
+    assert "[MASK]" not in answer["blanks"][0][0]["text"]
+
+
+@pytest.mark.parametrize("model", ["en-de", "gpt", "bert"])
+def test_a_look_inside_every_kind_of_model(client, model):
+    answer = client.post("/inside", data={"text": "The dog sleeps.", "model": model})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "look inside" in answer.text
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+
+
+WRONG = {
+    "not JSON": ("/translate", JSON, b"{", 400, "not JSON"),
+    "not a number": ("/translate", JSON, b'{"q": NaN}', 400, "not JSON"),
+    "deep": ("/translate", JSON, b"[" * 100_000, 400, "not JSON"),
+    "no object": ("/translate", JSON, b"[]", 422, "not an object"),
+    "not UTF-8": ("/translate", JSON, b'{"q": "\xff"}', 400, "not UTF-8"),
+    "half a character": ("/translate", JSON, b'{"q": "\\ud800", "source": "en", "target": "de"}', 400, "surrogate"),
+    "a form that is not UTF-8": (
+        "/translate", {"content-type": "application/x-www-form-urlencoded"}, b"q=%ff", 400, "not UTF-8",
+    ),
+    "a broken form": ("/translate", {"content-type": "multipart/form-data"}, b"x", 400, "cannot be read"),
+    "no type": ("/translate", {"content-type": "text/plain"}, b"hello", 415, "content type is text/plain"),
+    "nothing": ("/translate", JSON, b"{}", 422, "q: field required"),
+    "wrong type": ("/translate", JSON, b'{"q": 7, "source": "en", "target": "de"}', 422, "q: "),
+    "wrong type of a flag": ("/v1/translations", JSON, b'{"text": "a", "alignments": "yes"}', 422, "alignments"),
+    "unknown language": ("/translate", JSON, b'{"q": "a", "source": "en", "target": "xx"}', 422, "en-xx is not"),
+    "unknown format": ("/translate", JSON, b'{"q": "a", "source": "en", "target": "de", "format": "x"}', 422, "format"),
+    "many ways": ("/translate", JSON, b'{"q": "", "source": "en", "target": "de", "alternatives": 99}', 422, "al"),
+    "too long": ("/translate", JSON, b'{"q": "' + b"a" * 20_001 + b'", "source": "en", "target": "de"}', 413, "20,001"),
+    "too many": ("/translate", JSON, b'{"q": [' + b'"a",' * 128 + b'"a"], "source": "en", "target": "de"}', 413, "129"),
+    "too large": ("/translate", JSON, b" " * (1 << 20) + b"{}", 413, "1,048,576 bytes"),
+    "unknown model": ("/v1/translations", JSON, b'{"text": "a", "model": "x"}', 404, "no model 'x'"),
+    "wrong model": ("/v1/translations", JSON, b'{"text": "a", "model": "gpt"}', 404, "does not translate"),
+    "unknown GPT": ("/v1/completions", JSON, b'{"model": "x", "prompt": "a"}', 404, "no model 'x'"),
+    "no blank": ("/v1/fill", JSON, b'{"text": "nothing is missing"}', 422, "no blank"),
+    "narrow beam": ("/v1/translations", JSON, b'{"text": "a", "beam": 1, "n_best": 2}', 422, "n_best"),
+    "long prefix": ("/v1/translations", JSON, b'{"text": "a", "prefix": "' + b"der Hund " * 99 + b'"}', 422, "prefix"),
+    "empty stop": ("/v1/completions", JSON, b'{"model": "gpt", "stop": [""]}', 422, "stop"),
+    "logit bias": ("/v1/completions", JSON, b'{"model": "gpt", "logit_bias": {"5": 1}}', 422, "logit_bias"),
+    "no text to look at": ("/inside", JSON, b'{"text": ""}', 422, "empty"),
+    "unknown path": ("/v1/nothing", JSON, b"{}", 404, "nothing at this address"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path, headers, body, status, says", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said_in_the_form_of_the_api(client, path, headers, body, status, says):
+    answer = client.post(path, headers=headers, content=body)
+    error = answer.json()["error"]
+    assert answer.status_code == status, error
+    message = error["message"] if path.startswith("/v1/") else error
+    assert says in message
+    assert "Traceback" not in answer.text
+    if path.startswith("/v1/"):
+        assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize("path", ["/translate", "/v1/completions", "/v1/translations", "/inside"])
+def test_another_method_is_refused_with_those_that_are_taken(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "POST"
+    assert "error" in answer.json()
+    assert client.delete("/health").status_code == 405
+
+
+def test_the_description_is_complete_and_readable(client):
+    document = client.get("/openapi.json").json()
+    assert {"/translate", "/languages", "/v1/completions", "/v1/translations", "/health"} <= set(document["paths"])
+    references = set(json.dumps(document).split('"#/components/schemas/')[1:])
+    assert {each.split('"')[0] for each in references} <= set(document["components"]["schemas"])
+    page = client.get("/docs").text
+    for path in document["paths"]:
+        assert path in page
+    assert "<script" not in page
+
+
+def test_headers_protect_the_page(client):
+    page = client.get("/")
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in client.get("/languages", headers={"origin": "https://x.org"}).headers
+    for part in ("main.js", "style.css", "icon.svg", "translate.js"):
+        assert client.get(f"/page/{part}").status_code == 200
+    assert client.get("/page/../settings.py").status_code == 404
+    assert client.get("/page/index.html").status_code == 404
+
+
+def test_numbers_for_prometheus(client):
+    ask(client)
+    client.get("/nowhere")
+    text = client.get("/metrics").text
+    assert 'heedful_requests_total{method="POST",route="/translate",status="200"}' in text
+    assert 'route="other",status="404"' in text
+    for name in ("queue_sentences", "batch_sentences_count", "tokens_total", "request_seconds_bucket", "model_ready"):
+        assert f"heedful_{name}" in text

@@ -1,0 +1,118 @@
+"""Tags stay with their words: placed by given alignments, and with a real model every tag comes once."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heedful.serve.html import Block, read, write
+from heedful.serve.sentences import sentences
+from heedful.serve.state import Translated
+
+
+def translated(markup: str, words: dict[str, str] | None = None, turned: bool = False) -> str:
+    """Translate word by word, in the same order or turned around, with the alignment that this has."""
+    out = ""
+    for item in read(markup):
+        if isinstance(item, str):
+            out += item
+            continue
+        text = re.sub(r"\s", " ", item.text)
+        parts, ways = sentences(text), []
+        for part in parts:
+            mine = [(words or {}).get(word, word.upper()) for word in part.text.split()]
+            last = len(mine) - 1
+            order = [(n, last - n if turned else n) for n in range(len(mine))]
+            ways.append([{"text": " ".join(mine[::-1] if turned else mine), "alignment": order}])
+        out += write(item, Translated(text, parts, ways))
+    return out
+
+
+@pytest.mark.parametrize(
+    "before, after, turned",
+    [
+        ("<p>the dog</p>", "<p>THE DOG</p>", False),
+        ("<p>the <b>old</b> dog</p>", "<p>THE <b>OLD</b> DOG</p>", False),
+        ("<p>the <b>old</b> dog</p>", "<p>DOG <b>OLD</b> THE</p>", True),
+        ("<p><b>the old</b> dog</p>", "<p>DOG <b>OLD THE</b></p>", True),
+        ("<b>all of it</b>", "<b>IT OF ALL</b>", True),
+        ('a <a href="?a&amp;b">link <i>here</i></a> end', 'A <a href="?a&amp;b">LINK <i>HERE</i></a> END', False),
+        ("one <br> two", "ONE <br> TWO", False),
+        ("a &lt; b &amp; c", "A &lt; B &amp; C", False),
+        ("x <code>let y = 1</code> z", "X <code>let y = 1</code> Z", False),
+        ("<script>if (a < b) x()</script>hi", "<script>if (a < b) x()</script>HI", False),
+        ("<!doctype html><!-- a note --><p>hi", "<!doctype html><!-- a note --><p>HI", False),
+        ("see (<a>this</a>).", "SEE (<a>THIS</a>).", False),
+        ('<p translate="no">keep <b>me</b></p><p>not', '<p translate="no">keep <b>me</b></p><p>NOT', False),
+        ('word <img src="a.png"> word2', 'WORD <img src="a.png">WORD2', False),
+        ("a</b> b", "A</b> B", False),
+        ("<b>a<p>b</b></p>", "<b>A<p>B</b></p>", False),
+        ("", "", False),
+        ("  \n ", "  \n ", False),
+        ("<p>\n  the\n  <b>dog</b>\n</p>\n", "<p>\n  THE <b>DOG</b>\n</p>\n", False),
+    ],
+)  # fmt: skip
+def test_tags_go_where_their_words_go(before, after, turned):
+    assert translated(before, turned=turned) == after
+
+
+class Balance(HTMLParser):
+    """Whether what opens closes, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def nested(depth=0):
+    word = st.sampled_from(["a", "dog,", "sees.", "the", "(x)"])
+    if depth > 2:
+        return word
+    inner = st.lists(word if depth == 2 else nested(depth + 1), min_size=0, max_size=4)
+    tag = st.sampled_from(["b", "i", "a", "span", "p", "div"])
+    element = st.tuples(tag, inner).map(lambda both: f"<{both[0]}>{' '.join(both[1])}</{both[0]}>")
+    return st.one_of(word, element)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(nested(), max_size=5).map(" ".join), st.booleans())
+def test_every_tag_comes_once_and_closes_in_order(markup, turned):
+    before, after = Balance(), Balance()
+    before.feed(markup)
+    after.feed(translated(markup, turned=turned))
+    assert sorted(before.seen) == sorted(after.seen)
+    assert before.open == after.open == []
+    plain = re.sub(r"<[^>]*>", " ", translated(markup, turned=turned))
+    letters = re.findall(r"\w", re.sub(r"<[^>]*>", " ", markup).upper())
+    assert sorted(re.findall(r"\w", plain)) == sorted(letters)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(alphabet=st.sampled_from("<>/ab &;=\"'!-p"), max_size=40))
+def test_no_markup_breaks_it(markup):
+    translated(markup)
+
+
+def test_the_server_keeps_tags(client):
+    markup = '<h1>The <em>old</em> man</h1><p>He reads a <a href="/x">good book</a>. He sleeps.</p>'
+    answer = client.post("/translate", json={"q": markup, "source": "en", "target": "de", "format": "html"})
+    assert answer.status_code == 200
+    text = answer.json()["translatedText"]
+    assert re.findall(r"<[^>]*>", text) == re.findall(r"<[^>]*>", markup)
+    both = client.post(
+        "/translate", json={"q": [markup, "x"], "source": "en", "target": "de", "format": "html", "alternatives": 1}
+    )
+    assert both.json()["translatedText"][0] == text
+    assert isinstance(read(markup)[1], Block)

@@ -1,0 +1,280 @@
+"""What an operator relies on: limits, slow and vanishing clients, reloading, dying models, draining, a silent log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from heedful.serve import run
+from heedful.serve.logs import JsonLines
+from heedful.serve.settings import Limits
+from tests.serve.conftest import TEXT, serving
+
+BODY = {"q": TEXT, "source": "en", "target": "de"}
+REQUEST = b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+
+@pytest.fixture
+def held(folders, monkeypatch):
+    """A server whose translator stands still until it is let go."""
+    go = threading.Event()
+    from heedful.serve.work import Translating
+
+    step = Translating.step
+
+    def held_step(self):
+        if self.waiting or self.lanes.running:
+            go.wait(20)
+        return step(self)
+
+    monkeypatch.setattr(Translating, "step", held_step)
+    limits = Limits(queue=6, seconds=1.0, receiving=0.5, connections=20, headers=2048)
+    with serving({"en-de": folders["en-de"]}, limits, drain=4.0) as running:
+        yield running, go
+        go.set()
+
+
+def raw(running, data: bytes = b"", address: str = "127.0.0.1") -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", running.port), 5, source_address=(address, 0))
+    made.sendall(data)
+    return made
+
+
+def answer(connection: socket.socket) -> bytes:
+    got = b""
+    with connection:
+        connection.settimeout(5)
+        while piece := connection.recv(65536):
+            got += piece
+    return got
+
+
+def test_a_full_queue_says_so_at_once_and_when_to_come_again(held):
+    running, go = held
+    with ThreadPoolExecutor(8) as pool, running.client() as client:
+        accepted = [pool.submit(client.post, "/translate", json=BODY) for _ in range(3)]  # 6 sentences
+        while running.state.engines.by_name["en-de"].outstanding < 6:
+            time.sleep(0.005)
+        began = time.perf_counter()
+        refused = client.post("/translate", json=BODY)
+        assert time.perf_counter() - began < 0.5
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert "too much to do" in refused.json()["error"]
+        assert client.get("/health").status_code == 200
+        go.set()
+        assert [each.result().status_code for each in accepted] == [200] * 3
+        assert 'heedful_rejections_total{reason="queue"} 1.0' in client.get("/metrics").text
+        assert client.post("/translate", json=BODY).status_code == 200
+
+
+def test_who_hangs_up_stops_costing(held):
+    running, go = held
+    body = json.dumps(BODY).encode()
+    connection = raw(running, REQUEST % len(body) + body)
+    engine = running.state.engines.by_name["en-de"]
+    while not engine.outstanding:
+        time.sleep(0.005)
+    connection.close()
+    end = time.monotonic() + 2
+    while engine.outstanding and time.monotonic() < end:
+        time.sleep(0.005)
+    assert engine.outstanding == 0
+    go.set()
+
+
+def test_an_answer_that_takes_too_long_is_given_up(held):
+    running, go = held
+    with running.client() as client:
+        late = client.post("/translate", json=BODY)
+    assert late.status_code == 503
+    assert "more than 1 s" in late.json()["error"]
+    assert running.state.engines.by_name["en-de"].outstanding == 0
+    go.set()
+
+
+def test_slow_clients_are_sent_away_and_others_are_served(held):
+    running, go = held
+    go.set()
+    slow = [raw(running, REQUEST[:40]) for _ in range(8)] + [raw(running, REQUEST % 100 + b"{") for _ in range(4)]
+    with running.client() as client:
+        assert client.post("/translate", json=BODY).status_code == 200
+    answers = [answer(each) for each in slow]
+    assert answers[:8] == [b""] * 8
+    assert all(b" 408 " in each.split(b"\r\n")[0] for each in answers[8:])
+
+
+def test_an_address_may_hold_so_many_connections(held):
+    running, go = held
+    go.set()
+    many = [raw(running) for _ in range(20)]
+    refused = answer(raw(running))
+    assert refused.startswith(b"HTTP/1.1 429 ")
+    assert b"retry-after" in refused
+    body = json.dumps(BODY).encode()
+    other = raw(running, REQUEST.replace(b"host: x", b"host: x\r\nconnection: close") % len(body) + body, "127.0.0.2")
+    assert answer(other).startswith(b"HTTP/1.1 200 ")
+    for each in many:
+        each.close()
+
+
+def test_headers_have_a_limit_and_what_is_not_http_is_told_so(held):
+    running, go = held
+    go.set()
+    assert answer(raw(running, b"GET / HTTP/1.1\r\nx: " + b"a" * 4000)).startswith(b"HTTP/1.1 431 ")
+    nonsense = answer(raw(running, b"\x16\x03\x01 hello\r\n\r\n"))
+    assert nonsense.startswith(b"HTTP/1.1 400 ")
+    assert b'{"error"' in nonsense
+
+
+def test_a_body_without_a_length_has_the_same_limit(running):
+    def endless():
+        for _ in range(40):
+            yield b" " * 65536
+
+    with running.client() as client:
+        answer = client.post("/translate", content=endless(), headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
+    monkeypatch.setattr(run, "NOTICE", 0.3)
+    monkeypatch.setattr(run, "LINGER", 0.2)
+    statuses: list[object] = []
+    with serving({"en-de": folders["en-de"]}, drain=8.0) as running:
+
+        def ask() -> None:
+            with running.client() as client:
+                while True:
+                    try:
+                        statuses.append(client.post("/translate", json=BODY).status_code)
+                    except httpx.ConnectError:
+                        return  # it takes no more connections: nothing was accepted
+                    except httpx.HTTPError as error:
+                        statuses.append(repr(error))
+                        return
+
+        with ThreadPoolExecutor(6) as pool:
+            clients = [pool.submit(ask) for _ in range(6)]
+            while len(statuses) < 12:
+                time.sleep(0.01)
+            running.loop.call_soon_threadsafe(running.server.drain)
+            with running.client() as client:
+                while (last := client.get("/ready")).status_code == 200:
+                    time.sleep(0.01)
+                assert last.json() == {"status": "draining"}
+                assert last.headers["connection"] == "close"
+                assert client.get("/health").status_code == 200
+            for each in clients:
+                each.result(20)
+    assert set(statuses) == {200}
+
+
+def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("# ours\nthe-first-key\n")
+    with serving({"en-de": folders["en-de"]}, keys=run.read_keys(keys)) as running:
+        done, statuses = threading.Event(), []
+
+        def ask() -> None:
+            with running.client(headers={"authorization": "Bearer the-first-key"}) as client:
+                while not done.is_set():
+                    statuses.append(client.post("/translate", json=BODY).status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for each in threads:
+            each.start()
+        before = running.state.engines.by_name["en-de"].child
+        running.call(run.reload(running.state, keys))
+        after = running.state.engines.by_name["en-de"].child
+        assert after is not before
+        done.set()
+        for each in threads:
+            each.join(20)
+        assert statuses and set(statuses) == {200}
+        keys.write_text("the-second-key")
+        running.call(run.reload(running.state, keys))
+        with running.client() as client:
+            assert client.post("/translate", json=BODY | {"api_key": "the-first-key"}).status_code == 401
+            assert client.post("/translate", json=BODY | {"api_key": "the-second-key"}).status_code == 200
+        keys.unlink()
+        running.call(run.reload(running.state, keys))
+        assert running.state.keys == {"the-second-key"}
+
+
+def test_a_model_that_dies_is_started_again(folders):
+    with serving({"en-de": folders["en-de"]}) as running, running.client() as client:
+        engine = running.state.engines.by_name["en-de"]
+        child = engine.child
+        assert child is not None
+        running.loop.call_soon_threadsafe(lambda: (child._disconnect(), child.lost(child)))
+        end = time.monotonic() + 10
+        while engine.child in (child, None) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert engine.child not in (child, None)
+        assert client.post("/translate", json=BODY).status_code == 200
+
+
+def test_pages_of_other_origins_may_ask_only_if_they_were_let_in(folders):
+    with serving({"en-de": folders["en-de"]}, cors=("https://a.org",)) as running, running.client() as client:
+        allowed = client.post("/translate", json=BODY, headers={"origin": "https://a.org"})
+        assert allowed.headers["access-control-allow-origin"] == "https://a.org"
+        other = client.post("/translate", json=BODY, headers={"origin": "https://b.org"})
+        assert "access-control-allow-origin" not in other.headers
+
+
+def test_the_log_has_no_text_and_no_key(folders):
+    written: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(JsonLines().format(record))
+
+    logger, keep = logging.getLogger("heedful"), Keep()
+    logger.addHandler(keep)
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    try:
+        with (
+            serving({"en-de": folders["en-de"]}, keys=frozenset({"secret-key"})) as running,
+            running.client() as client,
+        ):
+            client.post("/translate", json=BODY | {"api_key": "secret-key"})
+            client.post("/translate?q=Geheimnis", json=BODY | {"api_key": "wrong-secret"})
+            client.post("/Geheimnis", headers={"authorization": "Bearer secret-key"})
+            client.post("/translate", content=b'{"q": "Geheimnis"', headers={"content-type": "application/json"})
+    finally:
+        logger.removeHandler(keep)
+        logger.setLevel(level)
+    lines = [json.loads(line) for line in written]
+    assert {line["status"] for line in lines if line["event"] == "request"} == {200, 401, 404, 400}
+    assert all({"time", "level", "event"} <= line.keys() for line in lines)
+    for word in ("Geheimnis", "secret", "dog"):
+        assert word not in "\n".join(written)
+
+
+def test_connections_that_wait_to_be_accepted_are_not_reset():
+    listening = run.bind("127.0.0.1", 0)
+    listening.listen(16)
+    address = listening.getsockname()
+    with socket.create_connection(address, 2) as early:
+        early.sendall(b"hello")
+        run.refuse(listening)
+        late = socket.socket()
+        late.setblocking(False)
+        assert late.connect_ex(address) != 0
+        accepted, _ = listening.accept()
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+        listening.close()
+        assert accepted.recv(5) == b"hello"
+        accepted.close()
+        late.close()

@@ -1,0 +1,202 @@
+"""Searches that are shared: who begins when, with whom, and who costs nothing any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful import demo
+from heedful.errors import SettingError
+from heedful.folder import load
+from heedful.generate import Generator
+from heedful.serve.messages import Task
+from heedful.serve.work import LANES, PATIENCE, WORTH, Translating, Writing, translations
+from heedful.translate import Translator
+
+LINES = [pair.source for pair in demo.generate(120, seed=21) if len(pair.source.split()) < 8][:40]
+
+
+class Clock:
+    """A second hand that is moved by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def translator(folders) -> Translator:
+    return Translator([load(folders["en-de"])])
+
+
+@pytest.fixture
+def work(translator) -> Translating:
+    return Translating(translator, Clock())
+
+
+def finish(work, most: int = 2000) -> dict[int, object]:
+    """Step until there is nothing to do; what became of each task."""
+    found = {}
+    for _ in range(most):
+        if work.idle():
+            return found
+        for event in work.step():
+            assert event.kind in ("done", "piece"), event.value
+            found[event.task] = event.value
+    raise AssertionError("it does not come to an end")
+
+
+def texts(value) -> list[str]:
+    return [ways[0]["text"] if ways else "" for ways in translations(value[1])]
+
+
+def test_a_lone_request_begins_at_once_and_is_what_the_translator_says(work, translator):
+    work.add(Task(1, {"texts": LINES[:1]}))
+    work.step()
+    assert work.counts.batches == [1]
+    assert texts(finish(work)[1]) == translator.translate(LINES[:1])
+
+
+def test_requests_share_a_search_and_are_the_same_as_alone(work, translator):
+    for number, line in enumerate(LINES, 1):
+        work.add(Task(number, {"texts": [line]}))
+    found = finish(work)
+    assert [texts(found[number])[0] for number in range(1, 41)] == translator.translate(LINES)
+    assert work.counts.batches == [40]
+
+
+def test_what_comes_later_begins_before_all_is_done(work):
+    by_length = sorted(LINES, key=lambda line: len(work.translator.source_tokenizer.encode(line)))
+    work.add(Task(1, {"texts": [by_length[0]] * 9 + [by_length[-1]]}))
+    work.step()
+    work.add(Task(2, {"texts": LINES[:4]}))
+    while len(work.lanes.running) == 1:
+        first = work.lanes.running[0]
+        work.step()
+    assert 0 < first.size <= 4 / WORTH  # the batch is refilled when it has become small
+    assert set(finish(work)) == {1, 2}
+
+
+def test_nobody_waits_longer_than_patience_for_a_turn(work):
+    work.add(Task(1, {"texts": LINES[:30]}))
+    work.step()
+    work.add(Task(2, {"texts": LINES[30:31]}))
+    work.step()
+    assert len(work.lanes.running) == 1
+    work.clock.now += PATIENCE
+    work.step()
+    assert len(work.lanes.running) == 2
+
+
+def test_lanes_are_few_and_the_one_with_least_time_is_next(work):
+    for number in range(1, LANES + 3):
+        work.add(Task(number, {"texts": [LINES[number]]}))
+        work.clock.now += PATIENCE
+    for number in range(LANES + 2):
+        assert len(work.lanes.running) <= LANES
+        work.clock.now += PATIENCE
+        work.add(Task(100 + number, {"texts": LINES[:2]}))
+        work.step()
+    slow, *others = work.lanes.running
+    slow.spent += 5
+    before = slow.size
+    while work.lanes.running == [slow, *others]:
+        work.step()
+    assert slow in work.lanes.running
+    assert slow.size == before
+    finish(work)
+
+
+def test_options_that_differ_do_not_share_a_search(work, translator):
+    work.add(Task(1, {"texts": LINES[:3], "search": {"beam": 1}}))
+    work.add(Task(2, {"texts": LINES[3:6], "search": {"beam": 2, "n_best": 2}}))
+    work.add(Task(3, {"texts": LINES[6:8], "prefix": "Der"}))
+    found = finish(work)
+    assert texts(found[1]) == translator.translate(LINES[:3], beam=1)
+    assert texts(found[3]) == translator.translate(LINES[6:8], prefix="Der")
+    assert all(len(ways) == 2 for ways in translations(found[2][1]))
+    assert sorted(work.counts.batches) == [2, 3, 3]
+
+
+def test_young_requests_do_not_wait_for_all_of_a_long_one(work, monkeypatch):
+    monkeypatch.setattr("heedful.serve.work.ROWS", 12)  # four sentences at a time
+    work.add(Task(1, {"texts": LINES}))
+    work.clock.now += 0.05
+    work.add(Task(2, {"texts": LINES[:1]}))
+    done = []
+    while not work.idle():
+        done += [event.task for event in work.step()]
+    assert done == [2, 1]
+
+
+def test_who_hangs_up_costs_nothing_any_more(work):
+    work.add(Task(1, {"texts": LINES[:8]}))
+    work.step()
+    work.add(Task(2, {"texts": LINES[8:16]}))
+    work.cancel(1)
+    work.cancel(2)
+    steps = 0
+    while not work.idle():
+        assert work.step() == []
+        steps += 1
+    assert steps <= 3
+    assert not work.pending and not work.waiting
+
+
+def test_an_empty_text_and_a_long_one(work, translator):
+    translator.notice = lambda text: None
+    long = " ".join(LINES)
+    work.add(Task(1, {"texts": ["", long, " "]}))
+    (value,) = finish(work).values()
+    assert texts(value) == ["", translator.translate(long), ""]
+
+
+@pytest.mark.parametrize(
+    "asked, says",
+    [
+        ({"search": {"beam": 2, "n_best": 3}}, "n_best"),
+        ({"search": {"max_length": 2}, "prefix": "Der Hund schläft heute"}, "leaves no room"),
+        ({"search": {"beam": 0}}, "beam"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_others_are_in_it(work, asked, says):
+    with pytest.raises(SettingError, match=says):
+        work.add(Task(1, {"texts": LINES[:1], **asked}))
+    assert work.idle()
+
+
+def test_a_search_that_breaks_takes_only_its_own_with_it(work, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("the text of a user")
+        yield
+
+    monkeypatch.setattr(work.translator, "steps", broken)
+    work.add(Task(1, {"texts": LINES[:1]}))
+    (event,) = work.step()
+    assert event.kind == "failed" and event.task == 1
+    assert "RuntimeError" in event.value and "the text of a user" not in event.value
+    assert work.idle()
+    monkeypatch.undo()
+    work.add(Task(2, {"texts": LINES[:1]}))
+    assert 2 in finish(work)
+
+
+def test_writers_take_turns_and_write_what_they_would_alone(folders):
+    generator = Generator(load(folders["gpt"]))
+    work = Writing(generator)
+    asked = {"max_tokens": 9, "seed": 5, "temperature": 1.0, "stop": []}
+    for number, prompt in enumerate(["The dog", "A man", "The"], 1):
+        work.add(Task(number, {"prompt": prompt, "n": 1, **asked}))
+    written: dict[int, str] = {}
+    order = []
+    while not work.idle():
+        for event in work.step():
+            order.append(event.task)
+            if event.kind == "piece":
+                written[event.task] = written.get(event.task, "") + event.value[0]["text"]
+    assert written == {n: generator.generate(p, **asked) for n, p in enumerate(["The dog", "A man", "The"], 1)}
+    assert len(set(order[:6])) == 3
+    work.add(Task(4, {"prompt": "x", "n": 2, **asked}))
+    work.step()
+    work.cancel(4)
+    assert work.idle()
