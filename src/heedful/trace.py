@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import SettingError
-from heedful.model import Attention
+from heedful.model import Heads
 from heedful.search import Hypothesis, Observer
 
 AXES = {
@@ -72,7 +72,7 @@ def names(model: nn.Module) -> list[str]:
         if name
         and name not in WEIGHTS
         and not name.endswith(UNSEEN)
-        and not isinstance(module, Attention)
+        and not isinstance(module, Heads)
         and ".position" not in name
     ]
 

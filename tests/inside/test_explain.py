@@ -181,16 +181,30 @@ def test_pieces_become_words_whatever_they_are_spelled_with(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("changes", "shown", "stepped", "placed"),
     [
-        ({"architecture": "rnn"}, "a model of the rnn architecture"),
-        ({"recurrent_depth": True}, "a Transformer of recurrent depth"),
-        ({"attention": "lowrank", "decoder_attention": "full"}, "a Transformer with lowrank attention"),
+        ({"architecture": "rnn"}, ["decoder.cross"], False, False),
+        ({"architecture": "rnn", "source_attention": "dot"}, ["decoder.cross"], False, False),
+        ({"architecture": "conv"}, ["decoder.cross"], False, True),
+        ({"recurrent_depth": True}, ["encoder.self", "decoder.self", "decoder.cross"], False, True),
+        ({"attention": "lowrank", "decoder_attention": "full"}, ["decoder.self", "decoder.cross"], False, True),
+        ({"attention": "kernel"}, ["encoder.self", "decoder.self", "decoder.cross"], True, True),
     ],
 )
-def test_what_a_page_cannot_explain_is_said(make_folder, changes, named):
-    with pytest.raises(SettingError, match=f"holds {named}, which pages and pictures do not explain"):
-        explain(make_folder(**changes), TEXT)
+def test_every_system_shows_the_attention_it_has(make_folder, changes, shown, stepped, placed):
+    found = explain(make_folder(**changes), TEXT)
+    data, numbers = found.data(), found.numbers()
+    assert [f"{each['stack']}.{each['kind']}" for each in data["attentions"]] == shown
+    assert (data["steps"] is not None, data["positions"] is not None) == (stepped, placed)
+    assert data["alignment"]["links"]
+    for values in (np.array(each["values"]) for each in numbers["attention"].values()):
+        assert np.allclose(values.sum(-1), 1, atol=1e-4)
+    assert found.html()
+
+
+def test_a_model_without_attention_has_no_page(make_folder):
+    with pytest.raises(SettingError, match="holds a model without any attention that could be shown"):
+        explain(make_folder(architecture="rnn", source_attention="none"), TEXT)
 
 
 def test_attention_that_sees_less_is_shown_as_recorded(make_folder):

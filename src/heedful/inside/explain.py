@@ -14,11 +14,11 @@ from heedful import folder as model_folder
 from heedful.disk import write_file
 from heedful.folder import Folder, parameter_count
 from heedful.inside.aligner import alignment
-from heedful.inside.numbers import attention_weights, attentions, kinds, outputs, steps
+from heedful.inside.numbers import attention_weights, attentions, outputs, steps
 from heedful.inside.pieces import Reader
 from heedful.inside.places import positions
 from heedful.inside.render import render
-from heedful.inside.run import Run, run
+from heedful.inside.run import Run, kinds, run
 from heedful.inside.work import KINDS, work
 
 
@@ -61,7 +61,7 @@ class Explanation:
         """The raw numbers: tokens, every attention weight, what heads do, scores, alignment."""
         found, reader = self.run, Reader(self.run.folder.tokenizer)
         weights: dict[str, Any] = {}
-        for stack, kind, rows, columns, causal in kinds(found):
+        for stack, kind, rows, columns, causal in kinds(found.folder.model):
             for layer, heads in enumerate(attention_weights(found, stack, kind)):
                 weights[f"{stack}.{layer}.{kind}.weights"] = {
                     "axes": ["head", "query", "key"],
@@ -99,9 +99,9 @@ def _card(folder: Folder) -> dict[str, Any]:
     )
     return {
         "name": folder.path.name or str(folder.path),
-        "family": config.family,
+        "family": config.family if config.architecture == "transformer" else f"{config.family}, {config.architecture}",
         "layers": layers,
-        "heads": config.n_heads,
+        "heads": config.n_heads if config.architecture == "transformer" else 1,
         "dModel": config.d_model,
         "dFf": config.d_ff,
         "vocabulary": config.vocab_size,

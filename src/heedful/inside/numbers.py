@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.inside.pack import half, shares
 from heedful.inside.pieces import Reader
-from heedful.inside.run import Run
+from heedful.inside.run import Run, kinds
 from heedful.inside.work import work
 from heedful.model import Stack
 
@@ -29,27 +29,16 @@ TOP = 100  # tokens whose logits are kept at every position
 TEMPERATURES = [round(0.1 + 0.05 * step, 2) for step in range(39)]  # 0.1 to 2
 
 
-def kinds(run: Run) -> list[tuple[str, str, str, str, bool]]:
-    """Attentions of the model: stack, kind, what looks, what is looked at, and whether only back."""
-    found = []
-    if run.source is not None:
-        found.append(("encoder", "self", "source", "source", False))
-    if run.target is not None:
-        found.append(("decoder", "self", "target", "target", True))
-    if run.source is not None and run.target is not None:
-        found.append(("decoder", "cross", "target", "source", False))
-    return found
-
-
 def attention_weights(run: Run, stack: str, kind: str) -> Tensor:
     """-> (L, H, T, S)."""
-    layers = len(stack_of(run, stack).blocks)
-    return torch.stack([run.trace[f"{stack}.{layer}.{kind}.weights"] for layer in range(layers)])
+    layers = run.folder.model.get_submodule(stack).children()
+    names = [f"{stack}.{layer}.{kind}.weights" for layer in range(len(list(layers)))]
+    return torch.stack([run.trace[name] for name in names if name in run.trace])
 
 
 def attentions(run: Run) -> list[dict[str, Any]]:
     """Every kind of attention with its weights and what each head seems to do."""
-    every = [(each, attention_weights(run, *each[:2])) for each in kinds(run)]
+    every = [(each, attention_weights(run, *each[:2])) for each in kinds(run.folder.model)]
     total = sum(weights.numel() for _, weights in every)
     rows = sum(weights[..., 0].numel() for _, weights in every)
     found = []
@@ -74,8 +63,11 @@ def _largest(weights: Tensor, count: int) -> dict[str, Any]:
     return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16), "kept": kept}
 
 
-def steps(run: Run) -> dict[str, Any]:
-    """Every stop on the way through each stack."""
+def steps(run: Run) -> dict[str, Any] | None:
+    """Every stop on the way through each stack; nothing where layers are not the paper's, each with its own weights."""
+    config = run.folder.model.config
+    if config.architecture != "transformer" or config.recurrent_depth or config.attention == "lowrank":
+        return None
     room = STEPS
     found: dict[str, Any] = {}
     for stack, side in (("encoder", run.source), ("decoder", run.target)):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from heedful.errors import SettingError
-from heedful.model import Attention
+from heedful.model import Heads
 from heedful.trace import module_of, names
 
 Change = Callable[[Tensor], Tensor] | Tensor | float
@@ -50,7 +50,7 @@ def heads(model: Any) -> list[Head]:
     """Every head of a model, encoder first."""
     found = []
     for name, module in module_of(model).named_modules():
-        if isinstance(module, Attention):
+        if isinstance(module, Heads):
             stack, layer, kind = name.split(".")
             found += [Head(stack, int(layer), kind, number) for number in range(module.n_heads)]
     return found

@@ -20,10 +20,10 @@ from heedful.disk import explained
 from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.inside.importance import Importance
-from heedful.inside.numbers import attention_weights, kinds
+from heedful.inside.numbers import attention_weights
 from heedful.inside.patch import Head
 from heedful.inside.pieces import Reader, Side
-from heedful.inside.run import Run, run
+from heedful.inside.run import Run, kinds, run
 from heedful.model import EncoderDecoder
 from heedful.translate import Translator
 
@@ -119,7 +119,8 @@ def _together(heads: Sequence[Head]) -> str:
 def _named(found: Run, what: str | None) -> tuple[str, int | None, str, int | None, Side | None, Side | None]:
     """A name -> stack, layer, kind, head, and the tokens of both edges."""
     sides = {"source": found.source, "target": found.target}
-    known = {(stack, kind): (sides[rows], sides[columns]) for stack, kind, rows, columns, _ in kinds(found)}
+    every = kinds(found.folder.model)
+    known = {(stack, kind): (sides[rows], sides[columns]) for stack, kind, rows, columns, _ in every}
     if ("decoder", "cross") in known:
         known["decoder", "cross"] = _written(found), found.source
     if what is None:

@@ -7,18 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.inside.numbers import stack_of
 from heedful.inside.pack import half
 from heedful.inside.run import Run
-from heedful.model.positions import alibi_slopes
+from heedful.model.positions import Position, alibi_slopes
 
 LEAST, MOST = 64, 128  # positions that are drawn
 WIDEST = 512  # dimensions that are drawn
 
 
-def positions(run: Run) -> dict[str, Any]:
+def positions(run: Run) -> dict[str, Any] | None:
     """A panel for each table that the model has: numbers (positions × dimensions), and their dot products."""
     config = run.folder.model.config
+    if config.architecture == "rnn":  # order is all it knows
+        return None
     longest = max(len(side.ids) for side in (run.source, run.target) if side is not None)
     count = min(config.max_length, MOST, max(LEAST, longest))
     stacks = [name for name, side in (("encoder", run.source), ("decoder", run.target)) if side is not None]
@@ -32,6 +33,12 @@ def positions(run: Run) -> dict[str, Any]:
     return {"scheme": config.positions, "panels": panels}
 
 
+def _position(run: Run, stack: str) -> Position:
+    found = run.folder.model.get_submodule(f"{stack}.position")
+    assert isinstance(found, Position)
+    return found
+
+
 def _panel(name: str, table: Tensor, matrix: Tensor, rows: list[int]) -> dict[str, Any]:
     return {"name": name, "table": half(table[:, :WIDEST]), "matrix": half(matrix), "rows": rows}
 
@@ -41,7 +48,7 @@ def _added(run: Run, stacks: list[str], count: int) -> list[dict[str, Any]]:
     panels = []
     for stack in stacks if run.folder.model.config.positions == "learned" else stacks[:1]:
         width = run.folder.model.config.d_model
-        table = stack_of(run, stack).position.embed(torch.zeros(1, count, width))[0].detach()
+        table = _position(run, stack).embed(torch.zeros(1, count, width))[0].detach()
         name = stack if run.folder.model.config.positions == "learned" else "all positions"
         panels.append(_panel(name, table, table @ table.T, list(range(count))))
     return panels
@@ -51,7 +58,7 @@ def _turned(run: Run, stacks: list[str], count: int) -> list[dict[str, Any]]:
     """One vector, (1, 0, 1, 0, …), as every position turns it."""
     width = run.folder.model.config.key_width
     still = torch.tensor([1.0, 0.0]).repeat(width // 2).expand(1, 1, count, width)
-    table = stack_of(run, stacks[0]).position.turn(still)[0, 0]
+    table = _position(run, stacks[0]).turn(still)[0, 0]
     return [_panel("one vector, turned", table, table @ table.T, list(range(count)))]
 
 
@@ -71,9 +78,9 @@ def _relative(run: Run, stacks: list[str], count: int) -> list[dict[str, Any]]:
     window = run.folder.model.config.relative_window
     panels = []
     for stack in stacks:
-        module = stack_of(run, stack)
-        for index in range(len(module.blocks)):
-            table = module.position.layer(index).get_parameter("table").detach()
+        position = _position(run, stack)
+        for index in range(len(list(position.children()))):
+            table = position.layer(index).get_parameter("table").detach()
             name = f"{stack}, layer {index + 1}"
             panels.append(_panel(name, table, table @ table.T, list(range(-window, window + 1))))
     return panels

@@ -16,10 +16,10 @@ from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.inside.pieces import Reader, Side
 from heedful.inside.tree import Tree
-from heedful.model import Cache, DecoderModel, EncoderDecoder, EncoderModel
+from heedful.model import Cache, DecoderModel, EncoderDecoder, EncoderModel, Model
 from heedful.search import Options, beam_search
 from heedful.text import Tokenizer, split_long
-from heedful.trace import Trace, record
+from heedful.trace import Trace, names, record
 from heedful.translate import Translator
 
 MOST_TOKENS = 2048  # of either side; more would not be readable, and a page of it would be huge
@@ -46,6 +46,21 @@ class Run:
         return self.trace["encoder" if self.target is None else "decoder"]
 
 
+def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
+    """Attentions of a model: stack, kind, what looks, what is looked at, and whether only back.
+
+    Not all systems have them, and the weights of lowrank attention are no shares.
+    """
+    config, known = model.config, names(model)
+    found = [
+        ("encoder", "self", "source", "source", False),
+        ("decoder", "self", "target", "target", True),
+        ("decoder", "cross", "target", "source", False),
+    ]
+    mixed = ("encoder", "self") if config.attention == "lowrank" else ()
+    return [each for each in found if f"{each[0]}.0.{each[1]}.weights" in known and each[:2] != mixed]
+
+
 def run(folder: Folder, text: str, target: str | None = None, **search: Any) -> Run:
     """Run a text through the model of a folder; `target` is an output to look at instead of the model's own."""
     _check(folder)
@@ -62,15 +77,9 @@ def run(folder: Folder, text: str, target: str | None = None, **search: Any) -> 
 
 def _check(folder: Folder) -> None:
     """Pages and pictures are about tokens that look at tokens, layer by layer."""
-    config = folder.model.config
-    other = {
-        f"a model of the {config.architecture} architecture": config.architecture != "transformer",
-        "a Transformer of recurrent depth": config.recurrent_depth,
-        "a Transformer with lowrank attention": "lowrank" in (config.attention, config.attention_of_decoder),
-    }
-    for name in (name for name, there in other.items() if there):
+    if not kinds(folder.model):
         raise SettingError(
-            f"{folder.path} holds {name}, which pages and pictures do not explain; heedful.record shows its numbers."
+            f"{folder.path} holds a model without any attention that could be shown; heedful.record shows its numbers."
         )
 
 

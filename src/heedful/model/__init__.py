@@ -8,7 +8,7 @@ One legend for the shapes of the whole package:
 Batches come first, heads are `(B, H, T, d)`, sequences are padded on the right, and masks say what may be attended to.
 """
 
-from heedful.model.attention import Attention
+from heedful.model.attention import Attention, Heads
 from heedful.model.block import Block, FeedForward, Stack
 from heedful.model.cache import Cache
 from heedful.model.masks import causal, not_padding
@@ -24,6 +24,7 @@ __all__ = [
     "EncoderDecoder",
     "EncoderModel",
     "FeedForward",
+    "Heads",
     "Model",
     "Position",
     "Stack",

@@ -1,8 +1,8 @@
 """Convolutional sequence to sequence learning (Gehring et al., 2017): gated convolutions, and attention in each layer.
 
 Sums of two are multiplied by √½ and the context by √m, m being the length of the source, so that small variances stay
-as they are. Scores are divided by √d_model, as in the Transformer. A dilated stack skips 1, 2, 4, 8, 16 tokens and begins again
-(ByteNet; Kalchbrenner et al., 2016).
+as they are. Scores are divided by √d_model, as in the Transformer. A dilated stack skips 1, 2, 4, 8, 16 tokens and
+begins again (ByteNet; Kalchbrenner et al., 2016).
 """
 
 import math
@@ -80,7 +80,7 @@ class SourceAttention(Heads):
             key, value = self._tap("keys", memory)(key), self._tap("values", memory)(value)
         return key, value
 
-    def forward(self, h: Tensor, g: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor) -> Tensor:
+    def look(self, h: Tensor, g: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor) -> Tensor:
         """(R, T, D) twice -> (R, T, D): the context, R / B rows to a sentence."""
         key, value = memory
         query = ((self.query(h) + g) * HALF).reshape(key.size(0), 1, -1, h.size(-1))  # (B, 1, W * T, D)
@@ -107,7 +107,7 @@ class Layer(nn.Module):
         """(R, T, D) -> (R, T, D)."""
         h = self.convolution(x, cache)
         if self.cross is not None and memory is not None and keep is not None:
-            h = (h + self.cross(h, g, memory, keep)) * HALF
+            h = (h + self.cross.look(h, g, memory, keep)) * HALF
         added: Tensor = (x + h) * HALF
         return added
 

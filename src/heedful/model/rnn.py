@@ -73,7 +73,7 @@ class SourceAttention(Heads):
             key, value = self._tap("keys", memory)(key), self._tap("values", memory)(value)
         return key, value
 
-    def forward(self, state: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor) -> Tensor:
+    def weigh(self, state: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor) -> Tensor:
         """(R, T, D) -> (B, 1, W * T, S): the weights of the source for every state, R / B rows to a sentence."""
         key = memory[0]
         query = state.reshape(key.size(0), 1, -1, state.size(-1))  # (B, 1, W * T, D)
@@ -99,7 +99,7 @@ class SourceAttention(Heads):
 
 
 class Writing(nn.Module):
-    """One layer of cells that goes from token to token; the layer that is given the context has the attention."""
+    """One layer of cells that goes from token to token; the first one has the attention, whenever it is asked."""
 
     def __init__(self, config: ModelConfig, given: int, cross: bool) -> None:
         super().__init__()
@@ -125,10 +125,9 @@ class Decoder(Layers):
         super().__init__(config, Position(config, n_layers))
         width, attention = config.d_model, config.source_attention if cross else "none"
         self.before = attention == "additive"  # look at the source before a step
-        looking = {"none": -1, "additive": 0}.get(attention, n_layers - 1)
         for index in range(n_layers):
             given = 2 * width if self.before and index == 0 else width
-            self.add_module(str(index), Writing(config, given, cross=index == looking))
+            self.add_module(str(index), Writing(config, given, cross=index == 0 and attention != "none"))
         self.bidirectional, self.states = config.bidirectional, STATES[config.cell]
         self.bridge = nn.Linear(width, n_layers * self.states * width, bias=config.bias) if cross else None
         self.combine = nn.Linear(2 * width, width, bias=config.bias) if attention != "none" else None
@@ -139,7 +138,7 @@ class Decoder(Layers):
 
     @property
     def cross(self) -> SourceAttention | None:
-        return next((layer.cross for layer in self.layers if layer.cross is not None), None)
+        return self.layers[0].cross
 
     def start(self, memory: Tensor | None = None, memory_keep: Tensor | None = None) -> Cache:
         """(B, S, D) -> a cache: the first states of all layers, tanh(W h), h being where the encoder ended."""
@@ -172,15 +171,16 @@ class Decoder(Layers):
             states, context = self._look_then_step(x, cache, self.cross, projected, source_keep)
         else:
             states = self._through(x, cache)
-            weights = self.cross(states, projected, source_keep)
+            weights = self.cross.weigh(states, projected, source_keep)
             gather = self.cross.shown if self.cross.listened else self.cross.gather
             context = gather(weights, projected, states)
         out = torch.tanh(self.combine(torch.cat((context, states), -1)))
         return dropout(out, self.rate, self.training)
 
-    def _through(self, x: Tensor, cache: Cache) -> Tensor:
+    def _through(self, x: Tensor, cache: Cache, unheard: bool = False) -> Tensor:
         for index, (layer, own) in enumerate(zip(self.layers, cache.layers, strict=True)):
-            x = layer(dropout(x, self.rate, self.training) if index else x, own)
+            x = dropout(x, self.rate, self.training) if index else x
+            x = layer.forward(x, own) if unheard else layer(x, own)
         return x
 
     def _look_then_step(
@@ -191,17 +191,17 @@ class Decoder(Layers):
         weights, contexts, states = [], [], []
         for token in x.chunk(x.size(1), dim=1):  # (R, 1, D)
             last = cache.layers[-1].state[0].unsqueeze(1)  # s_{t-1} of the highest layer
-            weights.append(cross(last, memory, keep))  # (B, 1, W, S)
+            weights.append(cross.weigh(last, memory, keep))  # (B, 1, W, S)
             contexts.append(cross.gather(weights[-1], memory, last))
-            states.append(self._through(torch.cat((token, contexts[-1]), -1), cache))
+            states.append(self._through(torch.cat((token, contexts[-1]), -1), cache, unheard=True))
         context = torch.cat(contexts, 1)
-        if cross.listened:
-            whole = torch.stack(weights, 3).flatten(2, 3)  # (B, 1, W * T, S): a listener sees all steps at once,
-            context = cross.shown(whole, memory, context)  # and since it may change them, the steps are made again
-            for layer, state in zip(cache.layers, begun, strict=True):
-                layer.advance(-x.size(1), *state)
-            return self._through(torch.cat((x, context), -1), cache), context
-        return torch.cat(states, 1), context
+        if not any(module._forward_hooks for module in self.modules()):
+            return torch.cat(states, 1), context
+        whole = torch.stack(weights, 3).flatten(2, 3)  # (B, 1, W * T, S): a listener hears all steps at once,
+        context = cross.shown(whole, memory, context)  # and since it may change them, the steps are made again
+        for layer, state in zip(cache.layers, begun, strict=True):
+            layer.advance(-x.size(1), *state)
+        return self._through(torch.cat((x, context), -1), cache), context
 
 
 def _lengths(keep: Tensor) -> Tensor:

@@ -136,11 +136,16 @@ def resolved_model(asked: RunConfig, init: Folder | None, family: str, found: di
 
 
 def layers(config: RunConfig) -> str:
-    """'Preset tiny: 4 layers, …' for a card or a line of the report."""
+    """'4+4 layers, d_model 128' for a card or a line of the report, and what is not the paper's."""
     model = config.model
     depth = {
         "encoder-decoder": f"{model.encoder_layers}+{model.decoder_layers}",
         "decoder": str(model.decoder_layers),
         "encoder": str(model.encoder_layers),
     }[model.family]
-    return f"{depth} layers, d_model {model.d_model}"
+    kind = {
+        "transformer": f"{model.attention} attention, " if model.attention != "full" else "",
+        "rnn": f"{model.cell}, " + (f"{model.source_attention} attention, " if "+" in depth else ""),
+        "conv": "dilated convolutions, " if model.dilated else "convolutions, ",
+    }[model.architecture]
+    return f"{kind}{depth} {'steps' if model.recurrent_depth else 'layers'}, d_model {model.d_model}"

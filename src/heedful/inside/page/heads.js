@@ -134,6 +134,11 @@ function aboutHeads(each) {
         h("span", {}, percent(share)),
       ]),
     ),
-    h("p", { class: "onward" }, h("button", { type: "button", onclick: () => change({ view: "steps" }) }, "Step through this head →")),
+    data.steps &&
+      h(
+        "p",
+        { class: "onward" },
+        h("button", { type: "button", onclick: () => change({ view: "steps" }) }, "Step through this head →"),
+      ),
   );
 }

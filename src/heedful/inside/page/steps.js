@@ -2,7 +2,7 @@
 
 views.steps = {
   title: "Step through",
-  has: () => true,
+  has: () => Boolean(data.steps),
   show(main) {
     const each = attention(),
       side = data.sides[each.rows];
