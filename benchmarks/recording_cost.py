@@ -43,9 +43,7 @@ class PlainAttention(Attention):
         query = position.turn(self._heads(self.query(x)), start)
         key = position.turn(self._heads(self.key(x)), start)
         value = self._heads(self.value(x))
-        if cache:
-            key, value = cache.append(key, value)
-        return self.output(self._attend(x, query, key, value, keep, position.bias(query, key.size(2))))
+        return self.output(self._find(x, query, key, value, keep, position, cache))
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return self._heads(self.key(memory)), self._heads(self.value(memory))
@@ -67,14 +65,11 @@ class PlainFeedForward(FeedForward):
 
 
 class PlainStack(Stack):
-    def forward(self, x: Tensor, keep: Tensor | None, memory=None, memory_keep=None, cache=None) -> Tensor:
-        x = self.position.embed(x, cache.length if cache else 0)
+    def enter(self, x: Tensor, start: int) -> Tensor:
+        x = self.position.embed(x, start)
         if self.first_norm is not None:
             x = self.first_norm(x)
-        x = dropout(x, self.rate, self.training)
-        for index, block in enumerate(self.blocks):
-            x = block(x, keep, self.position.layer(index), memory, memory_keep, cache.layers[index] if cache else None)
-        return x if self.norm is None else self.norm(x)
+        return dropout(x, self.rate, self.training)
 
 
 class PlainEncoderDecoder(EncoderDecoder):

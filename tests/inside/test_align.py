@@ -21,7 +21,7 @@ from heedful.align import (
 )
 from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
-from heedful.errors import FolderError
+from heedful.errors import FolderError, SettingError
 from heedful.inside.aligner import Aligner, align_both, words_and_marks
 from heedful.translate import Translator
 
@@ -186,3 +186,14 @@ def test_the_translator_aligns_the_same_way(translator_folder):
     for (source, _), (translation,) in zip(TEXTS, found, strict=True):
         assert all(i < len(source.split()) for i, _ in translation.alignment)
         assert {j for _, j in translation.alignment} == set(range(len(translation.text.split())))
+
+
+def test_other_architectures_are_aligned_too(make_folder):
+    for changes in ({"architecture": "rnn"}, {"architecture": "conv"}, {"recurrent_depth": True}):
+        aligner = Aligner(make_folder(**changes))
+        found = list(aligner.align(TEXTS))
+        assert len(found) == len(TEXTS)
+        assert all(found)
+        assert all(name.startswith("decoder.") for name in aligner.choice.names)
+    with pytest.raises(SettingError, match="never looks at single words of its source"):
+        list(Aligner(make_folder(architecture="rnn", source_attention="none")).align(TEXTS))
