@@ -83,6 +83,8 @@ def importance(
         raise SettingError(f"a model of the {folder.model.config.family} family has no references and no BLEU.")
     if references is not None and len(references) != len(sources):
         raise DataError(f"{len(sources)} sentences and {len(references)} references; give one for each.")
+    if not heads(folder.model):
+        raise SettingError(f"{folder.path} holds a model without attention: there is no head to switch off.")
     steps = list(_steps(folder, sources, references))
     if not steps:
         raise DataError("there is nothing to measure on: no line has text that fits the model.")

@@ -168,7 +168,7 @@ const attentionNames = {
   "decoder.cross": "Cross-attention",
 };
 const attentionName = ({ stack, kind }) =>
-  data.attentions.length > 1 ? attentionNames[`${stack}.${kind}`] : "Self-attention";
+  data.attentions.length > 1 || kind === "cross" ? attentionNames[`${stack}.${kind}`] : "Self-attention";
 const attentionHelp = {
   "encoder.self": "each token of the text looks at every token of the text",
   "decoder.self": "each token looks at itself and at what came before",

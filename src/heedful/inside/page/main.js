@@ -185,7 +185,7 @@ function header() {
     ["positions", model.positions],
   ];
   element("card").append(
-    ...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, String(value)))),
+    ...facts.filter(([, value]) => value !== null).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, String(value)))),
   );
   element("note").textContent = data.note;
   element("note").hidden = !data.note;
