@@ -77,9 +77,11 @@ export function translating({ model, models, settings, carried, show, label }) {
     abort = new AbortController();
     say("Translating…");
     try {
-      const answer = await post("/v1/translations", { text, model: model.name, n_best: WAYS, alignments: true }, abort.signal);
+      const answer = await post("/v1/translations", { text, model: model.name, n_best: WAYS }, abort.signal);
       const found = (await answer.json()).translations[0].sentences;
-      if (shown(found, number)) say("");
+      if (!shown(found, number)) return;
+      say("");
+      await align({ text }, number, abort.signal);
     } catch (error) {
       if (error.name === "AbortError" || number < asked) return;
       if (error instanceof Problem && error.status === 503 && again < 5) {
@@ -87,6 +89,16 @@ export function translating({ model, models, settings, carried, show, label }) {
         timer = setTimeout(() => translate(again + 1), 1000 * Math.max(1, error.after));
       } else say(error instanceof Problem ? error.message : "The server does not answer; is it still running?", true);
     }
+  }
+
+  // Links between words come after the translation: they take longer, and nobody points before there is something.
+  async function align(body, number, signal, first = 0) {
+    const answer = await post("/v1/translations", { model: model.name, alignments: true, ...body }, signal);
+    if (number < answered) return;
+    for (const [index, each] of (await answer.json()).translations[0].sentences.entries())
+      for (const one of sentences[first + index]?.translations || [])
+        if (one.text === each.translations[0]?.text) one.alignment = each.translations[0].alignment;
+    output.dataset.aligned = answered;
   }
 
   // An answer is shown unless one to a later question has been.
@@ -171,7 +183,9 @@ export function translating({ model, models, settings, carried, show, label }) {
           h("bdi", {}, one.text), h("span", { class: "figure", title: "log-probability, divided by the length penalty" }, one.score.toFixed(2)))))));
   }
   function choose(rank) {
-    sentences[active].chosen = rank;
+    const each = sentences[active];
+    each.chosen = rank;
+    if (!way(each).alignment) align({ text: each.source, prefix: way(each).text }, answered, undefined, active).catch(() => {});
     drawOutput();
     drawWays();
     ways.querySelectorAll("li button")[rank].focus();
