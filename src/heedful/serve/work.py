@@ -23,7 +23,7 @@ from heedful.translate import ROWS, Part, Translation, Translator, joined
 LANES = 4  # searches that go on at once
 WRITERS = 16  # texts that are written at once
 WORTH = 3  # times as many sentences as are still being searched are worth a search of their own
-PATIENCE = 0.25  # seconds after which a sentence need not wait for a lane to empty
+PATIENCE = 1.0  # seconds after which a sentence need not wait for a search to become small
 PACE = 0.02  # seconds by which each sentence of a request gives precedence to younger requests
 LIVE_TOKENS = 1 << 15  # source tokens in all rows of a search
 
@@ -161,11 +161,12 @@ class Translating:
 
     def _may_begin(self) -> bool:
         """Whether what waits is worth a search of its own: much of what was begun has ended, or somebody waits long."""
-        if not self.waiting or len(self.lanes.running) >= LANES:
+        lanes = len(self.lanes.running)
+        if not self.waiting or lanes >= LANES:
             return False
         live = sum(lane.size for lane in self.lanes.running)
-        oldest = min(unit.since for unit in self.waiting)
-        return len(self.waiting) >= WORTH * live or self.clock() - oldest >= PATIENCE
+        overdue = self.clock() - min(unit.since for unit in self.waiting) >= PATIENCE
+        return len(self.waiting) >= WORTH * live or (overdue and lanes == 1)
 
     def _begin(self) -> None:
         units = self._choose()
