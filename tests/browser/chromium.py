@@ -88,6 +88,7 @@ class Browser:
         page = self.pages[session] = Page(self, session, target)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
+        page.send("Performance.enable", timeDomain="threadTicks")
         page.resize(width, height)
         page.send(
             "Emulation.setEmulatedMedia", features=[{"name": n.replace("_", "-"), "value": v} for n, v in media.items()]
@@ -145,6 +146,11 @@ class Page:
     def settle(self) -> None:
         """Until what was asked for is drawn."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+
+    def processor_seconds(self) -> float:
+        """What the page has cost its thread so far, however busy the machine is."""
+        metrics = self.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
 
     def resize(self, width: int, height: int) -> None:
         self.send(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import torch
@@ -309,14 +310,17 @@ SEEN = """new Promise((done) => { const look = () => {
 
 
 def test_a_hundred_tokens_in_six_layers_of_eight_heads_open_in_two_seconds(browser, large):
-    milliseconds = []
-    while len(milliseconds) < 5 and min(milliseconds, default=2000) >= 2000:  # something else may hold the machine
+    milliseconds, work = [], []
+    while len(milliseconds) < 4 and min(milliseconds, default=2000) >= 2000:
         page = browser.open(large)
         milliseconds.append(page.run(SEEN))
+        work.append(page.processor_seconds())
         assert page.count(".map") == 3 * 6 * 8
         assert page.complaints == []
         page.close()
-    assert 0 < min(milliseconds) < 2000
+    assert 0 < min(work) < 1
+    if os.getloadavg()[0] <= 1.5 * (os.cpu_count() or 1):  # else the clock says more about others than about the page
+        assert min(milliseconds) < 2000
 
 
 # Milliseconds from an event to a page that has its new layout: once for each of some tokens, by pointer and by key.

@@ -31,7 +31,11 @@ function pair({
         "data-place": i,
         "aria-pressed": side === "from" ? String(i === state.token) : null,
       },
-      h("span", { class: "shade", "aria-hidden": "true" }),
+      h(
+        "span",
+        { class: "shade", "aria-hidden": "true" },
+        side === "to" && heads.map(({ colour }) => h("i", { style: { background: colour, opacity: "0" } })),
+      ),
       h("bdi", {}, label.text),
       side === "from" && next && next[i] ? h("span", { class: "next" }, `▸ ${next[i]}`) : null,
     );
@@ -55,10 +59,11 @@ function pair({
     canvas,
   );
   const heat = heatMap(rows, columns, mean, (i, j) => point(i, j, true));
-  const draw = (only) => drawLines({ canvas, box, left, right, start, heads, only, sure });
+  const faint = document.createElement("canvas"); // all lines, drawn once for a size
+  const draw = (only) => drawLines({ canvas, faint, box, left, right, start, heads, only, sure });
   const point = (i, j, quiet) => {
     const query = i ?? null;
-    shade(right, start, columns, heads, query);
+    shade(right, start, heads, query);
     draw(query === null ? (j === null || j === undefined ? null : { key: j }) : { query });
     heat.mark(i, j);
     readout.replaceChildren(...said(rows, columns, heads, mean, verbs, i, j));
@@ -149,21 +154,17 @@ function said(rows, columns, heads, mean, verbs, i, j) {
   return [];
 }
 
-function shade(list, start, columns, heads, query) {
-  list.querySelectorAll(".token").forEach((token, index) => {
-    const holder = token.querySelector(".shade");
-    holder.replaceChildren(
-      ...(query === null
-        ? []
-        : heads.map(({ colour, rows }) => {
-            const weight = rows[query] ? rows[query][start + index] : 0;
-            return h("i", { style: { background: colour, opacity: String(0.75 * scaled(weight)) } });
-          })),
-    );
-  });
+// Only the opacity changes, so that nothing has to be laid out anew.
+function shade(list, start, heads, query) {
+  list.querySelectorAll(".shade").forEach((holder, index) =>
+    heads.forEach(({ rows }, number) => {
+      const weight = query !== null && rows[query] ? rows[query][start + index] : 0;
+      holder.children[number].style.opacity = String(0.75 * scaled(weight));
+    }),
+  );
 }
 
-function drawLines({ canvas, box, left, right, start, heads, only, sure }) {
+function drawLines({ canvas, faint, box, left, right, start, heads, only, sure }) {
   const lists = [left, right].map((list) => [...list.children]);
   if (!lists[0].length || !lists[1].length) return;
   const home = box.getBoundingClientRect(),
@@ -176,7 +177,7 @@ function drawLines({ canvas, box, left, right, start, heads, only, sure }) {
   canvas.style.top = `${top}px`;
   const step = lists[0].length > 1 ? lists[0][1].offsetTop - lists[0][0].offsetTop : 26;
   const middle = (i) => i * step + step / 2 - 1;
-  const draw = (context, only, faint) => {
+  const draw = (context, only) => {
     context.lineCap = "round";
     const many = lists[0].length * heads.length > 400;
     heads.forEach(({ colour, rows }, number) => {
@@ -189,7 +190,7 @@ function drawLines({ canvas, box, left, right, start, heads, only, sure }) {
           if (only && only.key !== undefined && only.key !== start + j) continue;
           const weight = row[start + j];
           if (weight < (only ? 0.01 : many ? 0.2 : 0.04) || (sure && !sure(start + i, start + j))) continue;
-          context.globalAlpha = (sure ? 0.85 : Math.min(1, 0.08 + 0.92 * weight)) * (faint ? (dark() ? 0.4 : 0.25) : 1);
+          context.globalAlpha = sure ? 0.85 : Math.min(1, 0.08 + 0.92 * weight);
           context.lineWidth = sure ? 2.4 : 0.8 + 3.4 * weight;
           context.beginPath();
           context.moveTo(2, middle(i) + beside);
@@ -207,8 +208,10 @@ function drawLines({ canvas, box, left, right, start, heads, only, sure }) {
     });
   };
   sharp(canvas, width, height, (context) => {
-    draw(context, null, only !== null);
-    if (only !== null) draw(context, only, false);
+    if (faint.style.width !== `${width}px`) sharp(faint, width, height, (all) => draw(all, null));
+    context.globalAlpha = only === null ? 1 : dark() ? 0.4 : 0.25;
+    context.drawImage(faint, 0, 0, width, height);
+    if (only !== null) draw(context, only);
   });
 }
 
