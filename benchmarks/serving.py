@@ -265,8 +265,8 @@ def latency(server: Server, lines: list[str], rate: float, seconds: float) -> No
 def overload(server: Server, lines: list[str], rate: float, seconds: float) -> None:
     load = asyncio.run(open_loop(server.port, lines, 3 * rate, seconds))
     goodput = len(load.good) / load.seconds
-    print(f"at 3 times capacity ({3 * rate:.0f}/s for {seconds:g} s): goodput {goodput:.1f}/s = {goodput / rate:.2f} "
-          f"of capacity; answers {ms(load.good, 50, 99)}; {len(load.refused)} refused after {ms(load.refused, 50, 99)}; "
+    print(f"at 3 x capacity ({3 * rate:.0f}/s for {seconds:g} s): goodput {goodput:.1f}/s, {goodput / rate:.2f} of"
+          f" capacity; answers {ms(load.good, 50, 99)}; {len(load.refused)} refused after {ms(load.refused, 50, 99)}; "
           f"{len(load.other)} other; /health {ms(load.health, 50, 99)}")  # fmt: skip
 
 

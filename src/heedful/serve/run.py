@@ -27,6 +27,7 @@ from heedful.serve.settings import Settings, read_keys
 from heedful.serve.state import State
 
 log = logging.getLogger("heedful.serve")
+BACKLOG = 2048  # connections that wait to be accepted
 NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
 SO_ATTACH_FILTER = 26  # of Linux; the socket module has no name for it
 LINGER = 0.5  # seconds that a connection without a request may still bring one after that
@@ -142,6 +143,7 @@ async def serve(settings: Settings, keys: Path | None = None, started: Callable[
     try:
         await state.engines.load()
         loop.add_signal_handler(signal.SIGHUP, hang_up)
+        listening.listen(BACKLOG)  # from now on nobody is refused, though accepting begins a moment later
         host, port = listening.getsockname()[:2]
         name = f"[{host}]" if ":" in host else host
         started(f"http://{name}:{port}")
