@@ -1,0 +1,95 @@
+"""Every system must learn to copy and to reverse, and goes on after a crash as if nothing had been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from heedful import config, folder
+from heedful.data.batch import Batch
+from heedful.loss import translation_loss
+from heedful.model import build
+from heedful.search import Options, beam_search
+from heedful.train.loop import train
+from heedful.translate import ModelNextToken
+from tests.train.test_resume import Killed, killing, open_, settings
+
+COPY, REVERSE, FIRST = 4, 5, 6
+SIZES = {"vocab_size": 14, "d_model": 48, "d_ff": 96, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+SYSTEMS = {  # settings, learning rate, updates
+    "rnn-additive": ({"architecture": "rnn", "cell": "gru", "source_attention": "additive"}, 2e-2, 100),
+    "lstm-dot": ({"architecture": "rnn", "source_attention": "dot"}, 1e-2, 150),
+    "conv": ({"architecture": "conv"}, 4e-3, 120),
+    "window": ({"attention": "window", "attention_window": 2, "norm": "pre"}, 1e-2, 150),
+    "sparse": ({"attention": "sparse", "attention_window": 1, "attention_stride": 3, "norm": "pre"}, 1e-2, 150),
+    "lowrank": ({"attention": "lowrank", "decoder_attention": "full", "attention_rank": 8, "norm": "pre"}, 1e-2, 150),
+    "kernel": ({"attention": "kernel", "norm": "pre"}, 1e-2, 200),
+    "universal": ({"recurrent_depth": True, "norm": "pre"}, 5e-3, 250),
+    "halting": ({"recurrent_depth": True, "halting": True, "norm": "pre"}, 1e-2, 200),
+}
+pytestmark = pytest.mark.slow
+
+
+def batch(rows: int, seed: int) -> Batch:
+    """Two or three digits behind a token that says what is to be done with them."""
+    generator = torch.Generator().manual_seed(seed)
+    digits = torch.randint(FIRST, 14, (rows, 4), generator=generator)
+    lengths = torch.randint(2, 4, (rows, 1), generator=generator)
+    task, place = COPY + torch.arange(rows).unsqueeze(1) % 2, torch.arange(4)
+    turned = torch.where(task == COPY, digits, digits.gather(1, (lengths - 1 - place).clamp(min=0)))
+    source, target = (
+        torch.cat((first, each.masked_fill(place >= lengths, 0), torch.zeros(rows, 1, dtype=torch.long)), 1).scatter(
+            1, lengths + 1, 3
+        )
+        for first, each in ((task, digits), (torch.full_like(task, 2), turned))
+    )
+    lengths = lengths.squeeze(1)
+    return Batch(source, target, lengths + 2, lengths + 1, int((lengths + 1).sum()))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_copying_and_reversing_are_learned(name: str) -> None:
+    changes, rate, updates = SYSTEMS[name]
+    torch.manual_seed(1)
+    model = build(config.ModelConfig(**SIZES | {"max_length": 16, "dropout": 0.0} | changes))
+    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    for update in range(updates):
+        for group in optimiser.param_groups:
+            group["lr"] = rate * min(1, (update + 1) / 20) * (1 - update / updates)
+        piece = batch(64, update)
+        loss = translation_loss(model, piece)
+        optimiser.zero_grad()
+        (loss.smoothed / loss.tokens).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+    test = batch(100, 10**6)
+    found = written(model.eval(), test.source, test.source_lengths)
+    expected = [row[1:-1].tolist() for row in (each[each != 0] for each in test.target)]
+    assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 0.95 * len(expected)
+
+
+def written(model: torch.nn.Module, source: Tensor, lengths: Tensor) -> list[list[int]]:
+    hypotheses = beam_search(ModelNextToken(model), source, lengths, Options(beam=1, max_length=8))
+    return [list(found[0].ids) for found in hypotheses]
+
+
+@pytest.mark.parametrize("name", ["rnn-additive", "conv", "lowrank", "kernel", "halting"])
+def test_killed_and_resumed_equals_never_interrupted(corpus: Path, tmp_path: Path, name: str) -> None:
+    changes = [f"model.{key}={str(value).lower()}" for key, value in SYSTEMS[name][0].items()]
+    asked = settings(corpus, tmp_path / "store", *changes, "train.max_updates=5", "train.checkpoint_every=2")
+    train(open_(asked, tmp_path / "whole"))
+    run = open_(asked, tmp_path / "killed")
+    run.loss_of = killing(run, 4, 2)  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        train(run)
+    torch.manual_seed(12345)
+    train(open_(asked, tmp_path / "killed", resume=True))
+    for file in ("model.safetensors", "checkpoints/step-5/optimiser.safetensors"):
+        ours, theirs = load_file(tmp_path / "killed" / file), load_file(tmp_path / "whole" / file)
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    assert folder.load(tmp_path / "killed").model.config == run.config.model
