@@ -87,7 +87,7 @@ class Rotary(Position):
 
     def turn(self, x: Tensor, start: int = 0) -> Tensor:
         """Two neighbouring numbers are a complex one, which a product turns."""
-        points = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, H, T, d / 2)
+        points = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))  # (B, H, T, d / 2)
         turns = torch.view_as_complex(self.turns[start : start + x.size(2)].float())  # (T, d / 2)
         return torch.view_as_real(points * turns).flatten(-2).to(x.dtype)
 
