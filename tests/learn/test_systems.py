@@ -28,7 +28,7 @@ SYSTEMS = {  # settings, learning rate, updates
     "sparse": ({"attention": "sparse", "attention_window": 1, "attention_stride": 3, "norm": "pre"}, 1e-2, 150),
     "lowrank": ({"attention": "lowrank", "decoder_attention": "full", "attention_rank": 8, "norm": "pre"}, 1e-2, 150),
     "kernel": ({"attention": "kernel", "norm": "pre"}, 1e-2, 200),
-    "universal": ({"recurrent_depth": True, "norm": "pre"}, 5e-3, 250),
+    "universal": ({"recurrent_depth": True}, 5e-3, 250),
     "halting": ({"recurrent_depth": True, "halting": True, "norm": "pre"}, 1e-2, 200),
 }
 pytestmark = pytest.mark.slow
