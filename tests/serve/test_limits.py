@@ -278,3 +278,14 @@ def test_connections_that_wait_to_be_accepted_are_not_reset():
         assert accepted.recv(5) == b"hello"
         accepted.close()
         late.close()
+
+
+def test_answers_on_a_kept_connection_do_not_wait_for_acknowledgements(running):
+    with running.client() as client:
+        client.get("/health")
+        took = []
+        for _ in range(10):
+            began = time.perf_counter()
+            client.get("/health")
+            took.append(time.perf_counter() - began)
+    assert min(took) < 0.03

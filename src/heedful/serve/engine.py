@@ -47,7 +47,7 @@ def start_process(threads: int, precision: str) -> START:
         connection.close()
 
         def end() -> None:
-            child.join(5)
+            child.join(2)
             if child.is_alive():
                 child.kill()
                 child.join()
@@ -147,7 +147,8 @@ class Engine:
     def __init__(self, served: Served, start: START, queue: int = 512) -> None:
         self.served, self.start, self.queue = served, start, queue
         self.counted: Callable[[Counts], None] = lambda counts: None
-        self.child: Child | None = None
+        self.child: Child | None = None  # the one that is asked
+        self.children: set[Child] = set()  # with those that are being loaded or finish what they have
         self.numbers = itertools.count(1)
         self.outstanding = 0  # sentences that are accepted and not done
         self.finished: deque[tuple[float, int]] = deque()
@@ -165,10 +166,11 @@ class Engine:
     async def load(self) -> None:
         """Start the model, or its successor; the one before finishes what it has. Raises what is wrong with it."""
         child = Child(self.start, self.served, self._lost, self.counted)
+        self.children.add(child)
         try:
             await child.ready
         except FolderError:
-            await child.close()
+            await self._close(child)
             raise
         before, self.child = self.child, child
         if before is not None:
@@ -178,8 +180,7 @@ class Engine:
         self.stopping = True
         for task in self.tasks:
             task.cancel()
-        if self.child is not None:
-            await self.child.close()
+        await asyncio.gather(*(self._close(child) for child in list(self.children)))
 
     async def ask(self, asked: dict[str, Any], cost: int = 1) -> Any:
         """What the model makes of it, once it is done."""
@@ -233,6 +234,7 @@ class Engine:
 
     def _lost(self, child: Child) -> None:
         """The process died: whoever waited for it is told, and another one is started."""
+        self.children.discard(child)
         if child is self.child and not self.stopping:
             log.error("a model died and is started again", extra={"model": self.served.name})
             self.child = None
@@ -250,6 +252,10 @@ class Engine:
     async def _retire(self, child: Child) -> None:
         while child.jobs:
             await asyncio.sleep(0.05)
+        await self._close(child)
+
+    async def _close(self, child: Child) -> None:
+        self.children.discard(child)
         await child.close()
 
     def _later(self, coroutine: Any) -> None:

@@ -102,7 +102,8 @@ class Server(uvicorn.Server):
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens as soon as it is asked to."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # with the protocol named, asyncio turns Nagle's algorithm off; else every answer could take 40 ms more
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))

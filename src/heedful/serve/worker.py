@@ -31,6 +31,7 @@ from heedful.serve.messages import Event, Task
 from heedful.serve.work import Filling, Translating, Work, Writing, translations
 from heedful.translate import Part, Translation, Translator
 
+POLITE = 5  # how much the model gives way to the server, which has to answer at once and needs little
 Parts = list[list[Part]]
 Found = list[list[list[Translation]]]
 
@@ -39,8 +40,10 @@ def process(connection: Connection, folder: Path, threads: int, precision: str) 
     """Be the process of a model until the other end of the pipe is closed; signals are meant for the server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    os.nice(POLITE)
     torch.set_num_threads(threads)
     serve(connection, folder, precision)
+    os._exit(0)  # nobody waits for what is still computed aside
 
 
 def serve(connection: Connection, folder: Path, precision: str = "float32") -> None:
@@ -78,7 +81,7 @@ class Worker:
                 self._take(message)
                 continue  # first everything that has come, then compute
             self._report(self.work.step())
-        self.aside.shutdown(cancel_futures=True)
+        self.aside.shutdown(wait=False, cancel_futures=True)
 
     def _receive(self) -> None:
         """Keep the pipe empty, so that the server never waits for us."""
