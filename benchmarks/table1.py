@@ -1,0 +1,207 @@
+"""Table 1 of the paper, measured: time and memory of one layer, steps that wait for each other, longest path.
+
+    python benchmarks/table1.py --picture docs/images/table1.svg
+
+For self-attention, restricted self-attention, recurrent, convolutional and dilated layers, as heedful builds them: the
+time of one layer, forward and backward, and the memory that it takes, against the length n and against the width d,
+with the exponents of fitted power laws beside the paper's; the number of steps that wait for each other, counted in the
+graph of operations that a backward pass follows; and the number of layers after which the last output depends on the
+first input, found by following the gradient. Attention is measured without its projections, as in the paper's table,
+once by its plain body and once by torch's fused kernel. A minute on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heedful.config import ModelConfig
+from heedful.model import Position, conv, rnn
+from heedful.model.kinds import ATTENTIONS
+from heedful.ops import attention as ops
+
+sys.path.insert(0, str(Path(__file__).parent))
+from drawing import figure
+
+WINDOW, KERNEL = 32, 3
+PAPER = {  # exponents of n and d in the complexity of a layer, sequential operations, longest path
+    "self-attention": (2, 1, "1", "1"),
+    "…, fused": (2, 1, "1", "1"),
+    "restricted": (1, 1, "1", "n / r"),
+    "recurrent": (1, 2, "n", "n"),
+    "convolutional": (1, 2, "1", "n / k"),
+    "dilated": (1, 2, "1", "log_k n"),
+}
+ATTENTION = {"self-attention": "full", "…, fused": "full", "restricted": "window"}
+LENGTHS, WIDTHS = [512, 1024, 2048, 4096], [128, 256, 512, 1024]
+LENGTH, WIDTH = 256, 128  # what stays while the other changes
+PATHS, REACH = [16, 32, 64], 8  # lengths of which the path is found, and the window there
+
+
+def config(width: int, length: int = 4096, layers: int = 1, **changes: object) -> ModelConfig:
+    sizes = {"vocab_size": 8, "d_model": width, "n_heads": 1, "max_length": length, "dropout": 0.0, "d_ff": 8}
+    sizes |= {"encoder_layers": layers, "decoder_layers": layers, "attention_window": WINDOW, "kernel_width": KERNEL}
+    return ModelConfig.model_validate(sizes | {"bidirectional": False, "cell": "rnn", "positions": "learned"} | changes)
+
+
+def layer(name: str, width: int, index: int = 1, **changes: object) -> Callable[[Tensor], Tensor]:
+    """(1, n, d) -> (1, n, d): what the table compares; only a dilated layer depends on its number in a stack."""
+    torch.manual_seed(index)
+    if name in ATTENTION:
+        kind = ATTENTION[name]
+        attention, nothing = ATTENTIONS[kind](config(width, attention=kind, **changes)), Position(config(width), 1)
+
+        def find(x: Tensor) -> Tensor:
+            ops.FUSED_FROM = 0 if name == "…, fused" else 10**12
+            return attention._find(x, x[:, None], x[:, None], x[:, None], None, nothing, None)
+
+        return find
+    if name == "recurrent":
+        cells = rnn.Reading(config(width, architecture="rnn"))
+        return lambda x: cells(x, torch.tensor([x.size(1)]))
+    return conv.GatedConvolution(config(width, architecture="conv", dilated=name == "dilated"), index, causal=True)
+
+
+def seconds(run: Callable[[Tensor], Tensor], length: int, width: int, repeats: int) -> float:
+    """The median time of one forward and backward pass."""
+    x = torch.randn(1, length, width, requires_grad=True)
+    times = []
+    for number in range(repeats + 1):
+        began = time.perf_counter()
+        run(x).sum().backward()
+        if number:  # the first one warms up
+            times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def memory(run: Callable[[Tensor], Tensor], length: int, width: int) -> int:
+    """Bytes of the tensors that a forward pass keeps for the backward one, weights and the input excepted."""
+    x, kept = torch.randn(1, length, width, requires_grad=True), dict[int, int]()
+
+    def pack(tensor: Tensor) -> Tensor:
+        if (
+            not isinstance(tensor, nn.Parameter)
+            and tensor.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+        ):
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        run(x)
+    return sum(kept.values())
+
+
+def exponent(sizes: list[int], values: list[float]) -> float:
+    """The slope of a straight line through logarithms, without the smallest size."""
+    return float(np.polyfit(np.log(sizes[1:]), np.log(values[1:]), 1)[0])
+
+
+def waits(name: str, width: int, length: int) -> int:
+    """Operations on the longest way from input to output in the graph of the backward pass, over one token or many."""
+    if name == "recurrent":  # torch's kernel is one node of the graph: the same layer, cell by cell
+        cell = nn.RNNCell(width, width)
+        inputs = torch.randn(1, length, width, requires_grad=True)
+        state = torch.zeros(1, width)
+        for token in inputs.unbind(1):
+            state = cell(token, state)
+        out = state
+    else:
+        out = layer(name, width)(torch.randn(1, length, width, requires_grad=True))
+    deepest: dict[object, int] = {}
+    stack = [(out.grad_fn, False)]
+    while stack:
+        node, seen = stack.pop()
+        if node in deepest:
+            continue
+        below = [each for each, _ in node.next_functions if each is not None]
+        if seen:
+            deepest[node] = 1 + max((deepest.get(each, 0) for each in below), default=0)
+        else:
+            stack.append((node, True))
+            stack += [(each, False) for each in below if each not in deepest]
+    return deepest[out.grad_fn]
+
+
+def path(name: str, length: int, width: int = 16) -> int:
+    """The least number of layers through which the last output has any gradient at the first input.
+
+    A recurrent layer connects them at once, but by way of every token in between: its path is counted in steps.
+    """
+    x = 0.1 * torch.randn(1, length, width, dtype=torch.float64)  # small, so that no weight of attention comes to zero
+    x.requires_grad_()
+    if name == "recurrent":
+        cell = nn.RNNCell(width, width).double()
+        state, steps = torch.zeros(1, width, dtype=torch.float64), 0
+        for token in x.unbind(1):
+            state, steps = cell(token, state), steps + 1
+        return steps if reaches(state, x) else 0
+    out, depth = x, 0
+    while not reaches(out[:, -1], x):
+        run, depth = layer(name, width, depth, attention_window=REACH), depth + 1
+        run = run.double() if isinstance(run, nn.Module) else run
+        out = out + run(out)
+    return depth
+
+
+def reaches(out: Tensor, x: Tensor) -> bool:
+    """Whether the first token of x has any influence on an output."""
+    (slope,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
+    return bool((slope[:, 0] != 0).any())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=7, help="passes whose median is the time")
+    parser.add_argument("--picture", type=Path, help="where to draw time and memory: .svg or .png")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    rows: dict[str, dict[str, list[float]]] = {}
+    print(f"{'':15} time by n   time by d   memory by n   steps that wait    longest path")
+    print(f"{'':15} exponent    exponent    exponent      n = 128 -> 256     n = {' -> '.join(map(str, PATHS))}")
+    for name, (n, d, sequential, longest) in PAPER.items():
+        runs = {width: layer(name, width) for width in {*WIDTHS, WIDTH}}
+        found = rows[name] = {
+            "time_n": [seconds(runs[WIDTH], length, WIDTH, asked.repeats) for length in LENGTHS],
+            "time_d": [seconds(runs[width], LENGTH, width, asked.repeats) for width in WIDTHS],
+            "memory_n": [float(memory(runs[WIDTH], length, WIDTH)) for length in LENGTHS],
+        }
+        steps = [waits(name, 16, length) for length in (128, 256)]
+        reach = " -> ".join(str(path(name, length)) for length in PATHS)
+        print(
+            f"{name:15} {exponent(LENGTHS, found['time_n']):.2f} ({n})    {exponent(WIDTHS, found['time_d']):.2f} ({d})"
+            f"    {exponent(LENGTHS, found['memory_n']):.2f}          {steps[0]} -> {steps[1]} ({sequential})"
+            f"{'':6}{reach} ({longest})"
+        )
+    print(
+        f"In brackets the paper's. n = {LENGTH} while d changes, d = {WIDTH} while n does; r = {WINDOW}, k = {KERNEL}."
+    )
+    if asked.picture:
+        draw(rows, asked.picture)
+
+
+def draw(rows: dict[str, dict[str, list[float]]], path: Path) -> None:
+    panels = (
+        ("time_n", LENGTHS, "length n", "milliseconds", 1e3),
+        ("time_d", WIDTHS, "width d", "milliseconds", 1e3),
+        ("memory_n", LENGTHS, "length n", "MB kept for the backward pass", 1e-6),
+    )
+    with figure(path, 3, (12, 4)) as axes:
+        for axis, (key, sizes, across, up, scale) in zip(axes, panels, strict=True):
+            for name, found in rows.items():
+                axis.loglog(sizes, [value * scale for value in found[key]], marker="o", label=name)
+            axis.set(xlabel=across, ylabel=up, xticks=sizes, xticklabels=sizes)
+            axis.minorticks_off()
+        axes[0].legend(fontsize=8)
+    print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()
