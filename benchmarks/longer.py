@@ -1,0 +1,170 @@
+"""Longer than trained: which schemes of positions hold up on input that is longer than all they have seen?
+
+    python benchmarks/longer.py --minutes 60 --seeds 2 --picture docs/images/longer.svg
+
+Every scheme of the Transformer, and an LSTM with additive attention, learns to copy digits, to reverse them, and to
+translate the embedded grammar, from short input only; then it is tested up to four times as long, greedily. Shown is
+the share of outputs that are right as a whole: the digits, or the sentence. All models get the same share of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from heedful import demo
+from heedful.config import ModelConfig
+from heedful.data.batch import Batch
+from heedful.loss import translation_loss
+from heedful.model import EncoderDecoder, build
+from heedful.search import Options, beam_search
+from heedful.text import Tokenizer
+from heedful.text.vocabulary import learn
+from heedful.translate import ModelNextToken
+
+sys.path.insert(0, str(Path(__file__).parent))
+from drawing import figure
+
+SYSTEMS: dict[str, dict[str, object]] = {
+    **{name: {"positions": name} for name in ("sinusoidal", "learned", "rotary", "alibi", "relative")},
+    "LSTM": {"architecture": "rnn", "encoder_layers": 1, "decoder_layers": 1},
+}
+SHORT = {"copy": 8, "reverse": 8, "translate": 9}  # longest source in training, in tokens without the end
+FACTORS = [1, 1.5, 2, 3, 4]
+TESTED = 100  # sequences of each length
+Pair = tuple[list[int], list[int]]
+
+
+class Digits:
+    """Copying or reversing from 1 to 8 digits; tested on so many digits exactly."""
+
+    vocabulary = 14
+
+    def __init__(self, task: str, seed: int) -> None:
+        self.turn, self.random = 1 if task == "copy" else -1, random.Random(seed)
+        self.short = SHORT[task]
+
+    def pair(self, length: int) -> Pair:
+        digits = self.random.choices(range(4, 14), k=length)
+        return digits, digits[:: self.turn]
+
+    def train(self, count: int) -> list[Pair]:
+        return [self.pair(self.random.randint(1, self.short)) for _ in range(count)]
+
+    def test(self, factor: float) -> list[Pair]:
+        return [self.pair(round(self.short * factor)) for _ in range(TESTED)]
+
+
+class Sentences:
+    """The grammar's sentences of up to 9 tokens; tested on those up to so much longer, and longer than before."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.short = random.Random(seed), SHORT["translate"]
+        pairs = [(each.source, each.target) for each in demo.generate(12_000, seed=5)]
+        self.tokenizer: Tokenizer = learn([text for pair in pairs for text in pair], 1200)
+        self.vocabulary = self.tokenizer.vocab_size
+        encoded = [(self.tokenizer.encode(s), self.tokenizer.encode(t)) for s, t in pairs]
+        self.seen = [pair for pair in encoded if len(pair[0]) <= self.short]
+        self.unseen, self.seen = self.seen[:TESTED], self.seen[TESTED:]
+        self.longer = [pair for pair in encoded if len(pair[0]) > self.short]
+
+    def train(self, count: int) -> list[Pair]:
+        return self.random.choices(self.seen, k=count)
+
+    def test(self, factor: float) -> list[Pair]:
+        if factor == 1:
+            return self.unseen
+        before = self.short * FACTORS[FACTORS.index(factor) - 1]
+        return [pair for pair in self.longer if before < len(pair[0]) <= self.short * factor][:TESTED]
+
+
+def batch(pairs: list[Pair]) -> Batch:
+    source, target = padded([[*s, 3] for s, _ in pairs]), padded([[2, *t, 3] for _, t in pairs])
+    lengths = torch.tensor([[len(s) + 1, len(t) + 1] for s, t in pairs])
+    return Batch(source, target, lengths[:, 0], lengths[:, 1], int(lengths[:, 1].sum()))
+
+
+def padded(rows: list[list[int]]) -> Tensor:
+    ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
+    for row, each in zip(ids, rows, strict=True):
+        row[: len(each)] = torch.tensor(each)
+    return ids
+
+
+def trained(changes: dict[str, object], corpus: Digits | Sentences, seconds: float, seed: int) -> EncoderDecoder:
+    """A model after so many seconds, by a rate that falls to zero with them."""
+    torch.manual_seed(seed)
+    sizes = {"d_model": 64, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+    sizes |= {"vocab_size": corpus.vocabulary, "max_length": 256, "norm": "pre", "relative_window": 8}
+    model = build(ModelConfig.model_validate(sizes | changes))
+    assert isinstance(model, EncoderDecoder)
+    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    began, update = time.monotonic(), 0
+    while (spent := (time.monotonic() - began) / seconds) < 1:
+        update += 1
+        for group in optimiser.param_groups:
+            group["lr"] = 3e-3 * min(1.0, update / 100) * (1 - spent)
+        loss = translation_loss(model, batch(corpus.train(128)))
+        optimiser.zero_grad()
+        (loss.smoothed / loss.tokens).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+    return model.eval()
+
+
+def right(model: EncoderDecoder, pairs: list[Pair]) -> float:
+    """The share of outputs that are right from the first token to the end."""
+    if not pairs:
+        return float("nan")
+    given = batch(pairs)
+    longest = int(given.target_lengths.max()) + 5
+    options = Options(beam=1, max_length=longest)
+    found = beam_search(ModelNextToken(model), given.source, given.source_lengths, options)
+    return sum(list(each[0].ids) == target for each, (_, target) in zip(found, pairs, strict=True)) / len(pairs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60, help="training time of all models together")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--picture", type=Path, help="where to draw the shares: .svg or .png")
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    seconds = 60 * asked.minutes / (len(SHORT) * len(SYSTEMS) * asked.seeds)
+    print(f"{seconds:.0f} s a model, {asked.seeds} seed(s); share of outputs that are right as a whole, mean and range")
+    results: dict[str, dict[str, Tensor]] = {}
+    for task, short in SHORT.items():
+        print(f"{task}: trained on up to {short} tokens, tested on {', '.join(f'{short * f:g}' for f in FACTORS)}")
+        results[task] = {}
+        for name, changes in SYSTEMS.items():
+            shares = []
+            for seed in range(1, asked.seeds + 1):
+                corpus = Sentences(seed) if task == "translate" else Digits(task, seed)
+                model = trained(changes, corpus, seconds, seed)
+                shares.append([right(model, corpus.test(factor)) for factor in FACTORS])
+            found = results[task][name] = torch.tensor(shares)  # (seeds, factors)
+            each = [
+                f"{m:.2f} ({a:.2f}-{b:.2f})"
+                for m, a, b in zip(found.mean(0), found.amin(0), found.amax(0), strict=True)
+            ]
+            print(f"  {name:11} {'  '.join(each)}", flush=True)
+    if asked.picture:
+        with figure(asked.picture, len(results), (13, 4)) as axes:
+            for axis, (task, systems) in zip(axes, results.items(), strict=True):
+                for name, found in systems.items():
+                    axis.plot(FACTORS, found.mean(0), label=name)
+                axis.set(xlabel="length, as a multiple of the longest in training", ylim=(-0.03, 1.03), title=task)
+            axes[0].set_ylabel("outputs that are right as a whole")
+            axes[0].legend(fontsize=8)
+        print(f"wrote {asked.picture}")
+
+
+if __name__ == "__main__":
+    main()
