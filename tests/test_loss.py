@@ -132,3 +132,24 @@ def test_only_the_smoothed_sum_can_be_differentiated():
     loss = translation_loss(model_of(), BATCHES[0], 0.1)
     assert loss.smoothed.requires_grad
     assert not loss.likelihood.requires_grad
+
+
+def test_halting_tokens_pay_for_their_steps_and_pieces_add_up():
+    """Real tokens of both sides pay, padding does not; a batch costs what its pieces cost together."""
+    generator = torch.Generator().manual_seed(3)
+    source, target = rows([5, 2, 4, 3], generator, start=False), rows([3, 6, 2, 4], generator, start=True)
+    lengths = torch.tensor([6, 3, 5, 4]), torch.tensor([4, 7, 3, 5])
+    whole = Batch(source, target, *lengths, int(lengths[1].sum()))
+    model = model_of(recurrent_depth=True, halting=True, ponder_cost=0.5, encoder_layers=4)
+    free = model_of(recurrent_depth=True, halting=True, ponder_cost=0.0, encoder_layers=4)
+    spent = (translation_loss(model, whole).smoothed - translation_loss(free, whole).smoothed).item() / 0.5
+    steps, tokens = translation_loss(model, whole).pondered.tolist()
+    assert tokens == 18 + 19
+    assert tokens <= steps < spent <= steps + tokens  # every token has a remainder of at most one
+    parts = [
+        translation_loss(model, Batch(source[i : i + 2], target[i : i + 2], *(x[i : i + 2] for x in lengths), 0))
+        for i in (0, 2)
+    ]
+    assert sum(part.smoothed.item() for part in parts) == pytest.approx(translation_loss(model, whole).smoothed.item())
+    assert sum(part.pondered for part in parts).tolist() == [steps, tokens]
+    assert translation_loss(model_of(), whole).pondered is None

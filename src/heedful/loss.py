@@ -42,7 +42,7 @@ def smoothing_of(settings: TrainSettings, config: ModelConfig) -> float:
 
 
 def charging(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable[[LossFunction], LossFunction]:
-    """Let a loss charge for the steps that halting tokens take; `read` says what the encoder and the decoder read.
+    """Let a loss charge for the steps that halting tokens take; `read` gives ids that show where a token is.
 
     A token pays for its steps and for its remainder (Graves, 2016); only the remainder can be differentiated.
     """
@@ -68,7 +68,7 @@ def charging(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable[[LossFunctio
     return decorate
 
 
-@charging(lambda batch: (batch.source, batch.decoder_input))
+@charging(lambda batch: (batch.source, batch.labels))
 def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0) -> Loss:
     """Label-smoothed cross-entropy of the target, given the source; logits only where there is a real token."""
     hidden: Tensor = model(batch.source, batch.decoder_input)  # (B, T, D)

@@ -181,6 +181,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ctranslate2", {"positions": "alibi"}, "positions"),
     ("ctranslate2", {"d_key": 2}, "d_key"),
     ("ctranslate2", GPT, "family"),
+    ("huggingface", {"architecture": "rnn"}, "architecture"),
+    ("huggingface", GPT | {"attention": "window"}, "attention"),
+    ("huggingface", BERT | {"attention": "lowrank"}, "attention"),
+    ("ctranslate2", {"architecture": "conv"}, "architecture"),
+    ("ctranslate2", {"decoder_attention": "kernel"}, "decoder_attention"),
+    ("ctranslate2", {"recurrent_depth": True}, "recurrent_depth"),
 ]
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from heedful.model import rnn
+from heedful.model import build, rnn
 
 from .samples import fresh, sentences, shared, small
 
@@ -157,6 +157,21 @@ def test_a_hidden_token_is_no_input_and_cannot_be_attended_to():
         x = layer(x)[0]
     torch.testing.assert_close(memory, x)
     assert model(hidden, target).isfinite().all()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("score", ["additive", "dot"])
+def test_cells_stay_in_single_precision_where_the_rest_is_not(cell, score):
+    torch.manual_seed(0)
+    model = build(recurrent(cell=cell, source_attention=score))
+    source, target = sentences(SOURCE_LENGTHS), sentences([4, 6, 2], seed=1, start=2)
+    exact = model.eval()(source, target)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = model(source, target)
+        stepped = model.step(target[:, :1], model.start(source))
+    rough.float().sum().backward()
+    assert (rough - exact).norm() < 0.05 * exact.norm()
+    torch.testing.assert_close(stepped, rough[:, :1], atol=0.05, rtol=0.05)
 
 
 def test_every_cell_of_torch_is_there():

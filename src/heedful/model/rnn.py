@@ -31,8 +31,10 @@ class Reading(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """(B, S, D), (B,) -> (B, S, D): forward states beside backward ones; zeros behind the end."""
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.cells(packed)[0], batch_first=True, total_length=x.size(1))
+        with torch.autocast(x.device.type, enabled=False):  # not every processor has cells in bfloat16
+            x = x.to(next(self.parameters()).dtype)
+            packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            states, _ = pad_packed_sequence(self.cells(packed)[0], batch_first=True, total_length=x.size(1))
         return states
 
 
@@ -108,9 +110,11 @@ class Writing(nn.Module):
 
     def forward(self, x: Tensor, cache: LayerCache) -> Tensor:
         """(R, T, …) -> (R, T, D), and the state goes on."""
-        before = tuple(each.unsqueeze(0).contiguous() for each in cache.state)  # (1, R, D) each
+        dtype = next(self.cells.parameters()).dtype
+        before = tuple(each.to(dtype).unsqueeze(0).contiguous() for each in cache.state)  # (1, R, D) each
         states: Tensor
-        states, after = self.cells(x, (before if len(before) > 1 else before[0]) if before else None)
+        with torch.autocast(x.device.type, enabled=False):
+            states, after = self.cells(x.to(dtype), (before if len(before) > 1 else before[0]) if before else None)
         cache.advance(x.size(1), *(each.squeeze(0) for each in (after if isinstance(after, tuple) else (after,))))
         return states
 
