@@ -60,9 +60,8 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "heedful":
             raise
-        raise SettingError(
-            f"serving needs {error.name}, which is not installed; pip install starlette uvicorn python-multipart prometheus-client."
-        ) from None
+        packages = "starlette uvicorn python-multipart prometheus-client"
+        raise SettingError(f"serving needs {error.name}, which is not installed; pip install {packages}.") from None
 
     limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue)
     served = tuple(Served.parse(model) for model in models)

@@ -24,7 +24,7 @@ class TranslateBody(Body):
     source: Annotated[Code, Field(description="Its language, or `auto`.")]
     target: Annotated[Code, Field(description="The language to translate into.")]
     format: Annotated[Literal["text", "html"], Field(description="With `html`, tags stay in place.")] = "text"
-    alternatives: Annotated[int, Field(ge=0, lt=MOST_HYPOTHESES, description="Other translations to give.")] = 0
+    alternatives: Annotated[int, Field(ge=0, le=MOST_HYPOTHESES - 1, description="Other translations to give.")] = 0
     api_key: Annotated[str, Field(description="If keys are needed and no header carries one.")] = ""
 
 
