@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.model import Position, conv, rnn
+from heedful.model.cache import LayerCache
 from heedful.model.kinds import ATTENTIONS
 from heedful.ops import attention as ops
 
@@ -34,13 +35,13 @@ from drawing import figure
 WINDOW, KERNEL = 32, 3
 PAPER = {  # exponents of n and d in the complexity of a layer, sequential operations, longest path
     "self-attention": (2, 1, "1", "1"),
-    "…, fused": (2, 1, "1", "1"),
+    "self-attention, fused": (2, 1, "1", "1"),
     "restricted": (1, 1, "1", "n / r"),
     "recurrent": (1, 2, "n", "n"),
     "convolutional": (1, 2, "1", "n / k"),
     "dilated": (1, 2, "1", "log_k n"),
 }
-ATTENTION = {"self-attention": "full", "…, fused": "full", "restricted": "window"}
+ATTENTION = {"self-attention": "full", "self-attention, fused": "full", "restricted": "window"}
 LENGTHS, WIDTHS = [512, 1024, 2048, 4096], [128, 256, 512, 1024]
 LENGTH, WIDTH = 256, 128  # what stays while the other changes
 PATHS, REACH = [16, 32, 64], 8  # lengths of which the path is found, and the window there
@@ -60,13 +61,13 @@ def layer(name: str, width: int, index: int = 1, **changes: object) -> Callable[
         attention, nothing = ATTENTIONS[kind](config(width, attention=kind, **changes)), Position(config(width), 1)
 
         def find(x: Tensor) -> Tensor:
-            ops.FUSED_FROM = 0 if name == "…, fused" else 10**12
+            ops.FUSED_FROM = 0 if name == "self-attention, fused" else 10**12
             return attention._find(x, x[:, None], x[:, None], x[:, None], None, nothing, None)
 
         return find
     if name == "recurrent":
-        cells = rnn.Reading(config(width, architecture="rnn"))
-        return lambda x: cells(x, torch.tensor([x.size(1)]))
+        cells = rnn.Writing(config(width, architecture="rnn"), width, cross=False)
+        return lambda x: cells(x, LayerCache())
     return conv.GatedConvolution(config(width, architecture="conv", dilated=name == "dilated"), index, causal=True)
 
 
@@ -164,8 +165,8 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     rows: dict[str, dict[str, list[float]]] = {}
-    print(f"{'':15} time by n   time by d   memory by n   steps that wait    longest path")
-    print(f"{'':15} exponent    exponent    exponent      n = 128 -> 256     n = {' -> '.join(map(str, PATHS))}")
+    print(f"{'':21} time by n   time by d   memory by n   steps that wait    longest path")
+    print(f"{'':21} exponent    exponent    exponent      n = 128 -> 256     n = {' -> '.join(map(str, PATHS))}")
     for name, (n, d, sequential, longest) in PAPER.items():
         runs = {width: layer(name, width) for width in {*WIDTHS, WIDTH}}
         found = rows[name] = {
@@ -176,7 +177,7 @@ def main() -> None:
         steps = [waits(name, 16, length) for length in (128, 256)]
         reach = " -> ".join(str(path(name, length)) for length in PATHS)
         print(
-            f"{name:15} {exponent(LENGTHS, found['time_n']):.2f} ({n})    {exponent(WIDTHS, found['time_d']):.2f} ({d})"
+            f"{name:21} {exponent(LENGTHS, found['time_n']):.2f} ({n})    {exponent(WIDTHS, found['time_d']):.2f} ({d})"
             f"    {exponent(LENGTHS, found['memory_n']):.2f}          {steps[0]} -> {steps[1]} ({sequential})"
             f"{'':6}{reach} ({longest})"
         )

@@ -20,14 +20,15 @@ from tests.train.test_resume import Killed, killing, open_, settings
 
 COPY, REVERSE, FIRST = 4, 5, 6
 SIZES = {"vocab_size": 14, "d_model": 48, "d_ff": 96, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+ONE = {"norm": "pre", "encoder_layers": 1, "decoder_layers": 1}
 SYSTEMS = {  # settings, learning rate, updates
     "rnn-additive": ({"architecture": "rnn", "cell": "gru", "source_attention": "additive"}, 2e-2, 100),
     "lstm-dot": ({"architecture": "rnn", "source_attention": "dot"}, 1e-2, 150),
     "conv": ({"architecture": "conv"}, 4e-3, 120),
-    "window": ({"attention": "window", "attention_window": 2, "norm": "pre"}, 1e-2, 150),
-    "sparse": ({"attention": "sparse", "attention_window": 1, "attention_stride": 3, "norm": "pre"}, 1e-2, 150),
-    "lowrank": ({"attention": "lowrank", "decoder_attention": "full", "attention_rank": 8, "norm": "pre"}, 1e-2, 150),
-    "kernel": ({"attention": "kernel", "norm": "pre"}, 1e-2, 200),
+    "window": ({"attention": "window", "attention_window": 2} | ONE, 1e-2, 150),
+    "sparse": ({"attention": "sparse", "attention_window": 1, "attention_stride": 3} | ONE, 1e-2, 150),
+    "lowrank": ({"attention": "lowrank", "decoder_attention": "full", "attention_rank": 8} | ONE, 1e-2, 150),
+    "kernel": ({"attention": "kernel"} | ONE, 1e-2, 200),
     "universal": ({"recurrent_depth": True}, 5e-3, 250),
     "halting": ({"recurrent_depth": True, "halting": True, "norm": "pre"}, 1e-2, 200),
 }
