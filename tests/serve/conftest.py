@@ -36,11 +36,11 @@ class Running:
     loop: asyncio.AbstractEventLoop
 
     def client(self, **options: object) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=30, **options)  # type: ignore[arg-type]
+        return httpx.Client(base_url=self.url, timeout=120, **options)  # type: ignore[arg-type]
 
     def call(self, coroutine):
         """Run something in the loop of the server."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(120)
 
 
 @contextlib.contextmanager
@@ -67,14 +67,15 @@ def serving(models: dict[str, Path], limits: Limits | None = None, drain: float 
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(120)
     running = begun[0]
     assert isinstance(running, Running)
     try:
         yield running
     finally:
-        running.loop.call_soon_threadsafe(running.server.drain)
-        thread.join(15)
+        with contextlib.suppress(RuntimeError):  # it has ended already
+            running.loop.call_soon_threadsafe(running.server.drain)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -35,7 +36,7 @@ def held(folders, monkeypatch):
         return step(self)
 
     monkeypatch.setattr(Translating, "step", held_step)
-    limits = Limits(queue=6, seconds=1.0, receiving=0.5, connections=20, headers=2048)
+    limits = Limits(queue=6, receiving=1.0, connections=20, headers=2048)
     with serving({"en-de": folders["en-de"]}, limits, drain=4.0) as running:
         yield running, go
         go.set()
@@ -50,7 +51,7 @@ def raw(running, data: bytes = b"", address: str = "127.0.0.1") -> socket.socket
 def answer(connection: socket.socket) -> bytes:
     got = b""
     with connection:
-        connection.settimeout(5)
+        connection.settimeout(30)
         while piece := connection.recv(65536):
             got += piece
     return got
@@ -83,15 +84,17 @@ def test_who_hangs_up_stops_costing(held):
     while not engine.outstanding:
         time.sleep(0.005)
     connection.close()
-    end = time.monotonic() + 2
+    end = time.monotonic() + 30
     while engine.outstanding and time.monotonic() < end:
         time.sleep(0.005)
     assert engine.outstanding == 0
     go.set()
 
 
-def test_an_answer_that_takes_too_long_is_given_up(held):
+def test_an_answer_that_takes_too_long_is_given_up(held, monkeypatch):
     running, go = held
+    settings = running.state.settings
+    monkeypatch.setattr(running.state, "settings", replace(settings, limits=replace(settings.limits, seconds=1.0)))
     with running.client() as client:
         late = client.post("/translate", json=BODY)
     assert late.status_code == 503
@@ -215,7 +218,7 @@ def test_a_model_that_dies_is_started_again(folders):
         child = engine.child
         assert child is not None
         running.loop.call_soon_threadsafe(lambda: (child._disconnect(), child.lost(child)))
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while engine.child in (child, None) and time.monotonic() < end:
             time.sleep(0.01)
         assert engine.child not in (child, None)
