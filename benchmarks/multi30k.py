@@ -4,8 +4,8 @@
     python benchmarks/multi30k.py path/to/multi30k --time 30m --text raw --target fr
 
 `tok` is the official lowercased and tokenised text, on which scores are published (sacreBLEU without tokenisation);
-`raw` is text as it is written (sacreBLEU as it is). Validation chooses the model; the test sets are translated once, with
-a beam of 5, after training has ended.
+`raw` is text as it is written (sacreBLEU as it is). Validation chooses the model; the test sets are translated once,
+with a beam of 5, after training has ended.
 """
 
 from __future__ import annotations

@@ -87,8 +87,9 @@ class Rotary(Position):
 
     def turn(self, x: Tensor, start: int = 0) -> Tensor:
         """Two neighbouring numbers are a complex one, which a product turns."""
-        points = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))  # (B, H, T, d / 2)
-        turns = torch.view_as_complex(self.turns[start : start + x.size(2)].float())  # (T, d / 2)
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # there are no complex numbers of half precision
+        points = torch.view_as_complex(wide.reshape(*x.shape[:-1], -1, 2))  # (B, H, T, d / 2)
+        turns = torch.view_as_complex(self.turns[start : start + x.size(2)].to(wide.dtype))  # (T, d / 2)
         return torch.view_as_real(points * turns).flatten(-2).to(x.dtype)
 
 
