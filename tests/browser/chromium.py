@@ -186,7 +186,7 @@ class Page:
         return int(
             self.run(
                 f"""(() => {{ const c = document.querySelector({json.dumps(selector)});
-                const copy = new OffscreenCanvas(c.width, c.height).getContext('2d', {willReadFrequently: true});
+                const copy = new OffscreenCanvas(c.width, c.height).getContext('2d', {{willReadFrequently: true}});
                 copy.drawImage(c, 0, 0);
                 const d = copy.getImageData(0, 0, c.width, c.height).data, seen = new Set();
                 for (let i = 0; i < d.length; i += 4) seen.add((d[i] << 16) | (d[i + 1] << 8) | d[i + 2]);
