@@ -86,7 +86,7 @@ def nested(depth=0):
     return st.one_of(word, element)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(nested(), max_size=5).map(" ".join), st.booleans())
 def test_every_tag_comes_once_and_closes_in_order(markup, turned):
     before, after = Balance(), Balance()
@@ -99,7 +99,7 @@ def test_every_tag_comes_once_and_closes_in_order(markup, turned):
     assert sorted(re.findall(r"\w", plain)) == sorted(letters)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(alphabet=st.sampled_from("<>/ab &;=\"'!-p"), max_size=40))
 def test_no_markup_breaks_it(markup):
     translated(markup)

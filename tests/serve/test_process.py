@@ -116,6 +116,7 @@ def _until(true, seconds: float = 60) -> None:
 )
 def test_wrong_use_is_one_sentence(call, words, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("heedful.serve.logs.begin", lambda: None)  # the log of this process belongs to the tests
     done = call("serve", *words, "--port", "0") if "--port" not in words else call("serve", *words)
     assert done.code == 2
     assert says in done.err

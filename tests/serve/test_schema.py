@@ -26,7 +26,7 @@ def address(running):
 
 @schema.parametrize()
 @settings(
-    max_examples=25, deadline=None, derandomize=True, phases=[Phase.generate],
+    max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck), database=None,
 )  # fmt: skip
 def test_every_answer_is_as_described(case, running):
