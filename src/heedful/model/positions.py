@@ -144,9 +144,13 @@ class _RelativeLayer(Position):
 
 
 def _distance(query: Tensor, keys: int) -> Tensor:
-    """-> (T, S): how far key j stands behind (+) or before (-) query i, aligned to the bottom right."""
-    here = torch.arange(keys - query.size(-2), keys, device=query.device)
-    return torch.arange(keys, device=query.device)[None, :] - here[:, None]
+    """-> (T, S): the same for queries of which the last stands at the last key."""
+    return distances(torch.arange(keys - query.size(-2), keys, device=query.device), keys)
+
+
+def distances(here: Tensor, keys: int) -> Tensor:
+    """(T,) places of queries -> (T, S): how far each key stands behind (+) or before (-) each query."""
+    return torch.arange(keys, device=here.device)[None, :] - here[:, None]
 
 
 POSITIONS: dict[str, type[Position]] = {

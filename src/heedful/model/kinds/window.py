@@ -14,7 +14,7 @@ from torch import Tensor
 from heedful.config import ModelConfig
 from heedful.model.attention import Attention
 from heedful.model.cache import LayerCache
-from heedful.model.positions import Position
+from heedful.model.positions import Position, distances
 from heedful.ops import attend, dropout
 
 LEAST_BLOCK = 8  # queries that are computed together even if the window is narrower
@@ -33,7 +33,7 @@ class Window(Attention):
 
     def visible(self, queries: int, keys: int, device: torch.device | None = None) -> Tensor:
         """-> (T, S): the mask that full attention would need for the same result, aligned to the bottom right."""
-        return self._near(_distance(torch.arange(keys - queries, keys, device=device), keys))
+        return self._near(distances(torch.arange(keys - queries, keys, device=device), keys))
 
     def _near(self, distance: Tensor) -> Tensor:
         return distance.abs() <= self.reach if not self.causal else (distance <= 0) & (distance >= -self.reach)
@@ -78,7 +78,7 @@ class Window(Attention):
         fill = -length % block
         q = F.pad(query, (0, 0, 0, fill)).view(*query.shape[:2], -1, block, query.size(3))  # (B, H, N, C, d)
         k, v = (self._bands(each, length + fill, fill, size) for each in (key, value))  # (B, H, N, K, d)
-        distance = _distance(torch.arange(self.reach, self.reach + block, device=q.device), width)  # (C, K)
+        distance = distances(torch.arange(self.reach, self.reach + block, device=q.device), width)  # (C, K)
         real = torch.ones(1, 1, keys, 1, dtype=torch.bool, device=q.device)
         real = real if keep is None else real & keep.transpose(2, 3)  # (B or 1, 1, S, 1)
         near = real if shared is None else real.index_fill(2, shared, False)  # those have their turn below
@@ -125,7 +125,7 @@ class Sparse(Window):
 
     def visible(self, queries: int, keys: int, device: torch.device | None = None) -> Tensor:
         here = torch.arange(keys - queries, keys, device=device)
-        distance = _distance(here, keys)
+        distance = distances(here, keys)
         shared = torch.zeros(keys, dtype=torch.bool, device=device).index_fill(0, self.shared(keys, device), True)
         visible = self._near(distance) | (shared & ((distance <= 0) | (not self.causal)))
         return visible if self.causal else visible | (here < self.first)[:, None]
@@ -144,14 +144,9 @@ class Sparse(Window):
         if self.causal or not self.first:
             return heads
         some = query[:, :, : self.first]
-        bias = position.bias(some, key.size(2), _distance(torch.arange(some.size(2), device=key.device), key.size(2)))
+        bias = position.bias(some, key.size(2), distances(torch.arange(some.size(2), device=key.device), key.size(2)))
         seeing_all = attend(some, key, value, keep, bias, self.rate if self.training else 0.0)
         return torch.cat((seeing_all, heads[:, :, self.first :]), 2)
-
-
-def _distance(here: Tensor, keys: int) -> Tensor:
-    """(T,) places of queries -> (T, S): how far each key stands behind each query."""
-    return torch.arange(keys, device=here.device)[None, :] - here[:, None]
 
 
 def _scores(query: Tensor, key: Tensor, seen: Tensor, bias: Tensor | None) -> Tensor:
