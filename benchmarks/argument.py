@@ -23,23 +23,29 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
 
-SYSTEMS = {  # of about 2.5 million parameters each, with a joint vocabulary of 8,000 tokens
+# Of about 2.5 million parameters each, with a joint vocabulary of 8,000 tokens. Rates are the best of two to three on
+# the validation set after two or three minutes, each twice the one before.
+SYSTEMS = {
     "GRU, additive": [
         "model.architecture=rnn", "model.cell=gru", "model.source_attention=additive", "model.d_model=208",
-        "model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.3", "train.learning_rate=2e-3",
+        "model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.3", "train.learning_rate=8e-3",
     ],
     "LSTM, dot": [
         "model.architecture=rnn", "model.cell=lstm", "model.source_attention=dot", "model.d_model=208",
-        "model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.3", "train.learning_rate=2e-3",
+        "model.encoder_layers=1", "model.decoder_layers=1", "model.dropout=0.3", "train.learning_rate=8e-3",
     ],
     "convolutions": [
         "model.architecture=conv", "model.d_model=160", "model.encoder_layers=4", "model.decoder_layers=3",
-        "model.dropout=0.3", "train.learning_rate=1e-3",
+        "model.dropout=0.3", "train.learning_rate=4e-3",
     ],
-    "Transformer": ["model.d_model=128", "model.d_ff=320", "model.encoder_layers=4", "model.decoder_layers=4"],
+    "Transformer": [
+        "model.norm=pre", "model.d_model=128", "model.d_ff=320", "model.encoder_layers=4", "model.decoder_layers=4",
+        "model.dropout=0.2", "train.learning_rate=5e-3", "train.warmup=400",
+    ],
     "Universal": [
-        "model.recurrent_depth=true", "model.d_model=208", "model.d_ff=416", "model.n_heads=4",
-        "model.encoder_layers=4", "model.decoder_layers=4", "train.learning_rate=2e-3",
+        "model.norm=pre", "model.recurrent_depth=true", "model.d_model=208", "model.d_ff=416", "model.n_heads=4",
+        "model.encoder_layers=4", "model.decoder_layers=4", "model.dropout=0.2", "train.learning_rate=3e-3",
+        "train.warmup=400",
     ],
 }  # fmt: skip
 

@@ -13,10 +13,11 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "load", "record"]
 
 
-def load(*folders: Path | str, precision: str = "float32", device: str = "cpu") -> Any:
+def load(*folders: Path | str, precision: str = "auto", device: str = "cpu") -> Any:
     """Open a model folder, one of ours or a MarianMT, GPT-2 or BERT model in Hugging Face's form, ready for use.
 
-    A translator becomes a `Translator` (several, an ensemble), a GPT a `Generator`, a BERT an `Encoder`.
+    A translator becomes a `Translator` (several, an ensemble), a GPT a `Generator`, a BERT an `Encoder`. Left open, the
+    precision of a translator is the fastest that the machine has, as in every command; others compute in float32.
     """
     from importlib import import_module  # what is slow is imported when it is needed
 
@@ -34,7 +35,9 @@ def load(*folders: Path | str, precision: str = "float32", device: str = "cpu") 
     if len(opened) > 1:
         raise SettingError(f"{len(opened)} folders were given, and only translators work together; give one.")
     module, kind = {"decoder": ("generate", "Generator"), "encoder": ("encode", "Encoder")}[family]
-    return getattr(import_module(f"heedful.{module}"), kind)(opened[0], precision, device)
+    return getattr(import_module(f"heedful.{module}"), kind)(
+        opened[0], "float32" if precision == "auto" else precision, device
+    )
 
 
 def __getattr__(name: str) -> Any:

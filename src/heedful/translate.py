@@ -7,9 +7,10 @@ alone. A line that is longer than the model can take is cut at sentence or claus
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, overload
 
@@ -24,13 +25,15 @@ from heedful.data.plan import plan
 from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
 from heedful.model import Cache, EncoderDecoder
-from heedful.ops.precision import computing_in
+from heedful.native import Asked, Engine, EngineNextToken, computes, library, search_all
+from heedful.ops.precision import PRECISIONS, choose, computing_in
 from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, beam_steps, sample
 from heedful.text import split_long
 
 ROWS = 256  # hypotheses that are searched at once
 SCORE_TOKENS = 2048  # target tokens that are scored at once
-CHUNK = 2000  # lines of a stream that are sorted by length together
+READ = 200  # lines that are encoded at once
+CHUNK = 2000  # parts that are sorted by length together, if batches must be
 
 log = logging.getLogger("heedful")
 
@@ -76,23 +79,75 @@ class ModelNextToken:
 class Translator:
     """A trained model, or several as an ensemble, ready to translate."""
 
-    def __init__(self, folders: Sequence[Folder], precision: str = "float32", device: str = "cpu") -> None:
+    def __init__(
+        self,
+        folders: Sequence[Folder],
+        precision: str = "float32",
+        device: str = "cpu",
+        threads: int = 0,
+        workers: int = 0,
+    ) -> None:
         self.device = torch.device(device)
-        self.precision = precision
+        self.threads = threads or torch.get_num_threads()
+        self.workers = workers or self.threads  # searches at a time, of the compiled engine
         self.models = [_encoder_decoder(each).to(self.device).eval() for each in folders]
         _check_same_vocabularies(folders)
         first = folders[0]
         self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
-        members = [ModelNextToken(model) for model in self.models]
-        self.next_token: NextToken = members[0] if len(members) == 1 else Ensemble(members)
         self.max_length = min(model.config.max_length for model in self.models)
+        self.precision = self._chosen(precision)
+        self._engines: tuple[Any, list[Engine]] = None, []
         self.observer: Observer | None = None  # told what every search sees and finds
         self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
 
     @classmethod
-    def load(cls, *paths: Path | str, precision: str = "float32", device: str = "cpu") -> Translator:
+    def load(cls, *paths: Path | str, precision: str = "auto", device: str = "cpu") -> Translator:
         """Open one model folder, or several as an ensemble."""
         return cls([model_folder.load(path) for path in paths], precision, device)
+
+    def _chosen(self, precision: str) -> str:
+        """The precision to search in: the fastest one that this machine has for these models, if it is left open."""
+        if precision not in PRECISIONS:
+            raise SettingError(f"precision is {precision!r}; it must be {', '.join(PRECISIONS)}.")
+        compiled = self.device.type == "cpu" and all(computes(model.config) for model in self.models)
+        if precision == "auto":
+            return "int8" if compiled and library() is not None else choose(precision, self.device)
+        if precision == "int8" and (not compiled or library() is None):
+            why = "there is no compiler for it here" if compiled else "the engine for it does not know this model"
+            raise SettingError(f"precision is int8, but {why}; leave it out, or set it to float32.")
+        return precision
+
+    @property
+    def engine(self) -> str:
+        """What translates, in a few words."""
+        compiled = "the compiled engine" if self.engines else f"torch on {self.device.type}"
+        return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}"
+
+    @property
+    def engines(self) -> list[Engine]:
+        """The models in the compiled engine; none if torch is to compute.
+
+        Torch computes what the engine does not know, on other devices, in bfloat16, and while somebody listens to the
+        modules. Weights that have changed are taken over anew.
+        """
+        listened = any(
+            module._forward_hooks or module._forward_pre_hooks for each in self.models for module in each.modules()
+        )
+        if self.precision == "bfloat16" or self.device.type != "cpu" or listened:
+            return []
+        if not all(computes(model.config) for model in self.models) or library() is None:
+            return []
+        state = [(each.data_ptr(), each._version) for model in self.models for each in model.parameters()]
+        if self._engines[0] != state:
+            self._engines = state, [Engine(model, self.precision == "int8") for model in self.models]
+        return self._engines[1]
+
+    @property
+    def next_token(self) -> NextToken:
+        """The model, or the ensemble, as search sees it."""
+        members: list[NextToken] = [EngineNextToken(each) for each in self.engines]
+        members = members or [ModelNextToken(model) for model in self.models]
+        return members[0] if len(members) == 1 else Ensemble(members)
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -103,41 +158,65 @@ class Translator:
         best = [found[0].text for found in self.translations([texts] if isinstance(texts, str) else texts, **options)]
         return best[0] if isinstance(texts, str) else best
 
-    def stream(self, lines: Iterable[str], **options: Any) -> Iterator[list[Translation]]:
-        """As `translations`, for as many lines as there are, in order and in bounded memory."""
-        rest, done = iter(lines), 0
-        while chunk := list(islice(rest, CHUNK)):
-            yield from self.translations(chunk, first_line=done + 1, **options)
-            done += len(chunk)
-
-    @torch.inference_mode()
     def translations(
-        self,
-        texts: Sequence[str],
-        *,
-        sampling: bool = False,
-        alignments: bool = False,
-        prefix: str | Sequence[str] = "",
-        first_line: int = 1,
-        **search: Any,
+        self, texts: Sequence[str], *, prefix: str | Sequence[str] = "", **options: Any
     ) -> list[list[Translation]]:
         """For each text its `n_best` translations, best first; an empty text has an empty one.
 
-        `search` changes the settings of the model folder: beam, alpha, n_best, max_length, temperature and so on.
+        Options are those of `stream`; there may be a prefix for each text.
+        """
+        if not isinstance(prefix, str) and len(prefix) != len(texts):
+            raise SettingError(f"{len(prefix)} prefixes were given for {len(texts)} texts; give one for each.")
+        return list(self.stream(texts, prefix=prefix, few=len(texts) <= self.workers, **options))
+
+    @torch.inference_mode()
+    def stream(
+        self,
+        lines: Iterable[str],
+        *,
+        sampling: bool = False,
+        alignments: bool = False,
+        prefix: str | Iterable[str] = "",
+        few: bool = False,
+        **search: Any,
+    ) -> Iterator[list[Translation]]:
+        """As `translations`, for as many lines as there are, in order and in bounded memory.
+
+        `search` changes the settings of the model folder: beam, alpha, n_best, max_length, temperature and so on. Of a
+        `few` lines each gets all threads, where many share them.
         """
         options = self.options(search)
-        prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
-        if len(prefixes) != len(texts):
-            raise SettingError(f"{len(prefixes)} prefixes were given for {len(texts)} texts; give one for each.")
-        parts = self.parts(texts, prefixes, first_line)
-        found = self._search(parts, sampling, options)
-        if alignments:
-            found = self.aligned(parts, found)
-        lines: list[list[list[Translation]]] = [[] for _ in texts]
-        for part, translations in zip(parts, found, strict=True):
-            lines[part.line].append(translations)
+        waiting: deque[list[Part]] = deque()  # the parts of every line that is read and not out
         nothing = Translation("", 0.0, 0.0, (), (), (), [] if alignments else None)
-        return [joined(each) if each else [nothing] * options.n_best for each in lines]
+
+        def line(parts: list[Part], found: list[list[Translation]]) -> list[Translation]:
+            if not parts:
+                return [nothing] * options.n_best
+            return joined(self.aligned(parts, found) if alignments else found)
+
+        found: list[list[Translation]] = []  # of the first line
+        for translations in self._search(self._read(lines, prefix, waiting), sampling, options, few):
+            while not waiting[0]:
+                yield line(waiting.popleft(), [])
+            found.append(translations)
+            if len(found) == len(waiting[0]):
+                yield line(waiting.popleft(), found)
+                found = []
+        for _ in waiting:
+            yield line([], [])
+
+    def _read(self, lines: Iterable[str], prefix: str | Iterable[str], waiting: deque[list[Part]]) -> Iterator[Part]:
+        """The parts of all lines, some lines at a time; those of every line are also put into `waiting`."""
+        each = zip(lines, repeat(prefix) if isinstance(prefix, str) else prefix, strict=False)
+        done = 0
+        while read := list(islice(each, READ)):
+            parts = self.parts([text for text, _ in read], [begin for _, begin in read], done + 1)
+            of_line: list[list[Part]] = [[] for _ in read]
+            for part in parts:
+                of_line[part.line].append(part)
+            waiting.extend(of_line)
+            yield from parts
+            done += len(read)
 
     def options(self, changes: dict[str, Any]) -> Options:
         """The settings of a search: the model folder's, changed by a request; more hypotheses widen the beam."""
@@ -202,7 +281,23 @@ class Translator:
             parts += [Part(line, piece, () if number else prefix) for number, piece in enumerate(pieces) if piece]
         return parts
 
-    def _search(self, parts: list[Part], sampling: bool, options: Options) -> list[list[Translation]]:
+    def _search(
+        self, parts: Iterator[Part], sampling: bool, options: Options, few: bool
+    ) -> Iterator[list[Translation]]:
+        """What each part becomes, in order."""
+        engines = self.engines
+        if len(engines) == 1 and not (sampling or options.constraints or self.observer):
+            eos = self.source_tokenizer.specials.eos
+            asked = (Asked([*part.ids, eos], options, part.prefix) for part in parts)
+            workers = 1 if few else self.workers
+            for hypotheses in search_all(engines[0], asked, workers, max(1, self.threads // workers)):
+                yield [self._translation(each) for each in hypotheses]
+            return
+        while chunk := list(islice(parts, CHUNK)):
+            yield from self._search_chunk(chunk, sampling, options)
+
+    def _search_chunk(self, parts: list[Part], sampling: bool, options: Options) -> list[list[Translation]]:
+        """The same in batches of about equal length, by the model as any search sees it."""
         find = sample if sampling else beam_search
         width = options.n_best if sampling else options.beam
         order = sorted(range(len(parts)), key=lambda index: -len(parts[index].ids))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 
 import pytest
 import torch
@@ -146,13 +147,18 @@ def test_a_search_leaves_the_trace_of_its_best_outputs(make_folder, positions, o
             assert_close(padded.abs().sum(), activation.abs().sum(), rtol=1e-4, atol=1e-4)
 
 
-def test_recording_changes_no_translation(translator_folder):
+def test_recording_changes_no_translation(translator_folder, monkeypatch):
     translator = Translator([translator_folder])
-    quiet = translator.translations(TEXTS, n_best=3, alignments=True)
+    compiled = translator.translations(TEXTS, n_best=3, alignments=True)
     with record(translator, "*") as trace:
-        assert translator.translations(TEXTS, n_best=3, alignments=True) == quiet
+        heard = translator.translations(TEXTS, n_best=3, alignments=True)
         assert translator.translate("") == ""
     assert trace["decoder.0.cross.weights"].size(0) == len(TEXTS)
+    monkeypatch.setattr("heedful.translate.library", lambda: None)
+    assert translator.translations(TEXTS, n_best=3, alignments=True) == heard  # the same body, to the last bit
+    for ours, theirs in zip(chain(*heard), chain(*compiled), strict=True):  # and another body to its rounding
+        assert (ours.text, ours.alignment) == (theirs.text, theirs.alignment)
+        assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-4)
 
 
 def test_sentences_of_several_searches_stand_in_the_order_they_were_given(translator_folder, monkeypatch):

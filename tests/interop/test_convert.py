@@ -129,7 +129,7 @@ def test_what_transformers_loads_translates_as_we_do(tmp_path: Path) -> None:
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
     assert model.generation_config.num_beams == 3
-    translator = Translator.load(saved)
+    translator = Translator.load(saved, precision="float32")
     texts = [*TEXTS, "</s> is <pad> text", "A man."]
     given = tokenizer(texts, padding=True, return_tensors="pt")
     ids = model.generate(**given, num_beams=1, max_length=21, forced_eos_token_id=None)
@@ -152,7 +152,7 @@ def test_ctranslate2_computes_the_same(tmp_path: Path, name: str) -> None:
     agreement = convert(saved, tmp_path / "theirs", "ctranslate2")
     assert 0 < agreement.difference < 1e-4
     theirs = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32", intra_threads=1)
-    mine = Translator.load(saved)
+    mine = Translator.load(saved, precision="float32")
     source = [mine.source_tokenizer.pieces(ids) for ids in mine.source_tokenizer.encode_batch(TEXTS)]
     config = mine.models[0].config
     banned = [[piece] for piece in mine.tokenizer.pieces(sorted({config.pad_id, config.bos_id}))]

@@ -22,7 +22,9 @@ def evaluate(
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
-    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    precision: Annotated[
+        str, typer.Option(help="auto (the fastest that this machine has), float32, bfloat16 or int8.")
+    ] = "auto",
 ) -> None:
     """Translate a test set and compare it with a reference: BLEU, chrF and TER by sacreBLEU, and exact match.
 
@@ -40,9 +42,9 @@ def evaluate(
     result = measures.evaluate(translated, [text for _, text in pairs], tokenize=tokenize, lowercase=lowercase)
     speed = len(pairs) / seconds
     if as_json:
-        print(json.dumps(result.as_json() | {"sentences_per_second": speed}, indent=2))
+        print(json.dumps(result.as_json() | {"sentences_per_second": speed, "engine": translator.engine}, indent=2))
         return
     print(f"BLEU  {result.bleu:6.2f}   {result.signatures['BLEU']}")
     print(f"chrF  {result.chrf:6.2f}   {result.signatures['chrF']}")
     print(f"TER   {result.ter:6.2f}   {result.signatures['TER']}")
-    print(f"exact {result.exact:6.2f}   of {result.sentences:,} sentences, {speed:.1f} a second")
+    print(f"exact {result.exact:6.2f}   of {result.sentences:,} sentences, {speed:.1f} a second by {translator.engine}")

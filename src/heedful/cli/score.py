@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import open_translator
+from heedful.cli.streams import open_translator, prepare_torch
 
 
 def score(
@@ -27,7 +27,7 @@ def score(
     from heedful.data.readers import training_corpus
 
     corpus = training_corpus(DataSettings(source=source, target=target, pairs=pairs))
-    translator = open_translator(models, threads, precision)
+    translator = open_translator(models, threads, prepare_torch(threads, precision))
     given = corpus.pairs()
     while chunk := list(islice(given, 2000)):
         for value in translator.score(chunk):

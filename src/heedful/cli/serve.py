@@ -27,7 +27,9 @@ def serve(
     max_connections: Annotated[int, typer.Option(help="Most connections of one address; 0 for any number.")] = 128,
     drain: Annotated[float, typer.Option(help="Seconds from SIGTERM to the end.")] = 30.0,
     threads: Annotated[int, typer.Option(help="CPU threads of each model; 0 for all cores but one.")] = 0,
-    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    precision: Annotated[
+        str, typer.Option(help="auto (the fastest that this machine has), float32, bfloat16 or int8.")
+    ] = "auto",
 ) -> None:
     """Serve models as a web page and an API: translators, GPTs and BERTs, as many as you like.
 
@@ -50,8 +52,8 @@ def serve(
     for name, value in {"threads": threads, "max-connections": max_connections}.items():
         if value < 0:
             raise SettingError(f"--{name} is {value}; it must be 0 or more.")
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
+    if precision not in ("auto", "float32", "bfloat16", "int8"):
+        raise SettingError(f"--precision is {precision!r}; it must be auto, float32, bfloat16 or int8.")
     if not 0 <= port < 2**16:
         raise SettingError(f"--port is {port}; it must be from 0 to 65535.")
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.streams import DASH, input_lines, open_translator, output_stream
+from heedful.cli.streams import DASH, input_lines, open_translator, output_stream, progress
 
 if TYPE_CHECKING:
     from heedful.translate import Translation
@@ -36,7 +36,12 @@ def translate(
     seed: Annotated[int | None, typer.Option(help="With --sample: the same seed gives the same text.")] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation has to begin with.")] = "",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
-    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    workers: Annotated[
+        int, typer.Option(help="Sentences of how many searches at a time; 0 for one on each thread, which is fastest.")
+    ] = 0,
+    precision: Annotated[
+        str, typer.Option(help="auto (the fastest that this machine has), float32, bfloat16 or int8.")
+    ] = "auto",
 ) -> None:
     """Translate text, line by line: N lines in, N lines out, in order; an empty line stays empty.
 
@@ -46,10 +51,11 @@ def translate(
     asked |= {"top_p": top_p, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
-    translator = open_translator(models, threads, precision)
+    translator = open_translator(models, threads, precision, workers)
     lines = input_lines(input)
-    with output_stream(output) as stream:
+    with output_stream(output) as stream, progress(input, translator.engine) as done:
         for number, translations in enumerate(translator.stream(lines, **options)):
+            done()
             for translation in translations:
                 text = n_best_line(number, translation) if n_best > 1 else line(translation, scores)
                 print(text, file=stream)

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+PRECISIONS = ("auto", "float32", "bfloat16", "int8")  # int8 is for translating, by the compiled engine
+
 
 def choose(precision: str, device: torch.device) -> str:
     """'auto' -> bfloat16 where the machine has instructions for it, float32 elsewhere."""
@@ -17,6 +19,6 @@ def choose(precision: str, device: torch.device) -> str:
 
 def computing_in(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """A context in which matrix products take `precision`; weights and sums stay in float32."""
-    if precision == "float32":
+    if precision != "bfloat16":
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)

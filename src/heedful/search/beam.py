@@ -16,7 +16,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.errors import SettingError
 from heedful.search.hypothesis import Hypothesis, hypotheses, length_penalty
 from heedful.search.next_token import NextToken
 from heedful.search.options import Options
@@ -61,8 +60,7 @@ def beam_steps(
 
     Whoever takes the steps may add sentences to `gone` between them: these are ended with what they have.
     """
-    if options.n_best > options.beam:
-        raise SettingError(f"n_best ({options.n_best}) must not be above beam ({options.beam}).")
+    options.check_beam()
     if not len(source):
         return
     rows = Rows(next_token, source, source_lengths, options)

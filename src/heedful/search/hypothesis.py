@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -29,9 +30,12 @@ def length_penalty(length: int, alpha: float) -> float:
 
 def hypotheses(ids: Tensor, token_log_probs: Tensor, alpha: float, finished: bool) -> list[Hypothesis]:
     """(N, t) ids, the last one eos if finished, and (N, t) log-probabilities -> N hypotheses."""
-    length = ids.size(1)
-    log_probs = token_log_probs.double().sum(1)  # (N,)
-    scores = log_probs / length_penalty(length, alpha)
-    words = ids[:, : length - finished].tolist()
-    rows = zip(words, scores.tolist(), log_probs.tolist(), token_log_probs.tolist(), strict=True)
-    return [Hypothesis(tuple(w), score, total, tuple(each), finished) for w, score, total, each in rows]
+    rows = zip(ids.tolist(), token_log_probs.tolist(), strict=True)
+    return [hypothesis(each, log_probs, alpha, finished) for each, log_probs in rows]
+
+
+def hypothesis(ids: Sequence[int], token_log_probs: Sequence[float], alpha: float, finished: bool) -> Hypothesis:
+    """One of them."""
+    total = sum(token_log_probs)
+    score = total / length_penalty(len(ids), alpha)
+    return Hypothesis(tuple(ids[: len(ids) - finished]), score, total, tuple(token_log_probs), finished)

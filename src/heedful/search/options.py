@@ -52,16 +52,20 @@ class Options(SearchSettings):
 
     def limits(self, source_lengths: Tensor) -> Tensor:
         """(B,) -> (B,) most output tokens of each sentence, eos included; from its own source and prefix alone."""
-        if self.max_length is not None:
-            most = torch.full_like(source_lengths, self.max_length)
-        else:
-            most = (source_lengths + self.max_extra).maximum(self._room_for_prefix(source_lengths))
-        return most if self.limit is None else most.clamp(max=self.limit)
+        lengths = source_lengths.tolist()
+        prefixes = [len(ids) for ids in self.prefix] if self.prefix else [0] * len(lengths)
+        most = [self.longest(length, prefix) for length, prefix in zip(lengths, prefixes, strict=True)]
+        return torch.tensor(most, dtype=source_lengths.dtype, device=source_lengths.device)
 
-    def _room_for_prefix(self, source_lengths: Tensor) -> Tensor:
-        """(B,) tokens of each prefix and one more, so that a short source does not cut it."""
-        room = [len(ids) + 1 for ids in self.prefix] if self.prefix else [1] * len(source_lengths)
-        return torch.tensor(room, dtype=source_lengths.dtype, device=source_lengths.device)
+    def longest(self, source_length: int, prefix_length: int = 0) -> int:
+        """Most output tokens of one sentence, eos included; a short source does not cut a prefix."""
+        most = self.max_length or max(source_length + self.max_extra, prefix_length + 1)
+        return most if self.limit is None else min(most, self.limit)
+
+    def check_beam(self) -> None:
+        """Refuse what a beam search cannot give."""
+        if self.n_best > self.beam:
+            raise SettingError(f"n_best ({self.n_best}) must not be above beam ({self.beam}).")
 
     def check(self, sentences: int, vocab_size: int, special: set[int]) -> None:
         """Refuse prefixes that no output could begin with."""

@@ -1,0 +1,106 @@
+"""The compiled part: made of its sources by the machine's C++ compiler when it is first needed, and kept for the user.
+
+Where there is no compiler, or the result does not load, there is no library; who asks is told why in one line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+FLAGS = ["-O3", "-std=c++17", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared"]
+PATIENCE = 180  # seconds for the compiler
+
+log = logging.getLogger("heedful")
+
+
+class BuildError(Exception):
+    """Why there is no library."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled part, or None with a notice."""
+    try:
+        return ctypes.CDLL(str(built()))
+    except (BuildError, OSError) as error:
+        log.warning("no compiled engine (%s): translation runs on plain torch, which is slower.", error)
+        return None
+
+
+def built(kept: Path | None = None) -> Path:
+    """The library's file; compiled if this CPU, compiler and version have none yet."""
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
+    if compiler is None:
+        raise BuildError("there is no C++ compiler; install one, such as g++")
+    path = (kept or _kept()) / f"heedful-{_key(compiler)}.so"
+    if not path.exists():
+        log.info("compiling the engine for this CPU, once")
+        _compile(compiler, path)
+    return path
+
+
+def _compile(compiler: str, path: Path) -> None:
+    """Complete or not at all, whoever else compiles it at the same time."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        command = [compiler, *FLAGS, str(SOURCES / "engine.cpp"), "-o", str(made)]
+        problems = [_run([*command, "-fopenmp"]), ""]
+        if problems[0]:  # some compilers come without OpenMP, which only a second thread needs
+            problems[1] = _run(command)
+        if problems[1]:
+            raise BuildError(f"{compiler} failed: {problems[1]}")
+        made.replace(path)
+
+
+def _run(command: list[str]) -> str:
+    """Nothing, or what went wrong."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return f"it took more than {PATIENCE} s"
+    except OSError as error:
+        return str(error.strerror)
+    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return said[0] if done.returncode else ""
+
+
+def _kept() -> Path:
+    """A folder of the user's own; one that lasts as long as the machine runs if there is none."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
+    for folder in (home, Path(tempfile.gettempdir()) / f"heedful-{os.getuid()}"):
+        try:
+            folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+                return folder
+        except OSError:
+            continue
+    raise BuildError(f"{home} cannot be written to")
+
+
+def _key(compiler: str) -> str:
+    """What a library depends on: its sources, the compiler and the CPU."""
+    known = hashlib.sha256(" ".join(FLAGS).encode())
+    for source in sorted(SOURCES.glob("*.h")) + [SOURCES / "engine.cpp"]:
+        known.update(source.read_bytes())
+    file = Path(compiler).resolve()
+    known.update(f"{file} {file.stat().st_mtime_ns} {platform.machine()} {_cpu()}".encode())
+    return known.hexdigest()[:16]
+
+
+def _cpu() -> str:
+    """The instructions that this CPU has, as Linux lists them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

@@ -1,0 +1,194 @@
+// Sentences that are being translated: what the encoder read, and what rows have written so far.
+//
+// What was written is a tree for each sentence. A node is one token that the decoder has seen; its keys and values are
+// kept once, and a row is the path from the root to a node. So rows branch and end without a copy, and rows of any
+// length, of any sentence, are computed side by side.
+#pragma once
+
+#include "model.h"
+
+namespace heedful {
+
+struct Node {
+    int32_t id, parent, depth;  // the root has the parent -1
+    float log_prob;
+};
+
+struct Sentence {
+    std::vector<int32_t> source;
+    std::vector<Node> nodes;
+    std::vector<std::vector<float>> memory;  // of each layer: (S, 2 D) keys and values of the source
+    std::vector<std::vector<float>> past;    // of each layer: (nodes, 2 D) keys and values of what was written
+};
+
+struct Row {  // the token `id` follows the node `parent`, and is to become a node
+    Sentence* sentence;
+    int32_t parent, id;
+    float log_prob;
+};
+
+class Decoder {
+  public:
+    Decoder(const Model& model, int threads) : model(model), threads(std::max(1, threads)) {}
+
+    // The encoder, over the tokens of all these sentences.
+    void read(const std::vector<Sentence*>& sentences) {
+        const size_t D = model.shape.width;
+        std::vector<int> first, place;  // of every token: where its sentence begins, and where it stands there
+        std::vector<int32_t> ids;
+        for (Sentence* each : sentences) {
+            const int begin = int(ids.size());
+            for (size_t i = 0; i < each->source.size(); ++i) first.push_back(begin), place.push_back(int(i));
+            ids.insert(ids.end(), each->source.begin(), each->source.end());
+            each->memory.resize(model.decoder.size());
+            each->past.resize(model.decoder.size());
+        }
+        const int N = int(ids.size());
+        std::vector<int> length(N);
+        for (int r = N - 1; r >= 0; --r) length[r] = r + 1 < N && place[r + 1] ? length[r + 1] : place[r] + 1;
+        float* x = scratch.x.at_least(N * D);
+        each_row(N, [&](int r) {
+            model.embed(model.source_embedding, model.encoder_table, model.encoder_first, ids[r], place[r], x + r * D);
+        });
+        for (const Layer& layer : model.encoder) {
+            residual(layer.self_norm, x, N, [&](float* to) {
+                float* look = multiply(layer.look, scratch.wide);
+                each_row(N, [&](int r) {
+                    model.turn(look + r * 3 * D, model.encoder_table, place[r]);
+                    model.turn(look + r * 3 * D + D, model.encoder_table, place[r]);
+                });
+                float* heads = scratch.heads.at_least(N * D);
+                each_row(N, [&](int r) {
+                    Kept kept{look + first[r] * 3 * D + D, 3 * D, nullptr};
+                    model.attend(look + r * 3 * D, length[r], kept, place[r], heads + r * D);
+                });
+                prepare(heads, N, int(D));
+                layer.found.times(scratch.rows, to, threads);
+            });
+            feed(layer, x, N);
+        }
+        finish(model.encoder_norm, x, N);
+        for (size_t l = 0; l < model.decoder.size(); ++l) {
+            const float* memory = multiply(model.decoder[l].memory, scratch.wide);
+            for (Sentence* each : sentences) {
+                each->memory[l].assign(memory, memory + each->source.size() * 2 * D);
+                memory += each->source.size() * 2 * D;
+            }
+        }
+    }
+
+    // One step: every row becomes the last node of its sentence, in order; (R, V) logits of what may follow it.
+    float* step(const std::vector<Row>& rows) {
+        const size_t D = model.shape.width;
+        const int R = int(rows.size());
+        std::vector<int32_t> node(R), paths;  // of every row: its node; the nodes of all paths, one after the other
+        std::vector<size_t> path{0};          // where the path of a row begins there
+        for (int r = 0; r < R; ++r) {
+            std::vector<Node>& nodes = rows[r].sentence->nodes;
+            const int32_t parent = rows[r].parent, depth = parent < 0 ? 0 : nodes[parent].depth + 1;
+            node[r] = int32_t(nodes.size());
+            nodes.push_back({rows[r].id, parent, depth, rows[r].log_prob});
+            paths.resize(path.back() + depth + 1);
+            for (int32_t i = node[r]; i >= 0; i = nodes[i].parent) paths[path.back() + nodes[i].depth] = i;
+            path.push_back(paths.size());
+        }
+        auto depth = [&](int r) { return int(path[r + 1] - path[r]) - 1; };
+        float* x = scratch.x.at_least(R * D);
+        each_row(R, [&](int r) {
+            model.embed(model.embedding, model.decoder_table, model.decoder_first, rows[r].id, depth(r), x + r * D);
+        });
+        for (size_t l = 0; l < model.decoder.size(); ++l) {
+            const Layer& layer = model.decoder[l];
+            residual(layer.self_norm, x, R, [&](float* to) {
+                float* look = multiply(layer.look, scratch.wide);
+                for (const Row& row : rows) row.sentence->past[l].resize(row.sentence->nodes.size() * 2 * D);
+                each_row(R, [&](int r) {
+                    model.turn(look + r * 3 * D, model.decoder_table, depth(r));
+                    model.turn(look + r * 3 * D + D, model.decoder_table, depth(r));
+                    float* kept = rows[r].sentence->past[l].data() + node[r] * 2 * D;
+                    std::memcpy(kept, look + r * 3 * D + D, 2 * D * sizeof(float));
+                });
+                float* heads = scratch.heads.at_least(R * D);
+                each_row(R, [&](int r) {
+                    Kept kept{rows[r].sentence->past[l].data(), 2 * D, &paths[path[r]]};
+                    model.attend(look + r * 3 * D, depth(r) + 1, kept, depth(r), heads + r * D);
+                });
+                prepare(heads, R, int(D));
+                layer.found.times(scratch.rows, to, threads);
+            });
+            residual(layer.cross_norm, x, R, [&](float* to) {
+                const float* ask = multiply(layer.ask, scratch.wide);
+                float* heads = scratch.heads.at_least(R * D);
+                each_row(R, [&](int r) {
+                    Kept kept{rows[r].sentence->memory[l].data(), 2 * D, nullptr};
+                    model.attend(ask + r * D, int(rows[r].sentence->source.size()), kept, -1, heads + r * D);
+                });
+                prepare(heads, R, int(D));
+                layer.answered.times(scratch.rows, to, threads);
+            });
+            feed(layer, x, R);
+        }
+        finish(model.decoder_norm, x, R);
+        return multiply(model.output, scratch.logits);
+    }
+
+    template <typename Work>
+    void each_row(int rows, Work work) const {
+#pragma omp parallel for num_threads(threads) if (threads > 1 && rows >= 8)
+        for (int r = 0; r < rows; ++r) work(r);
+    }
+
+    const Model& model;
+
+  private:
+    const int threads;
+    struct Scratch {  // grows to what is needed, and stays
+        Rows rows;
+        Room<float> x, normed, wide, heads, added, inner, gate, logits;
+    } scratch;
+
+    void prepare(const float* x, int rows, int width) { scratch.rows.set(x, rows, width, model.shape.small, threads); }
+
+    float* multiply(const Matrix& matrix, Room<float>& room) {
+        float* to = room.at_least(size_t(scratch.rows.count) * matrix.out);
+        matrix.times(scratch.rows, to, threads);
+        return to;
+    }
+
+    // x (rows, D) becomes x + sublayer(norm(x)), or norm(x + sublayer(x)); the sublayer finds its input prepared.
+    template <typename Sublayer>
+    void residual(const Norm& norm, float* x, int rows, Sublayer sublayer) {
+        const size_t D = model.shape.width;
+        float *added = scratch.added.at_least(rows * D), *given = x;
+        if (model.shape.norm_first) {
+            given = scratch.normed.at_least(rows * D);
+            each_row(rows, [&](int r) { norm.row(x + r * D, given + r * D); });
+        }
+        prepare(given, rows, int(D));
+        sublayer(added);
+        each_row(rows, [&](int r) {
+            add_scaled(x + r * D, added + r * D, 1.0f, int(D));
+            if (!model.shape.norm_first) norm.row(x + r * D, x + r * D);
+        });
+    }
+
+    void feed(const Layer& layer, float* x, int rows) {
+        residual(layer.feed_norm, x, rows, [&](float* to) {
+            const size_t F = model.shape.inner;
+            float* inner = multiply(layer.up, scratch.inner);
+            const float* gate = model.shape.activation == SWIGLU ? multiply(layer.gate, scratch.gate) : nullptr;
+            each_row(rows, [&](int r) { model.activate(inner + r * F, gate ? gate + r * F : nullptr); });
+            prepare(inner, rows, int(F));
+            layer.down.times(scratch.rows, to, threads);
+        });
+    }
+
+    // Pre-norm ends in a norm of its own; then products follow.
+    void finish(const Norm& norm, float* x, int rows) {
+        const size_t D = model.shape.width;
+        if (model.shape.norm_first) each_row(rows, [&](int r) { norm.row(x + r * D, x + r * D); });
+        prepare(x, rows, int(D));
+    }
+};
+
+}  // namespace heedful

@@ -1,0 +1,120 @@
+// What Python calls. Every function that can fail returns a negative number then, and `heedful_error` says why.
+
+#include "search.h"
+
+using namespace heedful;
+
+namespace {
+
+thread_local std::string error;
+
+template <typename Work>
+int32_t guarded(Work work) {
+    try {
+        return work();
+    } catch (const std::exception& problem) {
+        error = problem.what();
+        return -1;
+    }
+}
+
+struct Steps {  // rows that Python searches by itself
+    Decoder decoder;
+    std::vector<std::unique_ptr<Sentence>> sentences;
+};
+
+}  // namespace
+
+extern "C" {
+
+const char* heedful_error() { return error.c_str(); }
+
+Tensors* heedful_tensors() { return new Tensors; }
+void heedful_tensor(Tensors* tensors, const char* name, const float* data) { tensors->set(name, data); }
+void heedful_tensors_free(Tensors* tensors) { delete tensors; }
+
+Model* heedful_model(const Shape* shape, const Tensors* tensors) {
+    Model* model = nullptr;
+    guarded([&] { return model = new Model(*shape, *tensors), 0; });
+    return model;
+}
+void heedful_model_free(Model* model) { delete model; }
+
+Search* heedful_search(const Model* model, int32_t threads) { return new Search(*model, threads); }
+void heedful_search_free(Search* search) { delete search; }
+
+int32_t heedful_add(Search* search, const int32_t* source, int32_t length, const Options* options,
+                    const int32_t* prefix, int32_t prefix_length) {
+    return guarded([&] {
+        return search->add({source, source + length}, *options, {prefix, prefix + prefix_length});
+    });
+}
+
+// How many sentences ended; their numbers are written to `ended`, which has room for all that were added.
+int32_t heedful_step(Search* search, int32_t* ended) {
+    return guarded([&] {
+        std::vector<int32_t> done = search->step();
+        std::copy(done.begin(), done.end(), ended);
+        return int32_t(done.size());
+    });
+}
+
+int32_t heedful_found(const Search* search, int32_t number) {
+    return guarded([&] { return int32_t(search->job(number).found.size()); });
+}
+// The i-th of what was found: its length; ids and log-probabilities are lent until the sentence is dropped.
+int32_t heedful_hypothesis(const Search* search, int32_t number, int32_t i, const int32_t** ids,
+                           const float** log_probs, int32_t* finished) {
+    return guarded([&] {
+        const Found& found = search->job(number).found.at(i);
+        *ids = found.ids.data(), *log_probs = found.log_probs.data(), *finished = found.finished;
+        return int32_t(found.ids.size());
+    });
+}
+int32_t heedful_drop(Search* search, int32_t number) {
+    return guarded([&] { return search->drop(number), 0; });
+}
+
+// Sources one after the other, `lengths` of them.
+Steps* heedful_steps(const Model* model, int32_t threads, const int32_t* sources, const int32_t* lengths,
+                     int32_t count) {
+    Steps* steps = nullptr;
+    guarded([&] {
+        auto made = std::make_unique<Steps>(Steps{Decoder(*model, threads), {}});
+        std::vector<Sentence*> all;
+        for (int32_t s = 0; s < count; sources += lengths[s++]) {
+            made->sentences.push_back(std::make_unique<Sentence>());
+            made->sentences.back()->source.assign(sources, sources + lengths[s]);
+            all.push_back(made->sentences.back().get());
+        }
+        made->decoder.read(all);
+        steps = made.release();
+        return 0;
+    });
+    return steps;
+}
+void heedful_steps_free(Steps* steps) { delete steps; }
+
+// (R) sentences, the nodes that each row follows (-1 at first) and its last tokens -> (R) its new nodes, and (R, V)
+// log-probabilities of the next token.
+int32_t heedful_advance(Steps* steps, int32_t rows, const int32_t* sentences, int32_t* nodes, const int32_t* ids,
+                        float* log_probs) {
+    return guarded([&] {
+        std::vector<Row> all;
+        for (int32_t r = 0; r < rows; ++r) all.push_back({steps->sentences[sentences[r]].get(), nodes[r], ids[r], 0});
+        const size_t V = steps->decoder.model.shape.vocabulary;
+        float* logits = steps->decoder.step(all);
+        std::map<int32_t, int32_t> of_sentence;
+        for (int32_t r = 0; r < rows; ++r) of_sentence[sentences[r]] += 1;
+        for (auto& [s, count] : of_sentence) count = int32_t(steps->sentences[s]->nodes.size()) - count;
+        for (int32_t r = 0; r < rows; ++r) nodes[r] = of_sentence[sentences[r]]++;
+        steps->decoder.each_row(rows, [&](int r) {
+            const float* row = logits + r * V;
+            float most = maximum(row, int(V));
+            float normaliser = most + std::log(exponentials<true>(const_cast<float*>(row), int(V), most));
+            for (size_t i = 0; i < V; ++i) log_probs[r * V + i] = row[i] - normaliser;
+        });
+        return 0;
+    });
+}
+}

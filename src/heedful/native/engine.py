@@ -1,0 +1,227 @@
+"""A translator's weights in the compiled engine, as any search sees it and with a search of its own.
+
+The engine computes what `model` computes, in float32 or with weights and activations of 8 bits. It has no padding and
+sums every number in one order, so a sentence has the same result to the last bit alone or beside any others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_void_p
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.config import ModelConfig
+from heedful.errors import HeedfulError
+from heedful.model import EncoderDecoder
+from heedful.native.build import library
+from heedful.search import Hypothesis, Options
+from heedful.search.hypothesis import hypothesis
+
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are numbered there
+POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
+        *((name, c_int32) for name in ("activation", "positions", "norm_first", "small")),
+        *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
+    ]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("beam", "n_best", "limit", "bos", "eos", "pad")),
+        ("alpha", c_double),
+    ]
+
+
+def computes(config: ModelConfig) -> bool:
+    """Whether the engine knows such a model: the Transformer of the paper and what is usual today."""
+    return (
+        config.family == "encoder-decoder"
+        and config.architecture == "transformer"
+        and config.attention == config.attention_of_decoder == "full"
+        and not config.recurrent_depth
+        and config.key_width == config.d_head
+        and config.positions in POSITIONS
+    )
+
+
+class Engine:
+    """The weights of one model, laid out for products; searches share it. The model's tensors stay in use."""
+
+    def __init__(self, model: EncoderDecoder, small: bool) -> None:
+        self.config = model.config
+        self.library = _functions()
+        self.tensors = {name: each.detach().float().contiguous() for name, each in _tensors(model)}
+        given = c_void_p(self.library.heedful_tensors())
+        for name, tensor in self.tensors.items():
+            self.library.heedful_tensor(given, name.encode(), c_void_p(tensor.data_ptr()))
+        self.model = c_void_p(self.library.heedful_model(byref(_shape(model.config, small)), given))
+        self.library.heedful_tensors_free(given)
+        if not self.model:
+            raise HeedfulError(f"the engine cannot take the model: {self.error()}.")
+        kept = ("embedding.weight", "source_embedding.weight", "position.table", "position.slopes")
+        self.tensors = {name: tensor for name, tensor in self.tensors.items() if name.endswith(kept)}
+
+    def __del__(self) -> None:
+        if getattr(self, "model", None):
+            self.library.heedful_model_free(self.model)
+
+    def error(self) -> str:
+        return str(self.library.heedful_error().decode())
+
+    def checked(self, code: int) -> int:
+        """What a function returned, or its error."""
+        if code < 0:
+            raise HeedfulError(f"{self.error()}; the model's weights are damaged or overflow.")
+        return code
+
+
+class EngineNextToken:
+    """The engine as any search sees it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        config = engine.config
+        self.bos_id, self.eos_id, self.pad_id = config.bos_id, config.eos_id, config.pad_id
+        self.vocab_size = config.vocab_size
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> EngineCache:
+        return EngineCache(self.engine, source, source_lengths)
+
+    def step(self, ids: Tensor, cache: Any) -> Tensor:
+        log_probs: Tensor = cache.advance(ids)
+        return log_probs
+
+
+class EngineCache:
+    """Rows as nodes of the engine's trees; to rearrange them is to rearrange their numbers."""
+
+    def __init__(self, engine: Engine, source: Tensor, source_lengths: Tensor) -> None:
+        self.engine = engine
+        lengths = source_lengths.int().contiguous()
+        kept = torch.arange(source.size(1)) < lengths.unsqueeze(1)
+        ids = source[kept].int()
+        steps = engine.library.heedful_steps(
+            engine.model, torch.get_num_threads(), _at(ids), _at(lengths), len(lengths)
+        )
+        if not steps:
+            raise HeedfulError(f"the engine failed: {engine.error()}.")
+        self.steps = c_void_p(steps)
+        self.sentences = torch.arange(len(source), dtype=torch.int32)  # (B,) those that are left
+        self.nodes = torch.full((len(source),), -1, dtype=torch.int32)  # (R,) the last of each row
+
+    def __del__(self) -> None:
+        if getattr(self, "steps", None):
+            self.engine.library.heedful_steps_free(self.steps)
+
+    def advance(self, ids: Tensor) -> Tensor:
+        """(R,) -> (R, V)."""
+        rows, last = len(ids), ids.int().contiguous()
+        of_row = self.sentences.repeat_interleave(rows // len(self.sentences))
+        log_probs = torch.empty(rows, self.engine.config.vocab_size)
+        self.engine.checked(
+            self.engine.library.heedful_advance(
+                self.steps, rows, _at(of_row), _at(self.nodes), _at(last), _at(log_probs)
+            )
+        )
+        return log_probs
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        self.nodes = self.nodes[rows]
+        if sources is not None:
+            self.sentences = self.sentences[sources]
+
+
+class EngineSearch:
+    """A beam search that sentences join and leave at any step; each may have options of its own."""
+
+    def __init__(self, engine: Engine, threads: int = 1) -> None:
+        self.engine = engine
+        self.search = c_void_p(engine.library.heedful_search(engine.model, threads))
+        self.options: dict[int, Options] = {}  # of the sentences that are in it
+
+    def __del__(self) -> None:
+        if getattr(self, "search", None):
+            self.engine.library.heedful_search_free(self.search)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are at most."""
+        return sum(options.beam for options in self.options.values())
+
+    def add(self, source: Sequence[int], options: Options, prefix: Sequence[int] = ()) -> int:
+        """A sentence, with its eos, that joins with the next step -> its number."""
+        config = self.engine.config
+        options.check_beam()
+        if prefix:
+            forced = options.model_copy(update={"prefix": (tuple(prefix),)})
+            forced.check(1, config.vocab_size, {config.bos_id, config.eos_id, config.pad_id})
+        limit = options.longest(len(source), len(prefix))
+        asked = _Options(
+            options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.alpha
+        )
+        ids, begin = (c_int32 * len(source))(*source), (c_int32 * len(prefix))(*prefix)
+        number = self.engine.checked(
+            self.engine.library.heedful_add(self.search, ids, len(source), byref(asked), begin, len(prefix))
+        )
+        self.options[number] = options
+        return number
+
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        """One token more for all -> those that ended by it, with their hypotheses, best first."""
+        ended = (c_int32 * len(self.options))()
+        count = self.engine.checked(self.engine.library.heedful_step(self.search, ended))
+        return [(number, self._found(number)) for number in ended[:count]]
+
+    def drop(self, number: int) -> None:
+        """A sentence leaves, done or not."""
+        del self.options[number]
+        self.engine.checked(self.engine.library.heedful_drop(self.search, number))
+
+    def _found(self, number: int) -> list[Hypothesis]:
+        options, found = self.options[number], []
+        ids, log_probs, finished = POINTER(c_int32)(), POINTER(c_float)(), c_int32()
+        for index in range(self.engine.checked(self.engine.library.heedful_found(self.search, number))):
+            length = self.engine.checked(
+                self.engine.library.heedful_hypothesis(
+                    self.search, number, index, byref(ids), byref(log_probs), byref(finished)
+                )
+            )
+            found.append(hypothesis(ids[:length], log_probs[:length], options.alpha, bool(finished.value)))
+        self.drop(number)
+        return sorted(found, key=lambda each: (not each.finished, -each.score))[: options.n_best]
+
+
+def _shape(config: ModelConfig, small: bool) -> _Shape:
+    scale = config.d_model**0.5 if config.scale_embedding else 1.0
+    return _Shape(
+        config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers, config.vocab_size,
+        ACTIVATIONS.index(config.activation), POSITIONS[config.positions], config.norm == "pre", small,
+        config.norm_eps, scale,
+    )  # fmt: skip
+
+
+def _tensors(model: EncoderDecoder) -> Iterable[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    for name, buffer in model.named_buffers():
+        yield name.replace("position.turns", "position.table"), buffer
+
+
+def _at(tensor: Tensor) -> c_void_p:
+    return c_void_p(tensor.data_ptr())
+
+
+def _functions() -> ctypes.CDLL:
+    loaded = library()
+    assert loaded is not None
+    for name in ("tensors", "model", "search", "steps"):
+        getattr(loaded, f"heedful_{name}").restype = c_void_p
+    loaded.heedful_error.restype = c_char_p
+    return loaded

@@ -1,0 +1,108 @@
+"""Many sentences through the engine: they join as others end, on one worker or several, and come out in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from heedful.native.engine import Engine, EngineSearch
+from heedful.search import Hypothesis, Options
+
+ROWS = 128  # rows that one worker computes at once; more of them only need more memory
+AHEAD = 4096  # sentences that may be done before one that was asked earlier
+
+
+class Asked(NamedTuple):
+    """One sentence: its ids with eos, how to search, and the ids that its output must begin with."""
+
+    source: list[int]
+    options: Options
+    prefix: tuple[int, ...] = ()
+
+
+def search_all(
+    engine: Engine, asked: Iterable[Asked], workers: int = 1, threads: int = 1
+) -> Iterator[list[Hypothesis]]:
+    """For each sentence, in order and as early as can be, its hypotheses; `asked` is read as there is room.
+
+    Each worker has so many threads.
+    """
+    flow = _Flow(asked, threads)
+    if workers == 1:
+        for _ in flow.work(engine):
+            yield from flow.ready()
+        return
+    crew = [threading.Thread(target=flow.run, args=(engine,), daemon=True) for _ in range(workers)]
+    for thread in crew:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in crew) or flow.found:
+            yield from flow.wait()
+        yield from flow.wait()
+    finally:
+        flow.stopped = True
+        for thread in crew:
+            thread.join()
+
+
+class _Flow:
+    """What workers share: the sentences to come, and those that are found but wait for an earlier one."""
+
+    def __init__(self, asked: Iterable[Asked], threads: int) -> None:
+        self.threads = threads
+        self.asked = enumerate(asked)
+        self.reading, self.news = threading.Lock(), threading.Condition()
+        self.found: dict[int, list[Hypothesis]] = {}
+        self.given = 0  # how many are out
+        self.stopped = False
+        self.problem: BaseException | None = None
+
+    def run(self, engine: Engine) -> None:
+        """One worker, in a thread of its own."""
+        try:
+            for _ in self.work(engine):
+                if self.stopped:
+                    return
+        except BaseException as problem:
+            self.problem, self.stopped = problem, True
+        finally:
+            with self.news:
+                self.news.notify()
+
+    def work(self, engine: Engine) -> Iterator[None]:
+        """Step by step, until there is nothing left."""
+        search, places = EngineSearch(engine, self.threads), dict[int, int]()
+        while True:
+            while search.rows < ROWS and (each := self._next()) is not None:
+                places[search.add(*each[1])] = each[0]
+            if not places:
+                return
+            ended = search.step()
+            if ended:
+                with self.news:
+                    self.found |= {places.pop(number): hypotheses for number, hypotheses in ended}
+                    self.news.notify()
+            yield
+
+    def _next(self) -> tuple[int, Asked] | None:
+        if len(self.found) > AHEAD:
+            return None
+        with self.reading:
+            return next(self.asked, None)
+
+    def ready(self) -> Iterator[list[Hypothesis]]:
+        """What can go out."""
+        while self.given in self.found:
+            self.given += 1
+            yield self.found.pop(self.given - 1)
+
+    def wait(self) -> Iterator[list[Hypothesis]]:
+        """The same, after some news."""
+        with self.news:
+            if self.given not in self.found and not self.problem:
+                self.news.wait(0.1)
+            ready = list(self.ready())
+        if self.problem is not None:
+            raise self.problem
+        yield from ready

@@ -1,0 +1,260 @@
+// Rows times a matrix, y = x Wᵀ + b, in float32 or with weights and rows in 8 bits.
+//
+// Weights are laid out in panels of as many columns as two registers hold, so that a product reads them in order. Every
+// number of y is summed in the same order however many rows there are, so no row depends on the others beside it.
+//
+// In 8 bits a weight is a whole number of at most 64 times a scale of its column, and a row is whole numbers of at most
+// 127 times a scale of its own, found when it comes. 64 and not 127, because the products of CPUs without VNNI would
+// overflow above it; so every CPU has the same numbers. Products take the rows unsigned: 128 is added to each number,
+// and 128 times the sum of a column is taken from its result.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "vectors.h"
+
+namespace heedful {
+
+constexpr int PANEL = 2 * LANES;
+constexpr float MOST_WEIGHT = 64, MOST_ROW = 127;
+constexpr long WORTH_THREADS = 1 << 18;  // multiplications from which on a second thread pays
+
+// Memory for vectors: aligned, not cleared, kept until more is needed.
+template <typename T>
+class Room {
+  public:
+    T* at_least(size_t count) {
+        if (count > size) {
+            data.reset(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64)));
+            if (!data) throw std::bad_alloc();
+            size = count;
+        }
+        return data.get();
+    }
+    T* get() const { return data.get(); }
+
+  private:
+    struct Free {
+        void operator()(void* p) const { std::free(p); }
+    };
+    std::unique_ptr<T, Free> data;
+    size_t size = 0;
+};
+
+// Rows of numbers as a product takes them.
+struct Rows {
+    const float* floats = nullptr;
+    int count = 0, width = 0, stride = 0;  // of the bytes: the width, filled up to a multiple of 4
+    Room<uint8_t> bytes;
+    Room<float> scales;
+
+    // x: (count, width) numbers, which must stay where they are; `small` also makes bytes of them.
+    void set(const float* x, int rows, int columns, bool small, int threads) {
+        floats = x, count = rows, width = columns, stride = (columns + 3) / 4 * 4;
+        if (!small) return;
+        uint8_t* to = bytes.at_least(size_t(rows) * stride + LANES);
+        float* scale = scales.at_least(rows);
+#pragma omp parallel for num_threads(threads) if (threads > 1 && long(rows) * columns > WORTH_THREADS / 16)
+        for (int r = 0; r < rows; ++r) scale[r] = reduce(x + size_t(r) * columns, to + size_t(r) * stride);
+    }
+
+  private:
+    float reduce(const float* x, uint8_t* to) const {
+        Floats most{};
+        int i = 0;
+        for (; i + LANES <= width; i += LANES) {
+            Floats v = load(x + i), minus = -v;
+            v = v > minus ? v : minus;
+            most = v > most ? v : most;
+        }
+        float bound = largest(most);
+        for (; i < width; ++i) bound = std::max(bound, std::fabs(x[i]));
+        float factor = bound > 0 ? MOST_ROW / bound : 0.0f;
+        for (i = 0; i + LANES <= width; i += LANES) {
+            Bytes small = __builtin_convertvector(nearest(load(x + i) * factor) + 128, Bytes);
+            std::memcpy(to + i, &small, LANES);
+        }
+        for (; i < width; ++i) to[i] = uint8_t(nearest(all(x[i] * factor))[0] + 128);
+        for (; i < stride; ++i) to[i] = 128;
+        return bound / MOST_ROW;
+    }
+};
+
+// sum += four products of an unsigned and a signed byte, in every lane.
+inline Ints add_products(Ints sum, Ints row, Ints weights) {
+#if defined(__AVX512VNNI__) && defined(__AVX512F__)
+    return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)row, (__m512i)weights);
+#elif defined(__AVX512BW__)
+    __m512i pairs = _mm512_maddubs_epi16((__m512i)row, (__m512i)weights);
+    return sum + (Ints)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+#elif defined(__AVXVNNI__)
+    return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)row, (__m256i)weights);
+#elif defined(__AVX2__)
+    __m256i pairs = _mm256_maddubs_epi16((__m256i)row, (__m256i)weights);
+    return sum + (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#else
+    uint8_t a[4 * LANES];
+    int8_t b[4 * LANES];
+    std::memcpy(a, &row, sizeof a);
+    std::memcpy(b, &weights, sizeof b);
+    for (int i = 0; i < LANES; ++i)
+        for (int j = 0; j < 4; ++j) sum[i] += int32_t(a[4 * i + j]) * b[4 * i + j];
+    return sum;
+#endif
+}
+
+class Matrix {
+  public:
+    int in = 0, out = 0;
+
+    // Several matrices of (out_i, in) as one, their columns side by side; biases may be null.
+    struct Part {
+        const float* weight;
+        const float* bias;
+        int out;
+    };
+
+    void set(const std::vector<Part>& parts, int width, bool small) {
+        in = width, out = 0, is_small = small;
+        for (const Part& part : parts) out += part.out;
+        int panels = (out + PANEL - 1) / PANEL, groups = (in + 3) / 4;
+        float* biases = bias.at_least(size_t(panels) * PANEL);
+        std::fill(biases, biases + panels * PANEL, 0.0f);
+        if (small) {
+            std::fill_n(bytes.at_least(size_t(panels) * PANEL * groups * 4), size_t(panels) * PANEL * groups * 4, 0);
+            std::fill_n(scale.at_least(size_t(panels) * PANEL), panels * PANEL, 0.0f);
+            std::fill_n(offset.at_least(size_t(panels) * PANEL), panels * PANEL, 0);
+        } else {
+            std::fill_n(floats.at_least(size_t(panels) * PANEL * in), size_t(panels) * PANEL * in, 0.0f);
+        }
+        int column = 0;
+        for (const Part& part : parts)
+            for (int row = 0; row < part.out; ++row, ++column) {
+                if (part.bias) biases[column] = part.bias[row];
+                place(part.weight + size_t(row) * in, column);
+            }
+    }
+
+    bool small() const { return is_small; }
+
+    // (count, in) -> (count, out)
+    void times(const Rows& x, float* y, int threads) const {
+        int panels = (out + PANEL - 1) / PANEL;
+#pragma omp parallel for num_threads(threads) if (threads > 1 && long(x.count) * in * out > WORTH_THREADS)
+        for (int p = 0; p < panels; ++p) {
+            if (is_small)
+                panel<true, SMALL_TILE>(x, p, y);
+            else
+                panel<false, FLOAT_TILE>(x, p, y);
+        }
+    }
+
+  private:
+#if defined(__AVX512F__)
+    static constexpr int SMALL_TILE = 8, FLOAT_TILE = 8;  // rows that are multiplied at once: what registers can hold
+#else
+    static constexpr int SMALL_TILE = 4, FLOAT_TILE = 6;
+#endif
+    bool is_small = false;
+    Room<float> floats;    // (panels, in, PANEL)
+    Room<int8_t> bytes;    // (panels, in / 4, PANEL, 4)
+    Room<float> scale;     // of each column
+    Room<int32_t> offset;  // 128 times the sum of each column
+    Room<float> bias;
+
+    void place(const float* row, int column) {
+        int p = column / PANEL, c = column % PANEL;
+        if (!is_small) {
+            float* to = floats.get() + size_t(p) * in * PANEL + c;
+            for (int k = 0; k < in; ++k) to[size_t(k) * PANEL] = row[k];
+            return;
+        }
+        float bound = 0;
+        for (int k = 0; k < in; ++k) bound = std::max(bound, std::fabs(row[k]));
+        int groups = (in + 3) / 4, total = 0;
+        int8_t* to = bytes.get() + size_t(p) * groups * 4 * PANEL + 4 * c;
+        for (int k = 0; k < in; ++k) {
+            int whole = bound > 0 ? int(std::nearbyint(row[k] * (MOST_WEIGHT / bound))) : 0;
+            to[size_t(k / 4) * 4 * PANEL + k % 4] = int8_t(whole);
+            total += whole;
+        }
+        scale.get()[column] = bound / MOST_WEIGHT;
+        offset.get()[column] = 128 * total;
+    }
+
+    template <bool small, int TILE>
+    void panel(const Rows& x, int p, float* y) const {
+        int row = 0;
+        for (; row + TILE <= x.count; row += TILE) tile<small, TILE>(x, row, p, y);
+        rest<small, TILE - 1>(x, row, p, y);
+    }
+
+    template <bool small, int LEFT>
+    void rest(const Rows& x, int row, int p, float* y) const {
+        if constexpr (LEFT > 0) {
+            if (x.count - row == LEFT)
+                tile<small, LEFT>(x, row, p, y);
+            else
+                rest<small, LEFT - 1>(x, row, p, y);
+        }
+    }
+
+    template <bool small, int M>
+    void tile(const Rows& x, int row, int p, float* y) const {
+        Floats result[M][2];
+        if constexpr (small) {
+            Ints sums[M][2] = {};
+            int groups = (in + 3) / 4;
+            const int8_t* weights = bytes.get() + size_t(p) * groups * 4 * PANEL;
+            const uint8_t* from = x.bytes.get() + size_t(row) * x.stride;
+            for (int g = 0; g < groups; ++g, weights += 4 * PANEL) {
+                Ints w0 = load(static_cast<const void*>(weights));
+                Ints w1 = load(static_cast<const void*>(weights + 2 * PANEL));
+                for (int m = 0; m < M; ++m) {
+                    int32_t four;
+                    std::memcpy(&four, from + size_t(m) * x.stride + 4 * g, 4);
+                    Ints everywhere = four - Ints{};
+                    sums[m][0] = add_products(sums[m][0], everywhere, w0);
+                    sums[m][1] = add_products(sums[m][1], everywhere, w1);
+                }
+            }
+            for (int half = 0; half < 2; ++half) {
+                Ints less = load(static_cast<const void*>(offset.get() + p * PANEL + half * LANES));
+                Floats column = load(scale.get() + p * PANEL + half * LANES);
+                for (int m = 0; m < M; ++m)
+                    result[m][half] = __builtin_convertvector(sums[m][half] - less, Floats) *
+                                      (column * x.scales.get()[row + m]);
+            }
+        } else {
+            for (int m = 0; m < M; ++m) result[m][0] = result[m][1] = Floats{};
+            const float* weights = floats.get() + size_t(p) * in * PANEL;
+            const float* from = x.floats + size_t(row) * in;
+            for (int k = 0; k < in; ++k, weights += PANEL) {
+                Floats w0 = load(weights), w1 = load(weights + LANES);
+                for (int m = 0; m < M; ++m) {
+                    Floats each = all(from[size_t(m) * in + k]);
+                    result[m][0] = fused(w0, each, result[m][0]);
+                    result[m][1] = fused(w1, each, result[m][1]);
+                }
+            }
+        }
+        Floats b0 = load(bias.get() + p * PANEL), b1 = load(bias.get() + p * PANEL + LANES);
+        int columns = std::min(PANEL, out - p * PANEL);
+        for (int m = 0; m < M; ++m) {
+            float* to = y + size_t(row + m) * out + p * PANEL;
+            if (columns == PANEL) {
+                store(to, result[m][0] + b0);
+                store(to + LANES, result[m][1] + b1);
+            } else {
+                Floats both[2] = {result[m][0] + b0, result[m][1] + b1};
+                std::memcpy(to, both, columns * sizeof(float));
+            }
+        }
+    }
+};
+
+}  // namespace heedful

@@ -1,0 +1,245 @@
+// Beam search over sentences that come and go: the rules of heedful/search/beam.py, a sentence at a time.
+//
+// Nothing passes between sentences but the products that their rows share, so a sentence has the same result alone or
+// beside any others, from whichever step it joined.
+#pragma once
+
+#include <memory>
+
+#include "decoder.h"
+
+namespace heedful {
+
+struct Options {  // of one sentence; Python fills it in
+    int32_t beam, n_best, limit;  // limit: most tokens of the output, its end included
+    int32_t bos, eos, pad;
+    double alpha;
+};
+
+struct Found {
+    std::vector<int32_t> ids;  // with eos, if it is finished
+    std::vector<float> log_probs;
+    bool finished;
+};
+
+struct Candidate {
+    double score;  // sum of log-probabilities
+    int row;       // of the sentence
+    int32_t id;
+    float log_prob;
+
+    bool operator<(const Candidate& other) const {  // better first; ties to the lowest row, then the lowest id
+        if (score != other.score) return score > other.score;
+        return row != other.row ? row < other.row : id < other.id;
+    }
+};
+
+// One row of logits, read once in blocks, and only then asked for what is best in it.
+class Distribution {
+  public:
+    // `logits` (V) may be changed: what is banned goes to minus infinity, after it had its share of the probability.
+    void set(float* row, int size, const Options& options) {
+        logits = row, vocabulary = size;
+        maxima.resize((size + BLOCK - 1) / BLOCK);
+        float most = -INFINITE;
+        for (size_t b = 0; b < maxima.size(); ++b) most = std::max(most, maxima[b] = of_block(b));
+        normaliser = most + std::log(exponentials<true>(row, size, most));
+        if (!std::isfinite(normaliser)) throw std::domain_error("the model's probabilities are not numbers");
+        before[0] = row[options.bos], before[1] = row[options.pad];
+        bos = options.bos, pad = options.pad;
+        for (int32_t never : {options.bos, options.pad})
+            if (never != options.eos) logits[never] = -INFINITE, maxima[never / BLOCK] = of_block(never / BLOCK);
+    }
+
+    float log_prob(int32_t id) const {  // also of what is banned
+        return (id == bos ? before[0] : id == pad ? before[1] : logits[id]) - normaliser;
+    }
+
+    // The k best ids, best first, ties to the lowest; fewer if there are not so many.
+    void best(size_t k, std::vector<int32_t>& ids) const {
+        ids.clear();
+        for (size_t b = 0; b < maxima.size(); ++b) {
+            if (ids.size() == k && !(maxima[b] > logits[ids.back()])) continue;
+            int end = std::min(vocabulary, int(b + 1) * BLOCK);
+            for (int32_t i = int32_t(b) * BLOCK; i < end; ++i) {
+                if (logits[i] == -INFINITE || (ids.size() == k && !(logits[i] > logits[ids.back()]))) continue;
+                if (ids.size() == k) ids.pop_back();
+                auto at = ids.end();
+                while (at != ids.begin() && logits[i] > logits[*(at - 1)]) --at;
+                ids.insert(at, i);
+            }
+        }
+    }
+
+  private:
+    static constexpr int BLOCK = 64;
+    float* logits = nullptr;
+    int vocabulary = 0;
+    float normaliser = 0, before[2] = {};
+    int32_t bos = 0, pad = 0;
+    std::vector<float> maxima;
+
+    float of_block(size_t b) const {
+        return maximum(logits + b * BLOCK, std::min(BLOCK, vocabulary - int(b) * BLOCK));
+    }
+};
+
+struct Job {  // one sentence that is searched
+    Sentence sentence;
+    Options options;
+    std::vector<int32_t> prefix;  // what its output must begin with
+    std::vector<Candidate> live;  // what goes on: `row` is the node that each follows
+    std::vector<Found> found;
+    std::vector<double> best;     // scores of what is finished, best first, n_best at most
+    std::vector<int32_t> nodes;   // of the live rows, in this step
+    bool done = false;
+};
+
+inline double length_penalty(int length, double alpha) { return std::pow((5.0 + length) / 6.0, alpha); }
+
+class Search {
+  public:
+    Search(const Model& model, int threads) : decoder(model, threads) {}
+
+    // A sentence that joins with the next step.
+    int32_t add(std::vector<int32_t> source, const Options& options, std::vector<int32_t> prefix) {
+        auto job = std::make_unique<Job>();
+        job->sentence.source = std::move(source), job->options = options, job->prefix = std::move(prefix);
+        job->live = {{0.0, -1, options.bos, 0.0f}};
+        fresh.push_back(&job->sentence);
+        jobs[++last] = std::move(job);
+        return last;
+    }
+
+    void drop(int32_t number) {
+        fresh.erase(std::remove(fresh.begin(), fresh.end(), &jobs.at(number)->sentence), fresh.end());
+        jobs.erase(number);
+    }
+
+    const Job& job(int32_t number) const { return *jobs.at(number); }
+
+    // All sentences grow by a token; the numbers of those that are done by it. They stay until they are dropped.
+    std::vector<int32_t> step() {
+        decoder.read(fresh);
+        fresh.clear();
+        std::vector<Row> rows;
+        std::vector<std::pair<int32_t, int>> order;  // a job and its first row
+        for (auto& [number, job] : jobs) {
+            if (job->done) continue;
+            order.push_back({number, int(rows.size())});
+            job->nodes.clear();
+            for (const Candidate& each : job->live) {
+                job->nodes.push_back(int32_t(job->sentence.nodes.size() + job->nodes.size()));
+                rows.push_back({&job->sentence, each.row, each.id, each.log_prob});
+            }
+        }
+        if (rows.empty()) return {};
+        float* logits = decoder.step(rows);
+        distributions.resize(rows.size());
+        candidates.resize(rows.size());
+        const size_t V = decoder.model.shape.vocabulary;
+        bool broken = false;
+        each_job(order, [&](Job& job, int first) {
+            try {
+                grow(job, logits + first * V, first);
+            } catch (const std::domain_error&) {
+                broken = true;  // an exception may not leave a thread
+            }
+        });
+        if (broken) throw std::domain_error("the model's probabilities are not numbers");
+        std::vector<int32_t> ended;
+        for (auto& [number, first] : order)
+            if (jobs[number]->done) ended.push_back(number);
+        return ended;
+    }
+
+  private:
+    Decoder decoder;
+    std::map<int32_t, std::unique_ptr<Job>> jobs;
+    std::vector<Sentence*> fresh;
+    std::vector<Distribution> distributions;
+    std::vector<std::vector<int32_t>> candidates;
+    int32_t last = 0;
+
+    template <typename Work>
+    void each_job(const std::vector<std::pair<int32_t, int>>& order, Work work) {
+        std::vector<Job*> in_order;
+        for (auto& [number, first] : order) in_order.push_back(jobs[number].get());
+        decoder.each_row(int(order.size()), [&](int i) { work(*in_order[i], order[i].second); });
+    }
+
+    void grow(Job& job, float* logits, int first) {
+        const Options& asked = job.options;
+        const size_t beam = asked.beam;
+        const int length = job.sentence.nodes[job.nodes[0]].depth;  // tokens so far
+        const int V = decoder.model.shape.vocabulary;
+        std::vector<Candidate> all;
+        for (size_t r = 0; r < job.live.size(); ++r) {
+            Distribution& distribution = distributions[first + r];
+            distribution.set(logits + r * V, V, asked);
+            std::vector<int32_t>& ids = candidates[first + r];
+            if (size_t(length) < job.prefix.size())
+                ids.assign(1, job.prefix[length]);
+            else
+                distribution.best(2 * beam, ids);
+            for (int32_t id : ids) {
+                float log_prob = distribution.log_prob(id);
+                all.push_back({job.live[r].score + log_prob, int(r), id, log_prob});
+            }
+        }
+        std::sort(all.begin(), all.end());
+        if (all.size() > 2 * beam) all.resize(2 * beam);
+        std::vector<Candidate> live;
+        for (size_t i = 0; i < all.size() && live.size() < beam; ++i) {
+            if (all[i].id != asked.eos)
+                live.push_back(all[i]);
+            else if (i < beam)
+                end(job, all[i], length + 1);
+        }
+        finish(job, live, length);
+        for (Candidate& each : live) each.row = job.nodes[each.row];
+        job.live = std::move(live);
+    }
+
+    void end(Job& job, const Candidate& by, int length) {
+        job.found.push_back(spelled(job, by.row, &by, true));
+        job.best.push_back(by.score / length_penalty(length, job.options.alpha));
+        std::sort(job.best.rbegin(), job.best.rend());
+        if (job.best.size() > size_t(job.options.n_best)) job.best.resize(job.options.n_best);
+    }
+
+    // A sentence is done that has enough endings, is at its limit, or cannot improve: log-probabilities only fall and
+    // the penalty only grows, so no row can become better than it is now by the penalty of the longest output.
+    void finish(Job& job, const std::vector<Candidate>& live, int length) {
+        const Options& asked = job.options;
+        const size_t endings = job.found.size();
+        const double bar = endings >= size_t(asked.beam)               ? std::numeric_limits<double>::infinity()
+                           : job.best.size() < size_t(asked.n_best) ? -std::numeric_limits<double>::infinity()
+                                                                    : job.best.back();
+        job.done = live.empty() || live[0].score / length_penalty(asked.limit, asked.alpha) <= bar ||
+                   asked.limit <= length + 1;
+        if (!job.done || endings >= size_t(asked.n_best)) return;
+        for (const Candidate& each : live) job.found.push_back(spelled(job, each.row, &each, false));
+        if (live.empty() && !endings)
+            for (size_t r = 0; r < job.live.size(); ++r) job.found.push_back(spelled(job, int(r), nullptr, false));
+    }
+
+    // The tokens of a live row, and one more.
+    Found spelled(const Job& job, int row, const Candidate* next, bool finished) const {
+        Found found{{}, {}, finished};
+        const std::vector<Node>& nodes = job.sentence.nodes;
+        for (int32_t i = job.nodes[row]; nodes[i].depth > 0; i = nodes[i].parent) {
+            found.ids.push_back(nodes[i].id);
+            found.log_probs.push_back(nodes[i].log_prob);
+        }
+        std::reverse(found.ids.begin(), found.ids.end());
+        std::reverse(found.log_probs.begin(), found.log_probs.end());
+        if (next) {
+            found.ids.push_back(next->id);
+            found.log_probs.push_back(next->log_prob);
+        }
+        return found;
+    }
+};
+
+}  // namespace heedful

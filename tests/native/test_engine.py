@@ -1,0 +1,200 @@
+"""The compiled engine against torch: the same numbers, the same search, whoever else is in it."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from heedful.config import ModelConfig
+from heedful.errors import HeedfulError, SettingError
+from heedful.model import EncoderDecoder, build
+from heedful.native import Asked, Engine, EngineNextToken, EngineSearch, computes, library, search_all
+from heedful.search import Options, beam_search, sample
+from heedful.translate import ModelNextToken
+
+pytestmark = pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+VOCABULARY = 61
+
+
+def model(seed: int = 1, **changes: Any) -> EncoderDecoder:
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": VOCABULARY, "d_model": 24, "d_ff": 40, "n_heads": 3, "encoder_layers": 2}
+    made = build(ModelConfig(**sizes | {"decoder_layers": 2, "max_length": 64, "dropout": 0.0} | changes))
+    with torch.no_grad():
+        for each in made.parameters():  # biases and norms that matter, and distributions with a shape
+            each.add_(torch.randn_like(each) * 0.3)
+    return made.eval()
+
+
+def sources(lengths: list[int], seed: int = 5) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [[*torch.randint(4, VOCABULARY, (n - 1,), generator=generator).tolist(), 3] for n in lengths]
+
+
+def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
+    for to, row in zip(ids, rows, strict=True):
+        to[: len(row)] = torch.tensor(row)
+    return ids, lengths
+
+
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"norm": "pre", "positions": "learned", "bias": False},
+    {"positions": "rotary", "activation": "gelu", "norm": "pre", "d_model": 36, "n_heads": 3},
+    {"positions": "alibi", "activation": "swiglu", "tie": "none", "output_bias": True},
+    {"activation": "gelu_tanh", "tie": "target", "source_vocab_size": VOCABULARY, "embedding_norm": True},
+    {"activation": "silu", "scale_embedding": False, "d_model": 128, "d_ff": 200, "n_heads": 2, "encoder_layers": 1},
+    {"d_model": 96, "n_heads": 1, "d_ff": 97, "norm_eps": 1e-3, "vocab_size": 257},
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())) or "paper")
+@torch.no_grad()
+def test_every_step_has_the_numbers_of_torch(kind: dict[str, Any]) -> None:
+    plain = model(**kind)
+    source, lengths = padded(sources([7, 1, 12, 3]))
+    theirs, ours = ModelNextToken(plain), EngineNextToken(Engine(plain, small=False))
+    caches = theirs.start(source, lengths), ours.start(source, lengths)
+    ids, generator = torch.full((4,), 2), torch.Generator().manual_seed(3)
+    for step in range(6):
+        expected, found = theirs.step(ids, caches[0]), ours.step(ids, caches[1])
+        torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-4)
+        rows, left = torch.arange(len(ids)), None
+        if step == 1:  # three rows of each sentence
+            rows = rows.repeat_interleave(3)
+        elif step == 2:  # in another order within each
+            rows = torch.tensor([2, 0, 0, 5, 5, 5, 6, 8, 7, 9, 11, 10])
+        elif step == 3:  # two sentences leave
+            rows, left = torch.tensor([3, 4, 5, 11, 10, 9]), torch.tensor([1, 3])
+        for cache in caches:
+            cache.select(rows, left)
+        ids = torch.randint(4, VOCABULARY, (len(rows),), generator=generator)
+
+
+SEARCHES = [
+    Options(beam=1, max_length=9),
+    Options(beam=4, n_best=3, max_length=20),
+    Options(beam=5, n_best=5, alpha=0.0, max_length=6),
+    Options(beam=2, alpha=2.0, max_extra=3),
+    Options(beam=40, n_best=2, max_length=7),  # more candidates than there are tokens
+]
+
+
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_search_is_that_of_python(options: Options, seed: int) -> None:
+    plain = model(seed)
+    asked = sources([7, 1, 12, 3, 5, 9], seed)
+    prefixes = [(), (8,), (), (9, 10, 11), (), (1,)]
+    engine = Engine(plain, small=False)
+    expected = beam_search(
+        EngineNextToken(engine), *padded(asked), options.model_copy(update={"prefix": tuple(prefixes)})
+    )
+    found = list(search_all(engine, [Asked(s, options, p) for s, p in zip(asked, prefixes, strict=True)]))
+    assert [[(h.ids, h.finished) for h in each] for each in found] == [
+        [(h.ids, h.finished) for h in each] for each in expected
+    ]
+    for ours, theirs in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
+        assert ours.score == pytest.approx(theirs.score, abs=1e-5)
+        assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-5)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool) -> None:
+    engine = Engine(model(d_model=128, d_ff=256, n_heads=4), small)
+    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), Options(beam=3, n_best=3, max_length=25)
+    alone = [next(search_all(engine, [Asked(each, options)])) for each in asked]
+    for workers, threads in ((1, 1), (3, 1), (1, 2)):
+        assert list(search_all(engine, [Asked(each, options) for each in asked], workers, threads)) == alone
+    search, numbers, found = EngineSearch(engine), {}, {}
+    for index, each in enumerate(asked):  # one joins at every step
+        numbers[search.add(each, options)] = index
+        found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
+    while search.options:
+        found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
+    assert [found[index] for index in range(len(asked))] == alone
+
+
+def test_sentences_have_options_of_their_own_and_may_leave() -> None:
+    engine, (one, other, third) = Engine(model(), False), sources([5, 9, 4])
+    wide, narrow = Options(beam=4, n_best=2, max_length=12), Options(beam=1, max_length=5)
+    search = EngineSearch(engine)
+    first, gone, last = search.add(one, wide), search.add(other, wide), search.add(third, narrow)
+    unread = search.add(other, wide)
+    search.drop(unread)
+    found = dict(search.step())
+    search.drop(gone)
+    while search.options:
+        found |= dict(search.step())
+    assert found == {
+        first: next(search_all(engine, [Asked(one, wide)])),
+        last: next(search_all(engine, [Asked(third, narrow)])),
+    }
+
+
+def test_sampling_and_constraints_see_the_same_model() -> None:
+    plain = model()
+    engine = EngineNextToken(Engine(plain, False))
+    given = padded(sources([7, 1, 12, 3]))
+    options = Options(n_best=3, max_length=12, top_k=9)
+    ours, theirs = sample(engine, *given, options), sample(ModelNextToken(plain), *given, options)
+    assert [[h.ids for h in each] for each in ours] == [[h.ids for h in each] for each in theirs]
+
+
+def fake_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Whole numbers by NumPy: weights up to 64 by output, rows up to 127."""
+    w, rows = weight.detach().double().numpy(), x.detach().reshape(-1, x.size(-1)).double().numpy()
+    scale_w, scale_x = np.abs(w).max(1) / 64, np.abs(rows).max(1) / 127
+    whole_w = np.rint(w / np.where(scale_w > 0, scale_w, 1)[:, None]).astype(np.int64)
+    whole_x = np.rint(rows / np.where(scale_x > 0, scale_x, 1)[:, None]).astype(np.int64)
+    y = (whole_x @ whole_w.T) * scale_x[:, None] * scale_w[None, :]
+    out = torch.from_numpy(y).float().view(*x.shape[:-1], -1)
+    return out if bias is None else out + bias
+
+
+@torch.no_grad()
+def test_int8_is_whole_numbers_of_64_and_127(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = model(d_model=34, n_heads=1, d_ff=51, norm="pre")  # no multiple of four
+    source, lengths = padded(sources([7, 1, 12]))
+    ids = torch.full((3,), 2)
+    found = EngineNextToken(Engine(plain, small=True))
+    cache = found.start(source, lengths)
+    ours = found.step(ids, cache)
+    monkeypatch.setattr("torch.nn.functional.linear", fake_linear)
+    theirs = ModelNextToken(plain)
+    expected = theirs.step(ids, theirs.start(source, lengths))
+    # a number that lies between two whole ones may be rounded either way; nearly all agree
+    assert ((ours - expected).abs() < 1e-3).float().mean() > 0.6
+    assert (ours - expected).abs().max() < 0.15
+
+
+def test_weights_that_are_no_numbers_are_said() -> None:
+    broken = model()
+    with torch.no_grad():
+        broken.embedding.weight.fill_(1e38)
+    with pytest.raises(HeedfulError, match="not numbers"):
+        list(search_all(Engine(broken, False), [Asked([5, 3], Options(beam=2))]))
+
+
+def test_what_it_does_not_know_is_left_to_torch() -> None:
+    usual = model().config
+    assert computes(usual)
+    for change in ({"attention": "window"}, {"recurrent_depth": True}, {"positions": "relative"}, {"d_key": 4}):
+        assert not computes(ModelConfig(**usual.model_dump() | change))
+    assert not computes(ModelConfig(**usual.model_dump() | {"architecture": "rnn"}))
+
+
+def test_a_problem_in_a_worker_reaches_the_caller_and_an_early_end_stops_them() -> None:
+    engine, options = Engine(model(), False), Options(beam=2, max_length=9)
+    with pytest.raises(SettingError, match="n_best"):
+        list(search_all(engine, [Asked([5, 3], Options(beam=1, n_best=2))] * 3, workers=2))
+    endless = (Asked([5, 6, 3], options) for _ in itertools.count())
+    flow = search_all(engine, endless, workers=2)
+    assert next(flow)
+    flow.close()
+    with pytest.raises(SettingError, match="leaves no room"):
+        EngineSearch(engine).add([5, 3], options, prefix=tuple(range(4, 20)))
