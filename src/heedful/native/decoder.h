@@ -17,7 +17,7 @@ struct Node {
 struct Sentence {
     std::vector<int32_t> source;
     std::vector<Node> nodes;
-    std::vector<std::vector<float>> memory;  // of each layer: (S, 2 D) keys and values of the source
+    std::vector<std::vector<float>> memory;  // of each layer and head: (S, d) keys, then (S, d) values of the source
     std::vector<std::vector<float>> past;    // of each layer: (nodes, 2 D) keys and values of what was written
 };
 
@@ -33,7 +33,7 @@ class Decoder {
 
     // The encoder, over the tokens of all these sentences.
     void read(const std::vector<Sentence*>& sentences) {
-        const size_t D = model.shape.width;
+        const size_t D = model.shape.width, d = model.head_width();
         std::vector<int> first, place;  // of every token: where its sentence begins, and where it stands there
         std::vector<int32_t> ids;
         for (Sentence* each : sentences) {
@@ -59,7 +59,7 @@ class Decoder {
                 });
                 float* heads = scratch.heads.at_least(N * D);
                 each_row(N, [&](int r) {
-                    Kept kept{look + first[r] * 3 * D + D, 3 * D, nullptr};
+                    Kept kept{look + first[r] * 3 * D + D, 3 * D, d, D, nullptr};
                     model.attend(look + r * 3 * D, length[r], kept, place[r], heads + r * D);
                 });
                 prepare(heads, N, int(D));
@@ -71,7 +71,12 @@ class Decoder {
         for (size_t l = 0; l < model.decoder.size(); ++l) {
             const float* memory = multiply(model.decoder[l].memory, scratch.wide);
             for (Sentence* each : sentences) {
-                each->memory[l].assign(memory, memory + each->source.size() * 2 * D);
+                each->memory[l].resize(each->source.size() * 2 * D);
+                float* to = each->memory[l].data();
+                for (int h = 0; h < model.shape.heads; ++h)
+                    for (const float* part : {memory + h * d, memory + D + h * d})
+                        for (size_t i = 0; i < each->source.size(); ++i, to += d)
+                            std::copy(part + i * 2 * D, part + i * 2 * D + d, to);
                 memory += each->source.size() * 2 * D;
             }
         }
@@ -79,7 +84,7 @@ class Decoder {
 
     // One step: every row becomes the last node of its sentence, in order; (R, V) logits of what may follow it.
     float* step(const std::vector<Row>& rows) {
-        const size_t D = model.shape.width;
+        const size_t D = model.shape.width, d = model.head_width();
         const int R = int(rows.size());
         std::vector<int32_t> node(R), paths;  // of every row: its node; the nodes of all paths, one after the other
         std::vector<size_t> path{0};          // where the path of a row begins there
@@ -110,7 +115,7 @@ class Decoder {
                 });
                 float* heads = scratch.heads.at_least(R * D);
                 each_row(R, [&](int r) {
-                    Kept kept{rows[r].sentence->past[l].data(), 2 * D, &paths[path[r]]};
+                    Kept kept{rows[r].sentence->past[l].data(), 2 * D, d, D, &paths[path[r]]};
                     model.attend(look + r * 3 * D, depth(r) + 1, kept, depth(r), heads + r * D);
                 });
                 prepare(heads, R, int(D));
@@ -120,8 +125,9 @@ class Decoder {
                 const float* ask = multiply(layer.ask, scratch.wide);
                 float* heads = scratch.heads.at_least(R * D);
                 each_row(R, [&](int r) {
-                    Kept kept{rows[r].sentence->memory[l].data(), 2 * D, nullptr};
-                    model.attend(ask + r * D, int(rows[r].sentence->source.size()), kept, -1, heads + r * D);
+                    const size_t S = rows[r].sentence->source.size();
+                    Kept kept{rows[r].sentence->memory[l].data(), d, 2 * S * d, S * d, nullptr};
+                    model.attend(ask + r * D, int(S), kept, -1, heads + r * D);
                 });
                 prepare(heads, R, int(D));
                 layer.answered.times(scratch.rows, to, threads);

@@ -82,13 +82,14 @@ struct Layer {
     Norm self_norm, cross_norm, feed_norm;
 };
 
-// Where keys stand, each with its value behind it: one after the other, or at the places of a path.
+// Where the keys and values of one attention stand: token i of head h is `stride` and `head` numbers apart from others, at
+// its place in a path if there is one, and its value `value` numbers behind its key.
 struct Kept {
     const float* first;
-    size_t stride;
+    size_t stride, head, value;
     const int32_t* path;
 
-    const float* key(int i) const { return first + (path ? path[i] : i) * stride; }
+    const float* key(int h, int i) const { return first + h * head + (path ? path[i] : i) * stride; }
 };
 
 class Model {
@@ -154,12 +155,12 @@ class Model {
         thread_local Room<float> room;
         float* weights = room.at_least(n);
         for (int h = 0; h < shape.heads; ++h) {
-            compare(query + h * d, kept, h * d, n, weights);
+            compare(query + h * d, kept, h, n, weights);
             for (int i = 0; i < n; ++i) weights[i] *= scale;
             if (shape.positions == ALIBI && place >= 0)
                 for (int i = 0; i < n; ++i) weights[i] -= slopes[h] * std::abs(i - place);
             float total = exponentials<false>(weights, n, maximum(weights, n));
-            gather(weights, kept, shape.width + h * d, n, 1.0f / total, to + h * d);
+            gather(weights, kept, h, n, 1.0f / total, to + h * d);
         }
     }
 
@@ -186,46 +187,45 @@ class Model {
     }
 
   private:
-    // The products of one head's query (d) with n keys, which stand `shift` numbers into what is kept.
-    void compare(const float* query, const Kept& kept, int shift, int n, float* scores) const {
+    // The products of head h's query (d) with n keys.
+    void compare(const float* query, const Kept& kept, int h, int n, float* scores) const {
         const int d = head_width();
         int i = 0;
         if (d % LANES == 0)
             for (; i + 4 <= n; i += 4) {
-                const float *a = kept.key(i) + shift, *b = kept.key(i + 1) + shift;
-                const float *c = kept.key(i + 2) + shift, *e = kept.key(i + 3) + shift;
-                Floats four[4] = {};
+                const float *k0 = kept.key(h, i), *k1 = kept.key(h, i + 1), *k2 = kept.key(h, i + 2), *k3 = kept.key(h, i + 3);
+                Floats s0{}, s1{}, s2{}, s3{};
                 for (int j = 0; j < d; j += LANES) {
                     Floats q = load(query + j);
-                    four[0] = fused(q, load(a + j), four[0]), four[1] = fused(q, load(b + j), four[1]);
-                    four[2] = fused(q, load(c + j), four[2]), four[3] = fused(q, load(e + j), four[3]);
+                    s0 = fused(q, load(k0 + j), s0), s1 = fused(q, load(k1 + j), s1);
+                    s2 = fused(q, load(k2 + j), s2), s3 = fused(q, load(k3 + j), s3);
                 }
-                sums(four[0], four[1], four[2], four[3], scores + i);
+                sums(s0, s1, s2, s3, scores + i);
             }
-        for (; i < n; ++i) scores[i] = dot(query, kept.key(i) + shift, d);
+        for (; i < n; ++i) scores[i] = dot(query, kept.key(h, i), d);
     }
 
-    // The mean of one head's n values by their weights: (d).
-    void gather(const float* weights, const Kept& kept, int shift, int n, float scale, float* to) const {
+    // The mean of head h's n values by their weights: (d).
+    void gather(const float* weights, const Kept& kept, int h, int n, float scale, float* to) const {
         const int d = head_width();
         int at = 0;
-        for (; at + 4 * LANES <= d; at += 4 * LANES) columns<4>(weights, kept, shift + at, n, scale, to + at);
-        for (; at + LANES <= d; at += LANES) columns<1>(weights, kept, shift + at, n, scale, to + at);
+        for (; at + 4 * LANES <= d; at += 4 * LANES) columns<4>(weights, kept, h, at, n, scale, to);
+        for (; at + LANES <= d; at += LANES) columns<1>(weights, kept, h, at, n, scale, to);
         for (; at < d; ++at) {
             to[at] = 0;
-            for (int i = 0; i < n; ++i) to[at] += weights[i] * kept.key(i)[shift + at];
+            for (int i = 0; i < n; ++i) to[at] += weights[i] * kept.key(h, i)[kept.value + at];
             to[at] *= scale;
         }
     }
 
     template <int COUNT>
-    static void columns(const float* weights, const Kept& kept, int shift, int n, float scale, float* to) {
+    static void columns(const float* weights, const Kept& kept, int h, int at, int n, float scale, float* to) {
         Floats found[COUNT] = {};
         for (int i = 0; i < n; ++i) {
-            const float* value = kept.key(i) + shift;
+            const float* value = kept.key(h, i) + kept.value + at;
             for (int c = 0; c < COUNT; ++c) found[c] = fused(load(value + c * LANES), all(weights[i]), found[c]);
         }
-        for (int c = 0; c < COUNT; ++c) store(to + c * LANES, found[c] * scale);
+        for (int c = 0; c < COUNT; ++c) store(to + at + c * LANES, found[c] * scale);
     }
 
     void build(std::vector<Layer>& layers, const std::string& side, int count, const Tensors& tensors, bool cross) {

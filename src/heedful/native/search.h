@@ -4,6 +4,7 @@
 // beside any others, from whichever step it joined.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "decoder.h"
@@ -56,13 +57,21 @@ class Distribution {
     }
 
     // The k best ids, best first, ties to the lowest; fewer if there are not so many.
+    //
+    // They are all as large as the k-th largest maximum of a block, so few numbers are looked at.
     void best(size_t k, std::vector<int32_t>& ids) const {
         ids.clear();
+        float least = std::numeric_limits<float>::lowest();  // what is banned is below it
+        if (maxima.size() > k) {
+            sorted = maxima;
+            std::nth_element(sorted.begin(), sorted.begin() + k - 1, sorted.end(), std::greater<float>());
+            least = std::max(least, sorted[k - 1]);
+        }
         for (size_t b = 0; b < maxima.size(); ++b) {
-            if (ids.size() == k && !(maxima[b] > logits[ids.back()])) continue;
-            int end = std::min(vocabulary, int(b + 1) * BLOCK);
+            if (maxima[b] < least) continue;
+            const int end = std::min(vocabulary, int(b + 1) * BLOCK);
             for (int32_t i = int32_t(b) * BLOCK; i < end; ++i) {
-                if (logits[i] == -INFINITE || (ids.size() == k && !(logits[i] > logits[ids.back()]))) continue;
+                if (!(logits[i] >= least) || (ids.size() == k && !(logits[i] > logits[ids.back()]))) continue;
                 if (ids.size() == k) ids.pop_back();
                 auto at = ids.end();
                 while (at != ids.begin() && logits[i] > logits[*(at - 1)]) --at;
@@ -78,6 +87,7 @@ class Distribution {
     float normaliser = 0, before[2] = {};
     int32_t bos = 0, pad = 0;
     std::vector<float> maxima;
+    mutable std::vector<float> sorted;
 
     float of_block(size_t b) const {
         return maximum(logits + b * BLOCK, std::min(BLOCK, vocabulary - int(b) * BLOCK));
