@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.serve.html import Block, read, write
+from heedful.serve.html import Block, Frame, Tag, read, write
+from heedful.serve.problems import ProblemError
 from heedful.serve.sentences import sentences
 from heedful.serve.state import Translated
 
@@ -103,6 +105,37 @@ def test_every_tag_comes_once_and_closes_in_order(markup, turned):
 @given(st.text(alphabet=st.sampled_from("<>/ab &;=\"'!-p"), max_size=40))
 def test_no_markup_breaks_it(markup):
     translated(markup)
+
+
+spans = st.lists(st.integers(1, 4), max_size=20)
+
+
+@given(spans, st.integers(0, 40), st.integers(0, 12), st.booleans())
+def test_a_tag_holds_the_words_that_it_covers_more_than_half_of(lengths, start, length, dense):
+    words, at = [], 0
+    for each in lengths:
+        words.append((at, at + each))
+        at += each + (not dense)
+    tag = Tag("<b>", "</b>", start, start + length)
+    held = [n for n, (a, b) in enumerate(words) if 2 * (min(b, tag.end) - max(a, tag.start)) > b - a]
+    assert list(Frame("", words, [], [])._held(tag)) == held
+
+
+@pytest.mark.parametrize(
+    "unit", ["<b>a</b> ", "<i>word</i>, ", "a <i>b</i> c. ", "x<br>", "<p>a <b>b</b>.</p>", "<!--", "<"]
+)
+def test_no_markup_takes_the_square_of_its_length(unit):
+    began = time.thread_time()
+    translated((unit * 20_000)[:20_000])
+    assert time.thread_time() - began < 1
+
+
+def test_elements_may_stand_deep_within_each_other_but_not_for_ever(client):
+    assert translated("<b>" * 200 + "x" + "</b>" * 200) == "<b>" * 200 + "X" + "</b>" * 200
+    with pytest.raises(ProblemError, match="more than 200 elements"):
+        read("<b>" * 201)
+    deep = client.post("/translate", json={"q": "<i>" * 5000, "source": "en", "target": "de", "format": "html"})
+    assert deep.status_code == 422
 
 
 def test_the_server_keeps_tags(client):

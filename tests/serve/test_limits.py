@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import logging
 import socket
 import threading
 import time
@@ -13,8 +13,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from heedful.serve import run
-from heedful.serve.logs import JsonLines
+from heedful.serve import logs, run
 from heedful.serve.settings import Limits
 from tests.serve.conftest import TEXT, serving
 
@@ -132,6 +131,13 @@ def test_headers_have_a_limit_and_what_is_not_http_is_told_so(held):
     running, go = held
     go.set()
     assert answer(raw(running, b"GET / HTTP/1.1\r\nx: " + b"a" * 4000)).startswith(b"HTTP/1.1 431 ")
+    assert answer(raw(running, b"GET / HTTP/1.1\r\nx: " + b"a" * 4000 + b"\r\n\r\n")).startswith(b"HTTP/1.1 431 ")
+    head = b"POST /translate HTTP/1.1\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    for flood in (b"1;x=" + b"a" * 4000, b"0\r\nx: " + b"a" * 4000):  # beside a body, and after it
+        connection = raw(running, head)
+        time.sleep(0.05)
+        connection.sendall(flood)
+        assert answer(connection).startswith(b"HTTP/1.1 431 ")
     nonsense = answer(raw(running, b"\x16\x03\x01 hello\r\n\r\n"))
     assert nonsense.startswith(b"HTTP/1.1 400 ")
     assert b'{"error"' in nonsense
@@ -147,8 +153,40 @@ def test_a_body_without_a_length_has_the_same_limit(running):
     assert answer.status_code == 413
 
 
+def test_who_asks_for_another_protocol_is_answered_in_this_one(running):
+    """Some clients ask for HTTP/2 in every request, with a body that is not to be lost."""
+    body = json.dumps(BODY | {"q": "a\r\nUpgrade: b"}).encode()
+    wish = b"host: x\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk"
+    head = (REQUEST % len(body)).replace(b"host: x", wish)
+    with running.client() as client:
+        expected = client.post("/translate", content=body, headers={"content-type": "application/json"}).json()
+    for pieces in ([head + body], [head, body], [head[:70], head[70:] + body]):
+        connection = raw(running)
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(0.02)
+        got = answer(connection)
+        assert got.startswith(b"HTTP/1.1 200 "), got
+        assert json.loads(got.partition(b"\r\n\r\n")[2]) == expected
+
+
+def test_who_reads_nothing_is_sent_away(running, monkeypatch):
+    monkeypatch.setattr("heedful.serve.protocol.WRITING", 0.2)
+    before = running.state.metrics.connections._value.get()
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", running.port))
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 200)
+        end = time.monotonic() + 30
+        while running.state.metrics.connections._value.get() <= before and time.monotonic() < end:
+            time.sleep(0.005)
+        while running.state.metrics.connections._value.get() > before and time.monotonic() < end:
+            time.sleep(0.005)
+        assert time.monotonic() < end
+
+
 def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
-    monkeypatch.setattr(run, "NOTICE", 0.3)
+    monkeypatch.setattr(run, "NOTICE", 1.0)
     monkeypatch.setattr(run, "LINGER", 0.2)
     statuses: list[object] = []
     with serving({"en-de": folders["en-de"]}, drain=8.0) as running:
@@ -233,34 +271,22 @@ def test_pages_of_other_origins_may_ask_only_if_they_were_let_in(folders):
         assert "access-control-allow-origin" not in other.headers
 
 
-def test_the_log_has_no_text_and_no_key(folders):
-    written: list[str] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            written.append(JsonLines().format(record))
-
-    logger, keep = logging.getLogger("heedful"), Keep()
-    logger.addHandler(keep)
-    level = logger.level
-    logger.setLevel(logging.INFO)
-    try:
-        with (
-            serving({"en-de": folders["en-de"]}, keys=frozenset({"secret-key"})) as running,
-            running.client() as client,
-        ):
-            client.post("/translate", json=BODY | {"api_key": "secret-key"})
-            client.post("/translate?q=Geheimnis", json=BODY | {"api_key": "wrong-secret"})
-            client.post("/Geheimnis", headers={"authorization": "Bearer secret-key"})
-            client.post("/translate", content=b'{"q": "Geheimnis"', headers={"content-type": "application/json"})
-    finally:
-        logger.removeHandler(keep)
-        logger.setLevel(level)
-    lines = [json.loads(line) for line in written]
+def test_the_log_has_no_text_and_no_key(folders, monkeypatch):
+    written = io.StringIO()
+    monkeypatch.setattr(logs, "out", written)
+    with (
+        serving({"en-de": folders["en-de"]}, keys=frozenset({"secret-key"})) as running,
+        running.client() as client,
+    ):
+        client.post("/translate", json=BODY | {"api_key": "secret-key"})
+        client.post("/translate?q=Geheimnis", json=BODY | {"api_key": "wrong-secret"})
+        client.post("/Geheimnis", headers={"authorization": "Bearer secret-key"})
+        client.post("/translate", content=b'{"q": "Geheimnis"', headers={"content-type": "application/json"})
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
     assert {line["status"] for line in lines if line["event"] == "request"} == {200, 401, 404, 400}
     assert all({"time", "level", "event"} <= line.keys() for line in lines)
     for word in ("Geheimnis", "secret", "dog"):
-        assert word not in "\n".join(written)
+        assert word not in written.getvalue()
 
 
 def test_connections_that_wait_to_be_accepted_are_not_reset():

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.serve.sentences import rebuilt, sentences
+from heedful.serve.sentences import NO_END, rebuilt, sentences
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,49 @@ def test_a_space_comes_where_the_other_script_needs_none():
     found = sentences("犬。猫。")
     assert rebuilt("犬。猫。", found, ["A dog.", "A cat."]) == "A dog. A cat."
     assert rebuilt("犬。猫。", found, ["狗。", "貓。"]) == "狗。貓。"
+
+
+def plain(text: str) -> list[str]:
+    """Sentences of a Latin text, looked for in the plainest way."""
+    found = []
+    for line in text.split("\n"):
+        start = at = 0
+        while at < len(line):
+            marks = at
+            while marks < len(line) and line[marks] in ".!?…":
+                marks += 1
+            if marks == at:
+                at += 1
+                continue
+            end = marks
+            while end < len(line) and line[end] in "\"'»«”’)]":
+                end += 1
+            following = line[end:].lstrip()
+            ends = following and len(following) < len(line) - end
+            if line[at:end] == "." and (following[:1].islower() or NO_END.search(line[:end])):
+                ends = False
+            if ends:
+                found.append(line[start:end])
+                start = end
+            at = end if ends else marks
+        found.append(line[start:])
+    return [each.strip() for each in found if each.strip()]
+
+
+PIECES = [*'aB .!?)"(\n\t', "  ", "...", "Dr", "prof", "z.B", "e.g", "12", "123", "Corp", "x.y", "usw."]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_they_are_those_of_a_plain_search(text):
+    assert [each.text for each in sentences(text)] == plain(text)
+
+
+@pytest.mark.parametrize(
+    "unit", [". ", ".", "A. B. ", "1. ", "The dog sleeps. ", "! ? ", "。", "你好。", '." ', "a\n", " "]
+)
+def test_no_text_takes_the_square_of_its_length(unit):
+    text = (unit * 20_000)[:20_000]
+    began = time.thread_time()
+    found = sentences(text)
+    rebuilt(text, found, ["x。"] * len(found))
+    assert time.thread_time() - began < 1

@@ -62,7 +62,7 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "heedful":
             raise
-        packages = "starlette uvicorn python-multipart prometheus-client"
+        packages = "starlette uvicorn httptools python-multipart prometheus-client"
         raise SettingError(f"serving needs {error.name}, which is not installed; pip install {packages}.") from None
 
     limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue)

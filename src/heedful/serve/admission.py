@@ -23,7 +23,15 @@ from heedful.serve.settings import Limits
 
 T = TypeVar("T")
 B = TypeVar("B", bound=BaseModel)
+JSON = "application/json"
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)
+
+
+DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 def check_key(keys: Collection[str], given: str | None) -> None:
@@ -49,32 +57,36 @@ def bearer(request: Request) -> str | None:
 
 async def read(request: Request, schema: type[B], limits: Limits, keys: Collection[str] = ()) -> B:
     """The body of a request, JSON or a form, as what it should be; the key is looked for in it too."""
-    form = False
-    try:
-        async with asyncio.timeout(limits.receiving):
-            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind == "application/json":
-                values = _json(await request.body())
-            elif kind in FORMS:
-                form, values = True, await _form(request, limits)
-            else:
-                raise ProblemError(415, f"the content type is {kind or 'missing'}; send application/json or a form.")
-    except TimeoutError:
-        said = f"the request took more than {limits.receiving:g} s to come in."
-        raise ProblemError(408, said, reason="slow", headers={"connection": "close"}) from None
-    except ClientDisconnect:
-        raise GoneError from None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON and kind not in FORMS:
+        raise ProblemError(415, f"the content type is {kind or 'missing'}; send application/json or a form.")
+    body = await _received(request, limits.receiving)
+    values = _json(body) if kind == JSON else await _form(request, body, limits)
     own = values.get("api_key")
     check_key(keys, bearer(request) or (own if isinstance(own, str) else None))
     try:
-        return schema.model_validate(values, strict=not form)
+        return schema.model_validate(values, strict=kind == JSON)
     except ValidationError as error:
         raise _explained(error) from None
 
 
+async def _received(request: Request, seconds: float) -> bytes:
+    """The body, if it comes before long."""
+    try:
+        if request.scope["connection"].heard:
+            return await request.body()
+        async with asyncio.timeout(seconds):
+            return await request.body()
+    except TimeoutError:
+        said = f"the request took more than {seconds:g} s to come in."
+        raise ProblemError(408, said, reason="slow", headers={"connection": "close"}) from None
+    except ClientDisconnect:
+        raise GoneError from None
+
+
 def _json(data: bytes) -> dict[str, Any]:
     try:
-        values = json.loads(data.decode("utf-8"), parse_constant=_no_number)
+        values = DECODER.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ProblemError(400, f"the body is not UTF-8: byte {error.start + 1} does not fit.") from None
     except (ValueError, RecursionError) as error:
@@ -85,13 +97,8 @@ def _json(data: bytes) -> dict[str, Any]:
     return values
 
 
-def _no_number(name: str) -> None:
-    raise ValueError(name)
-
-
-async def _form(request: Request, limits: Limits) -> dict[str, Any]:
+async def _form(request: Request, body: bytes, limits: Limits) -> dict[str, Any]:
     """Fields by name; a list where one comes several times."""
-    body = await request.body()  # first, so that the form is read from it
     most = limits.texts + 32
     try:
         if request.headers["content-type"].lower().startswith(FORMS[0]):
@@ -129,9 +136,11 @@ def check_texts(texts: Sequence[str], limits: Limits, name: str) -> None:
     length = sum(map(len, texts))
     if length > limits.characters:
         raise ProblemError(413, f"{name} has {length:,} characters; send {limits.characters:,} at most.", param=name)
-    for text in texts:
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ProblemError(400, f"{name} holds half a character (a lone surrogate), which is not text.", param=name)
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        said = f"{name} holds half a character (a lone surrogate), which is not text."
+        raise ProblemError(400, said, param=name) from None
 
 
 class GoneError(Exception):
@@ -140,20 +149,22 @@ class GoneError(Exception):
 
 async def unless_gone(request: Request, work: Awaitable[T], seconds: float) -> T:
     """What comes out of it; it is given up when the client hangs up or it takes too long."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(request))
+    connection, task = request.scope["connection"], asyncio.current_task()
+    assert task is not None
+    connection.leave = task.cancel
     try:
-        done, _ = await asyncio.wait({task, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if task in done:
+        async with asyncio.timeout(seconds):
             with explained():
-                return task.result()
-        if gone in done:
-            raise GoneError
-        raise ProblemError(503, f"this took more than {seconds:g} s and was given up.", retry=5, reason="time")
+                return await work
+    except TimeoutError:
+        said = f"this took more than {seconds:g} s and was given up."
+        raise ProblemError(503, said, retry=5, reason="time") from None
+    except asyncio.CancelledError:
+        if connection.lost:
+            raise GoneError from None
+        raise
     finally:
-        for each in (task, gone):
-            each.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+        connection.leave = None
 
 
 class explained(contextlib.AbstractContextManager[None]):  # noqa: N801
@@ -164,8 +175,3 @@ class explained(contextlib.AbstractContextManager[None]):  # noqa: N801
             raise ProblemError(503, str(error), retry=error.seconds, reason=error.reason) from None
         if isinstance(error, HeedfulError):
             raise ProblemError(422, str(error)) from None
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

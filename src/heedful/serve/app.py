@@ -2,82 +2,75 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import mimetypes
+import random
 import time
-import uuid
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
-from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from heedful.serve import libretranslate, openai, openapi, own
+from heedful.serve import libretranslate, logs, openai, openapi, own
 from heedful.serve.admission import GoneError
-from heedful.serve.problems import ProblemError, answer
+from heedful.serve.problems import Json, ProblemError
 from heedful.serve.state import State
 
-log = logging.getLogger("heedful.serve")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
-}
-PHRASES = {404: "there is nothing at this address; see /docs", 405: "this address takes {allow}, not {method}"}
-WRITING = 60.0  # seconds that a client may take to read one piece of an answer
+SHOWN = [  # with what a browser shows
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+]
+NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+NOTHING = "there is nothing at this address; see /docs."
+Header = tuple[bytes, bytes]
+Handler = Callable[[State, Request], Awaitable[Response]]
 
 
-async def health(request: Request) -> Response:
+async def health(state: State, request: Request) -> Response:
     """GET /health: the process lives and answers."""
-    return JSONResponse({"status": "ok"})
+    return Json({"status": "ok"})
 
 
-async def ready(request: Request) -> Response:
+async def ready(state: State, request: Request) -> Response:
     """GET /ready: requests are welcome."""
-    state: State = request.app.state.server
     status = "draining" if state.draining else "ready" if state.engines.ready else "loading"
-    return JSONResponse({"status": status}, 200 if status == "ready" else 503)
+    return Json({"status": status}, 200 if status == "ready" else 503)
 
 
-async def metrics(request: Request) -> Response:
+async def metrics(state: State, request: Request) -> Response:
     """GET /metrics."""
-    return Response(request.app.state.server.metrics.text(), media_type="text/plain; version=0.0.4")
+    return Response(state.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-async def index(request: Request) -> Response:
+async def index(state: State, request: Request) -> Response:
     """GET /: the page."""
     return HTMLResponse(_file("index.html"), headers={"cache-control": "no-cache"})
 
 
-async def asset(request: Request) -> Response:
+async def asset(state: State, request: Request) -> Response:
     """GET /page/…: its parts."""
     name = request.path_params["name"]
     if name not in ASSETS:
-        raise HTTPException(404)
+        raise ProblemError(404, NOTHING)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Response(_file(name), media_type=kind, headers={"cache-control": "no-cache"})
 
 
-async def document(request: Request) -> Response:
+async def document(state: State, request: Request) -> Response:
     """GET /openapi.json."""
-    return JSONResponse(openapi.describe())
+    return Json(openapi.describe())
 
 
-async def docs(request: Request) -> Response:
+async def docs(state: State, request: Request) -> Response:
     """GET /docs."""
     return HTMLResponse(openapi.page())
 
@@ -87,66 +80,97 @@ def _file(name: str) -> bytes:
 
 
 ASSETS = {each.name for each in (files("heedful.serve") / "page").iterdir()} - {"index.html"}
-ROUTES = [
-    Route("/", index),
-    Route("/page/{name}", asset),
-    Route("/docs", docs),
-    Route("/openapi.json", document),
-    Route("/health", health),
-    Route("/ready", ready),
-    Route("/metrics", metrics),
-    Route("/models", own.models),
-    Route("/translate", libretranslate.translate, methods=["POST"]),
-    Route("/detect", libretranslate.detect, methods=["POST"]),
-    Route("/languages", libretranslate.languages),
-    Route("/frontend/settings", libretranslate.frontend_settings),
-    Route("/v1/completions", openai.completions, methods=["POST"]),
-    Route("/v1/models", openai.models),
-    Route("/v1/models/{name}", openai.model),
-    Route("/v1/translations", own.translations, methods=["POST"]),
-    Route("/v1/fill", own.fill, methods=["POST"]),
-    Route("/inside", own.inside, methods=["POST"]),
-]
-KNOWN = {route.path for route in ROUTES}
+GET: dict[str, Handler] = {
+    "/": index,
+    "/page/{name}": asset,
+    "/docs": docs,
+    "/openapi.json": document,
+    "/health": health,
+    "/ready": ready,
+    "/metrics": metrics,
+    "/models": own.models,
+    "/languages": libretranslate.languages,
+    "/frontend/settings": libretranslate.frontend_settings,
+    "/v1/models": openai.models,
+    "/v1/models/{name}": openai.model,
+}
+POST: dict[str, Handler] = {
+    "/translate": libretranslate.translate,
+    "/detect": libretranslate.detect,
+    "/v1/completions": openai.completions,
+    "/v1/translations": own.translations,
+    "/v1/fill": own.fill,
+    "/inside": own.inside,
+}
+ALLOWED = dict.fromkeys(GET, ("GET", "HEAD")) | dict.fromkeys(POST, ("POST",))
 
 
 def build(state: State) -> ASGIApp:
     """The application."""
-    middleware = []
+    app: ASGIApp = Routes(state)
     if state.settings.cors:
         methods, headers = ["GET", "POST"], ["authorization", "content-type"]
         origins = list(state.settings.cors)
-        middleware = [Middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=headers)]
-    handlers: Any = {ProblemError: _problem, HTTPException: _http, GoneError: _gone, Exception: _failed}
-    app = Starlette(routes=ROUTES, middleware=middleware, exception_handlers=handlers)
-    app.state.server = state
+        app = CORSMiddleware(app, allow_origins=origins, allow_methods=methods, allow_headers=headers)
     return Doorman(app, state)
 
 
-async def _problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ProblemError)
-    if error.reason:
-        request.app.state.server.metrics.rejections.labels(error.reason).inc()
-        request.scope["rejected"] = error.reason
-    return answer(request.url.path, error)
+class Routes:
+    """An answer to every request: what its route makes of it, or what is wrong."""
 
+    def __init__(self, state: State) -> None:
+        self.state = state
 
-async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
-    said = PHRASES.get(error.status_code, "the request cannot be answered")
-    message = said.format(allow=headers.get("allow", "another method"), method=request.method) + "."
-    return answer(request.url.path, ProblemError(error.status_code, message, headers=headers))
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._handler(scope)(self.state, Request(scope, self._limited(scope, receive)))
+        except ProblemError as problem:
+            if problem.reason:
+                self.state.metrics.rejected(problem.reason).inc()
+                scope["rejected"] = problem.reason
+            answer = problem.answer(scope["path"])
+        except GoneError:
+            answer = Response(status_code=499)  # nobody reads it; the log does
+        except Exception as error:
+            logs.say("a request failed", "error", error, request=scope["number"])
+            said = f"something went wrong here; the log knows it as {scope['number']}."
+            answer = ProblemError(500, said).answer(scope["path"])
+        await answer(scope, receive, send)
 
+    def _handler(self, scope: Scope) -> Handler:
+        """Of the path itself, or of the names under a path."""
+        path, method = scope["path"], scope["method"]
+        above, _, name = path.rpartition("/")
+        for route in (path, f"{above}/{{name}}"):
+            if allowed := ALLOWED.get(route):
+                scope["route"], scope["path_params"] = route, {"name": name}
+                if method in allowed:
+                    return (POST if method == "POST" else GET)[route]
+                takes = ", ".join(allowed)
+                raise ProblemError(405, f"this address takes {takes}, not {method}.", headers={"allow": takes})
+        raise ProblemError(404, NOTHING)
 
-async def _failed(request: Request, error: Exception) -> Response:
-    """Starlette raises the error again behind this answer: the log gets it from there."""
-    number = request.scope["number"]
-    return answer(request.url.path, ProblemError(500, f"something went wrong here; the log knows it as {number}."))
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """The body, as long as it is not too large."""
+        announced = dict(scope["headers"]).get(b"content-length")
+        if announced is not None:  # and the parser holds it to that
+            self._check(int(announced))
+            return receive
+        taken = 0
 
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            self._check(taken)
+            return message
 
-async def _gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=499)  # nobody reads it; the log does
+        return limited
+
+    def _check(self, size: int) -> None:
+        if size > (most := self.state.settings.limits.body):
+            said = f"the body has more than {most:,} bytes."
+            raise ProblemError(413, said, reason="body", headers={"connection": "close"})
 
 
 class Doorman:
@@ -158,62 +182,37 @@ class Doorman:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        began, number, seen = time.perf_counter(), uuid.uuid4().hex[:16], {"status": 0}
-        scope["number"] = number
+        began, status = time.perf_counter(), 0
+        scope["number"] = number = f"{random.getrandbits(64):016x}"
 
         async def reply(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                seen["status"] = message["status"]
-                self._dress(message, number)
-            async with asyncio.timeout(WRITING):
-                await send(message)
+                status = message["status"]
+                message["headers"] = self._dressed(message["headers"], number)
+            await send(message)
 
         try:
-            limited = self._limited(scope, receive)
-            await self.app(scope, limited, reply)
-        except ProblemError as problem:  # of the body, wherever it was read
-            if not seen["status"]:
-                await answer(scope["path"], problem)(scope, receive, reply)
+            await self.app(scope, receive, reply)
         except Exception as error:
-            log.error("a request failed", exc_info=error, extra={"request": number})
+            logs.say("an answer failed", "error", error, request=number)
         finally:
-            self._note(scope, number, seen["status"], time.perf_counter() - began)
+            self._note(scope, number, status, time.perf_counter() - began)
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """The body, as long as it is not too large."""
-        most, taken = self.state.settings.limits.body, 0
-        too_large = ProblemError(
-            413, f"the body has more than {most:,} bytes.", reason="body", headers={"connection": "close"}
-        )
-        announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if announced.isdigit() and int(announced) > most:
-            self.state.metrics.rejections.labels("body").inc()
-            raise too_large
-
-        async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > most:
-                raise too_large
-            return message
-
-        return limited
-
-    def _dress(self, message: Message, number: str) -> None:
-        given = {name.lower() for name, _ in message["headers"]}
-        own = HEADERS | {"x-request-id": number} | ({"connection": "close"} if self.state.draining else {})
-        message["headers"] = [
-            *message["headers"],
-            *((name.encode(), value.encode()) for name, value in own.items() if name.encode() not in given),
-        ]
+    def _dressed(self, headers: list[Header], number: str) -> list[Header]:
+        given = dict(headers)
+        shown = given.get(b"content-type", b"").startswith(b"text/html")
+        own = [*(SHOWN if shown else ()), NO_SNIFFING, (b"x-request-id", number.encode())]
+        if self.state.draining:
+            own.append((b"connection", b"close"))
+        return headers + [each for each in own if each[0] not in given]
 
     def _note(self, scope: Scope, number: str, status: int, seconds: float) -> None:
-        route = scope["path"] if scope["path"] in KNOWN else "other"
+        route = scope.get("route", "other")
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
-        self.state.metrics.requests.labels(route, method, str(status)).inc()
-        self.state.metrics.seconds.labels(route).observe(seconds)
+        self.state.metrics.answered(route, method, str(status)).inc()
+        self.state.metrics.took(route).observe(seconds)
         client = scope["client"][0] if scope.get("client") else None
         fields = {"request": number, "method": method, "route": route, "status": status, "client": client}
         fields |= {"ms": round(1000 * seconds, 1)} | ({"reason": scope["rejected"]} if "rejected" in scope else {})
-        log.info("request", extra=fields)
+        logs.say("request", **fields)

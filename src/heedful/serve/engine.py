@@ -8,23 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 import math
 import multiprocessing
+import socket
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from multiprocessing.connection import Connection
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NamedTuple
 
 from heedful.errors import FolderError, SettingError
-from heedful.serve.messages import Counts, Event, Task
+from heedful.serve import logs
+from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
 from heedful.serve.settings import Served
 
-log = logging.getLogger("heedful.serve")
 REMEMBERED = 30.0  # seconds of finished work that the rate is estimated from
-START = Callable[[Connection, Served], Callable[[], None]]
+START = Callable[[socket.socket, Served], Callable[[], None]]  # its end of the pipe, a model -> what ends it
 
 
 class RefusedError(Exception):
@@ -38,13 +37,13 @@ class RefusedError(Exception):
 def start_process(threads: int, precision: str) -> START:
     """Models in processes of their own."""
 
-    def start(connection: Connection, served: Served) -> Callable[[], None]:
+    def start(pipe: socket.socket, served: Served) -> Callable[[], None]:
         from heedful.serve.start import process  # the model's side; torch is imported there, and not here
 
         context = multiprocessing.get_context("spawn")
-        child = context.Process(target=process, args=(connection, served.folder, threads, precision), daemon=True)
+        child = context.Process(target=process, args=(pipe, served.folder, threads, precision), daemon=True)
         child.start()
-        connection.close()
+        pipe.close()
 
         def end() -> None:
             child.join(2)
@@ -57,49 +56,56 @@ def start_process(threads: int, precision: str) -> START:
     return start
 
 
-def start_thread(connection: Connection, served: Served) -> Callable[[], None]:
+def start_thread(pipe: socket.socket, served: Served) -> Callable[[], None]:
     """Models in threads of this process: for tests, and where processes cannot be started."""
     from heedful.serve.worker import serve
 
     def run() -> None:
-        serve(connection, served.folder)
-        connection.close()
+        with pipe:
+            serve(pipe, served.folder)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return lambda: thread.join(5)
 
 
-class Job:
-    """A task that somebody waits for."""
+class Job(NamedTuple):
+    """A task, and who waits to be told of it."""
 
-    def __init__(self, task: Task, cost: int) -> None:
-        self.task, self.cost = task, cost
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
+    task: Task
+    tell: Callable[[Event], object]
 
 
-class Child:
-    """One running model: its pipe and the jobs that it has."""
+class Child(asyncio.Protocol):
+    """One running model: its pipe and the jobs that it has. What is sent to it at once goes at once."""
 
-    def __init__(self, start: START, served: Served, lost: Callable[[Child], None], counted: Callable[[Counts], None]):
+    transport: asyncio.Transport
+
+    def __init__(self, lost: Callable[[Child], None], counted: Callable[[Counts], None]) -> None:
         self.jobs: dict[int, Job] = {}
         self.card: dict[str, Any] = {}
         self.lost, self.counted = lost, counted
-        self.connection, theirs = multiprocessing.Pipe()
-        self.end = start(theirs, served)
+        self.end: Callable[[], None] = lambda: None
         self.loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self.loop.create_future()
         self.closed = False
-        self.loop.add_reader(self.connection.fileno(), self._read)
+        self.unpacked = Unpacked()
+        self.outgoing: list[Task | int] = []
+
+    async def begin(self, start: START, served: Served) -> None:
+        """Connect, and wait until the model is loaded."""
+        ours, theirs = socket.socketpair()
+        self.end = start(theirs, served)
+        await self.loop.connect_accepted_socket(lambda: self, ours)
+        await self.ready
 
     def give(self, job: Job) -> None:
         self.jobs[job.task.id] = job
-        self.connection.send(job.task)
+        self._send(job.task)
 
     def drop(self, job: Job) -> None:
-        if self.jobs.pop(job.task.id, None) is not None and not self.closed:
-            with contextlib.suppress(OSError):
-                self.connection.send(job.task.id)
+        if self.jobs.pop(job.task.id, None) is not None:
+            self._send(job.task.id)
 
     async def close(self) -> None:
         """End it; who still waits is told that it is gone."""
@@ -107,28 +113,41 @@ class Child:
             self._disconnect()
             await self.loop.run_in_executor(None, self.end)
 
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for event in self.unpacked(data):
+            self._take(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed:
+            self._disconnect()
+            self.lost(self)
+
+    def _send(self, message: Task | int) -> None:
+        if not self.outgoing:
+            self.loop.call_soon(self._flush)
+        self.outgoing.append(message)
+
+    def _flush(self) -> None:
+        outgoing, self.outgoing = self.outgoing, []
+        if not self.closed:
+            self.transport.write(packed(outgoing))
+
     def _disconnect(self) -> None:
         self.closed = True
-        self.loop.remove_reader(self.connection.fileno())
-        self.connection.close()
+        self.transport.close()
         for job in self.jobs.values():
-            job.events.put_nowait(Event(job.task.id, "failed", "the process of the model ended"))
+            job.tell(Event(job.task.id, "failed", "the process of the model ended"))
         self.jobs.clear()
         if not self.ready.done():
             self.ready.set_exception(FolderError("the process of the model ended before it was ready."))
 
-    def _read(self) -> None:
-        try:
-            while not self.closed and self.connection.poll():
-                self._take(self.connection.recv())
-        except (EOFError, OSError):
-            self._disconnect()
-            self.lost(self)
-
     def _take(self, event: Event) -> None:
         if event.task:
             if job := self.jobs.get(event.task):
-                job.events.put_nowait(event)
+                job.tell(event)
                 if event.kind != "piece":
                     del self.jobs[event.task]
         elif event.kind == "counts":
@@ -141,6 +160,29 @@ class Child:
                 self.ready.set_exception(FolderError(event.value))
 
 
+class Pace:
+    """How much was done of late, and how long more of it will take."""
+
+    def __init__(self) -> None:
+        self.done: deque[tuple[float, int]] = deque()
+        self.total = 0
+
+    def add(self, cost: int) -> None:
+        self._forget()
+        self.done.append((time.monotonic(), cost))
+        self.total += cost
+
+    def seconds(self, outstanding: int) -> float:
+        """Seconds that what is outstanding will take."""
+        self._forget()
+        return outstanding * max(time.monotonic() - self.done[0][0], 0.1) / self.total if self.done else 1.0
+
+    def _forget(self) -> None:
+        long_ago = time.monotonic() - REMEMBERED
+        while self.done and self.done[0][0] < long_ago:
+            self.total -= self.done.popleft()[1]
+
+
 class Engine:
     """A model by its name: asks the child that runs now, and replaces it when it dies or is to be reloaded."""
 
@@ -151,7 +193,7 @@ class Engine:
         self.children: set[Child] = set()  # with those that are being loaded or finish what they have
         self.numbers = itertools.count(1)
         self.outstanding = 0  # sentences that are accepted and not done
-        self.finished: deque[tuple[float, int]] = deque()
+        self.pace = Pace()
         self.stopping = False
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -165,10 +207,10 @@ class Engine:
 
     async def load(self) -> None:
         """Start the model, or its successor; the one before finishes what it has. Raises what is wrong with it."""
-        child = Child(self.start, self.served, self._lost, self.counted)
+        child = Child(self._lost, self.counted)
         self.children.add(child)
         try:
-            await child.ready
+            await child.begin(self.start, self.served)
         except FolderError:
             await self._close(child)
             raise
@@ -183,52 +225,58 @@ class Engine:
         await asyncio.gather(*(self._close(child) for child in list(self.children)))
 
     async def ask(self, asked: dict[str, Any], cost: int = 1) -> Any:
-        """What the model makes of it, once it is done."""
-        async for event in self.stream(asked, cost):
-            if event.kind == "done":
-                return event.value
-        raise AssertionError("a stream ended without an end")
+        """What the model makes of it, once it is done; leaving early cancels it."""
+        told: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+
+        def tell(event: Event) -> None:
+            if not told.done():  # or cancelled
+                told.set_result(event)
+
+        with self._given(asked, cost, tell):
+            return self._checked(await told, cost).value
 
     async def stream(self, asked: dict[str, Any], cost: int = 1) -> AsyncIterator[Event]:
         """Pieces, and at last what is done; leaving early cancels it."""
-        child = self._admit(cost)
-        job = Job(Task(next(self.numbers), asked), cost)
-        self.outstanding += cost
-        try:
-            child.give(job)
+        told: asyncio.Queue[Event] = asyncio.Queue()
+        with self._given(asked, cost, told.put_nowait):
             while True:
-                event = await job.events.get()
-                if event.kind == "error":
-                    raise SettingError(event.value)
-                if event.kind == "failed":
-                    log.error("a model failed", extra={"model": self.served.name, "reason": event.value})
-                    raise RefusedError("failed", f"the model {self.served.name} failed on this request; try again.")
+                event = self._checked(await told.get(), cost)
                 yield event
                 if event.kind == "done":
-                    self.finished.append((time.monotonic(), cost))
                     return
-        except OSError:
-            raise RefusedError("loading", f"the model {self.served.name} is being started again; try again.") from None
+
+    @contextlib.contextmanager
+    def _given(self, asked: dict[str, Any], cost: int, tell: Callable[[Event], object]) -> Iterator[None]:
+        """The model has it, until its end is of no interest any more."""
+        child = self._admit(cost)
+        job = Job(Task(next(self.numbers), asked), tell)
+        self.outstanding += cost
+        child.give(job)
+        try:
+            yield
         finally:
             self.outstanding -= cost
             child.drop(job)
 
-    def wait(self) -> float:
-        """Seconds that what is outstanding will take, by what was done of late."""
-        now = time.monotonic()
-        while self.finished and self.finished[0][0] < now - REMEMBERED:
-            self.finished.popleft()
-        if not self.finished:
-            return 1.0
-        done = sum(cost for _, cost in self.finished)
-        return self.outstanding * max(now - self.finished[0][0], 0.1) / done
+    def _checked(self, event: Event, cost: int) -> Event:
+        """What the model said, unless it is that something went wrong."""
+        if event.kind == "error":
+            raise SettingError(event.value)
+        if event.kind == "failed":
+            logs.say("a model failed", "error", model=self.served.name, reason=event.value)
+            raise RefusedError("failed", f"the model {self.served.name} failed on this request; try again.")
+        if event.kind == "done":
+            self.pace.add(cost)
+        return event
 
     def _admit(self, cost: int) -> Child:
         if self.child is None:
             raise RefusedError("loading", f"the model {self.served.name} is being loaded; try again.", 2)
         if self.outstanding and self.outstanding + cost > self.queue:
             raise RefusedError(
-                "queue", f"the model {self.served.name} has too much to do; try again later.", self.wait()
+                "queue",
+                f"the model {self.served.name} has too much to do; try again later.",
+                self.pace.seconds(self.outstanding),
             )
         return self.child
 
@@ -236,7 +284,7 @@ class Engine:
         """The process died: whoever waited for it is told, and another one is started."""
         self.children.discard(child)
         if child is self.child and not self.stopping:
-            log.error("a model died and is started again", extra={"model": self.served.name})
+            logs.say("a model died and is started again", "error", model=self.served.name)
             self.child = None
             self._later(self._revive())
 
@@ -247,7 +295,7 @@ class Engine:
                 await self.load()
                 break
             except FolderError as error:
-                log.error("a model cannot be loaded", extra={"model": self.served.name, "reason": str(error)})
+                logs.say("a model cannot be loaded", "error", model=self.served.name, reason=str(error))
 
     async def _retire(self, child: Child) -> None:
         while child.jobs:

@@ -6,8 +6,10 @@ the words that are aligned with those it held; it comes exactly once, and what w
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -16,6 +18,7 @@ from typing import Any
 from starlette.requests import Request
 
 from heedful.serve.engine import Engine
+from heedful.serve.problems import ProblemError
 from heedful.serve.state import State, Translated
 
 INLINE = {
@@ -25,6 +28,7 @@ INLINE = {
 KEPT = {
     "code", "kbd", "math", "noscript", "pre", "samp", "script", "style", "svg", "template", "textarea", "var",
 }  # fmt: skip
+DEEPEST = 200  # elements within each other
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 WORD = re.compile(r"\S+")
 Span = tuple[int, int]
@@ -85,6 +89,8 @@ class Reader(HTMLParser):
         (self.open[-1][1].inner if self.open else self.block().tags).append(tag)
         if not void:
             self.open.append((name, tag))
+        if len(self.open) > DEEPEST:
+            raise ProblemError(422, f"the HTML has more than {DEEPEST} elements within each other; close some.")
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         raw = self.get_starttag_text() or f"<{tag}>"
@@ -161,8 +167,8 @@ def read(text: str) -> list[str | Block]:
 async def translate_html(
     state: State, request: Request, engine: Engine, text: str, search: dict[str, Any]
 ) -> list[str]:
-    """A text and its alternatives, best first."""
-    items = read(text)
+    """A text and its alternatives, best first; a long one must not hold up the others."""
+    items = await asyncio.to_thread(read, text)
     blocks = [item for item in items if isinstance(item, Block)]
     found = await state.translate(
         request,
@@ -173,10 +179,11 @@ async def translate_html(
         alignments=any(block.tags for block in blocks),
     )
     done = dict(zip(map(id, blocks), found, strict=True))
-    return [
-        "".join(item if isinstance(item, str) else write(item, done[id(item)], rank) for item in items)
-        for rank in range(search.get("n_best", 1))
-    ]
+
+    def whole(rank: int) -> str:
+        return "".join(item if isinstance(item, str) else write(item, done[id(item)], rank) for item in items)
+
+    return [await asyncio.to_thread(whole, rank) for rank in range(search.get("n_best", 1))]
 
 
 def _framed(text: str, target: str) -> str:
@@ -216,14 +223,18 @@ def origins(found: Translated, rank: int, words: int) -> list[int | None]:
     return origin
 
 
-@dataclass(frozen=True)
 class Frame:
     """The translation of a block: where the words of both sides stand, and which comes from which."""
 
-    target: str
-    source_words: list[Span]
-    target_words: list[Span]
-    origin: list[int | None]
+    def __init__(
+        self, target: str, source_words: list[Span], target_words: list[Span], origin: Sequence[int | None]
+    ) -> None:
+        self.target, self.source_words, self.target_words = target, source_words, target_words
+        self.starts, self.ends = [start for start, _ in source_words], [end for _, end in source_words]
+        self.became: list[list[int]] = [[] for _ in source_words]  # the words of the translation from each of the text
+        for word, source in enumerate(origin):
+            if source is not None and source < len(source_words):
+                self.became[source].append(word)
 
     def write(self, tags: Sequence[Tag], characters: Span, words: Span) -> str:
         """The translation between two places, with these elements in it."""
@@ -238,27 +249,40 @@ class Frame:
 
     def place(self, tag: Tag, characters: Span, words: Span) -> tuple[Span, Span]:
         """Characters and words of the translation that an element goes around: most of the words that it held."""
-        held = [n for n, word in enumerate(self.source_words) if _overlap(word, tag) > (word[1] - word[0]) / 2]
+        held = self._held(tag)
         if not held:
             return self._before(tag, characters, words)
         if len(held) == len(self.source_words):
             return characters, words
-        first, last = _longest_run([word for word in range(*words) if self.origin[word] in held])
+        first, last = _longest_run(self._became(held, words))
         if first == last:
             return (characters[1],) * 2, (words[1],) * 2
         start, end = self.target_words[first][0], self.target_words[last - 1][1]
         inside = self.target[start:end]
-        if tag.start > self.source_words[held[0]][0]:  # a quotation mark or a bracket before it stays outside
-            start += len(inside) - len(re.sub(r"^\W+", "", inside))
-        if tag.end < self.source_words[held[-1]][1]:  # and so does a full stop behind it
-            end -= len(inside) - len(re.sub(r"\W+$", "", inside))
+        if tag.start > self.starts[held[0]]:  # a quotation mark or a bracket before it stays outside
+            start += _no_word(inside)
+        if tag.end < self.ends[held[-1]]:  # and so does a full stop behind it
+            end -= _no_word(inside[::-1])
         return (max(start, characters[0]), min(max(start, end), characters[1])), (first, last)
+
+    def _held(self, tag: Tag) -> range:
+        """The words of the text that an element holds more than half of."""
+        first, last = bisect_right(self.ends, tag.start), bisect_left(self.starts, tag.end)
+        while first < last and not _holds(tag, self.source_words[first]):
+            first += 1
+        while first < last and not _holds(tag, self.source_words[last - 1]):
+            last -= 1
+        return range(first, last)
+
+    def _became(self, held: range, words: Span) -> list[int]:
+        """Words of the translation between two places that come from words of the text, in order."""
+        return sorted(word for source in held for word in self.became[source] if words[0] <= word < words[1])
 
     def _before(self, tag: Tag, characters: Span, words: Span) -> tuple[Span, Span]:
         """An element without words stays before the word that it stood before."""
-        following = next((n for n, word in enumerate(self.source_words) if word[0] >= tag.start), None)
-        word = next((each for each in range(*words) if self.origin[each] == following is not None), None)
-        at = characters[1] if word is None else max(self.target_words[word][0], characters[0])
+        following = bisect_left(self.starts, tag.start)
+        became = self._became(range(following, min(following + 1, len(self.starts))), words)
+        at = max(self.target_words[became[0]][0], characters[0]) if became else characters[1]
         return (at, at), (words[1], words[1])
 
 
@@ -266,8 +290,14 @@ def _words(text: str) -> list[Span]:
     return [match.span() for match in WORD.finditer(text)]
 
 
-def _overlap(word: Span, tag: Tag) -> int:
-    return min(word[1], tag.end) - max(word[0], tag.start)
+def _holds(tag: Tag, word: Span) -> bool:
+    return min(word[1], tag.end) - max(word[0], tag.start) > (word[1] - word[0]) / 2
+
+
+def _no_word(text: str) -> int:
+    """Characters before the first of a word."""
+    found = re.search(r"\w", text)
+    return found.start() if found else len(text)
 
 
 def _escaped(text: str) -> str:

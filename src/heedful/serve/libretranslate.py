@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from heedful.serve.admission import bearer, check_key, check_texts
+from heedful.serve.admission import check_texts
 from heedful.serve.engine import Engine
 from heedful.serve.html import translate_html
 from heedful.serve.languages import name_of
+from heedful.serve.problems import Json
 from heedful.serve.schema import DetectBody, TranslateBody
 from heedful.serve.state import State
 
@@ -18,9 +19,8 @@ FILES = [".txt", ".md", ".html"]
 TYPING = 400  # milliseconds without a key after which a page asks
 
 
-async def translate(request: Request) -> Response:
+async def translate(state: State, request: Request) -> Response:
     """POST /translate."""
-    state: State = request.app.state.server
     body = await state.read(request, TranslateBody)
     texts = [body.q] if isinstance(body.q, str) else body.q
     check_texts(texts, state.settings.limits, "q")
@@ -39,7 +39,7 @@ async def translate(request: Request) -> Response:
         answer["detectedLanguage"] = [{"language": engine.served.pair.source, "confidence": sure}] * len(texts)
     if isinstance(body.q, str):
         answer = {name: value[0] for name, value in answer.items()}
-    return JSONResponse(answer)
+    return Json(answer)
 
 
 async def _engine(state: State, request: Request, body: TranslateBody, texts: list[str]) -> tuple[Engine, float | None]:
@@ -51,37 +51,34 @@ async def _engine(state: State, request: Request, body: TranslateBody, texts: li
     return found[0][0], round(100 * found[0][1], 1)
 
 
-async def detect(request: Request) -> Response:
+async def detect(state: State, request: Request) -> Response:
     """POST /detect."""
-    state: State = request.app.state.server
     body = await state.read(request, DetectBody)
     check_texts([body.q], state.settings.limits, "q")
     state.translator(None, None)
     by_source = {str(each.served.pair and each.served.pair.source): each for each in state.engines.translators()}
     found = await state.detect(request, body.q, list(by_source.values()))
     codes = {id(engine): code for code, engine in by_source.items()}
-    return JSONResponse([{"language": codes[id(engine)], "confidence": round(100 * sure, 1)} for engine, sure in found])
+    return Json([{"language": codes[id(engine)], "confidence": round(100 * sure, 1)} for engine, sure in found])
 
 
-async def languages(request: Request) -> Response:
+async def languages(state: State, request: Request) -> Response:
     """GET /languages."""
-    state: State = request.app.state.server
     targets: dict[str, list[str]] = {}
     for engine in state.engines.translators():
         if engine.served.pair is not None:
             targets.setdefault(engine.served.pair.source, []).append(engine.served.pair.target)
-    return JSONResponse(
+    return Json(
         [{"code": code, "name": name_of(code), "targets": sorted(set(into))} for code, into in sorted(targets.items())]
     )
 
 
-async def frontend_settings(request: Request) -> Response:
+async def frontend_settings(state: State, request: Request) -> Response:
     """GET /frontend/settings."""
-    state: State = request.app.state.server
     limits, first = state.settings.limits, next(iter(state.engines.translators()), None)
     pair = first.served.pair if first else None
     ends = {"source": pair.source, "target": pair.target} if pair else {}
-    return JSONResponse(
+    return Json(
         {
             "apiKeys": bool(state.keys),
             "keyRequired": bool(state.keys),
@@ -94,8 +91,3 @@ async def frontend_settings(request: Request) -> Response:
             "language": {end: {"code": code, "name": name_of(code)} for end, code in ends.items()},
         }
     )
-
-
-def with_key(request: Request) -> None:
-    """Refuse a request without a body that has no key."""
-    check_key(request.app.state.server.keys, bearer(request) or request.query_params.get("api_key"))

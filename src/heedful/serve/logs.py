@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
 import traceback
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 DEEP = 8  # frames of a trace
-STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+out: TextIO | None = None  # where lines go; nobody reads them before `begin`
 
 
-class JsonLines(logging.Formatter):
-    """A record and whatever was given with it."""
+def begin() -> None:
+    """Write the log to standard error from now on, with what our libraries have to say."""
+    global out  # noqa: PLW0603
+    out = sys.stderr
+    for name in ("uvicorn", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [Libraries(logging.WARNING)], False
 
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-        }
-        line |= {name: value for name, value in vars(record).items() if name not in STANDARD}
-        if record.exc_info and record.exc_info[1]:
-            line["trace"] = trace(record.exc_info[1])
-        return json.dumps(line, ensure_ascii=False, default=str)
+
+def say(event: str, level: str = "info", error: BaseException | None = None, **fields: Any) -> None:
+    """A line of the log."""
+    if out is None:
+        return
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    traced = {} if error is None else {"trace": trace(error)}
+    with contextlib.suppress(OSError, ValueError):  # nobody can be told that the log cannot be written
+        out.write(ENCODER.encode({"time": now, "level": level, "event": event} | fields | traced) + "\n")
 
 
 def trace(error: BaseException) -> str:
@@ -34,11 +40,8 @@ def trace(error: BaseException) -> str:
     return " < ".join([type(error).__name__, *(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))])
 
 
-def begin() -> None:
-    """Write the log to standard error from now on."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    for name, level in (("heedful", logging.INFO), ("uvicorn", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+class Libraries(logging.Handler):
+    """What others log, as lines of ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage(), record.levelname.lower(), record.exc_info[1] if record.exc_info else None)

@@ -1,21 +1,24 @@
-"""What goes through the pipe between the server and a model."""
+"""What goes through the pipe between the server and a model: lists of messages, each with its length before it."""
 
 from __future__ import annotations
 
+import pickle
+import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+LENGTH = struct.Struct("!I")
 
 
-@dataclass(frozen=True)
-class Task:
-    """One request, as it comes through the pipe."""
+class Task(NamedTuple):
+    """One request."""
 
     id: int
     asked: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """What became of a task: a piece of its answer, the whole of it, or why there is none."""
 
     task: int
@@ -30,3 +33,26 @@ class Counts:
     batches: list[int] = field(default_factory=list)  # sentences in each search that began
     tokens_in: int = 0
     tokens_out: int = 0
+
+
+def packed(messages: Sequence[Any]) -> bytes:
+    """Messages as bytes for the pipe."""
+    data = pickle.dumps(messages, pickle.HIGHEST_PROTOCOL)
+    return LENGTH.pack(len(data)) + data
+
+
+class Unpacked:
+    """Bytes as they come out of the pipe -> the messages that are complete."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def __call__(self, data: bytes) -> Iterator[Any]:
+        data, start = self.rest + data, 0
+        while len(data) - start >= LENGTH.size:
+            end = start + LENGTH.size + LENGTH.unpack_from(data, start)[0]
+            if end > len(data):
+                break
+            yield from pickle.loads(data[start + LENGTH.size : end])
+            start = end
+        self.rest = data[start:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
@@ -31,6 +32,9 @@ class Metrics:
             "heedful_batch_sentences", "Sentences searched at once.", ["model"], registry=registry, buckets=SENTENCES
         )
         self.tokens = Counter("heedful_tokens", "Tokens read and written.", ["model", "direction"], registry=registry)
+        self.answered = cache(self.requests.labels)  # found again without a lock
+        self.took = cache(self.seconds.labels)
+        self.rejected = cache(self.rejections.labels)
         self.queue = Gauge("heedful_queue_sentences", "Sentences accepted and not done.", ["model"], registry=registry)
         self.ready = Gauge("heedful_model_ready", "1 if the model is loaded.", ["model"], registry=registry)
 

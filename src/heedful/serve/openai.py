@@ -10,38 +10,35 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from heedful.serve.admission import bearer, check_key, check_texts, explained, unless_gone
 from heedful.serve.engine import Engine
-from heedful.serve.problems import ProblemError, body
+from heedful.serve.problems import Json, ProblemError, body
 from heedful.serve.schema import CompletionBody
 from heedful.serve.state import State
 
 STARTED = int(time.time())
 
 
-async def models(request: Request) -> Response:
+async def models(state: State, request: Request) -> Response:
     """GET /v1/models."""
-    state: State = request.app.state.server
     check_key(state.keys, bearer(request))
-    return JSONResponse({"object": "list", "data": [_card(each) for each in state.engines.of("decoder")]})
+    return Json({"object": "list", "data": [_card(each) for each in state.engines.of("decoder")]})
 
 
-async def model(request: Request) -> Response:
+async def model(state: State, request: Request) -> Response:
     """GET /v1/models/{name}."""
-    state: State = request.app.state.server
     check_key(state.keys, bearer(request))
-    return JSONResponse(_card(state.model(request.path_params["name"], "write")))
+    return Json(_card(state.model(request.path_params["name"], "write")))
 
 
 def _card(engine: Engine) -> dict[str, Any]:
     return {"id": engine.served.name, "object": "model", "created": STARTED, "owned_by": "heedful"}
 
 
-async def completions(request: Request) -> Response:
+async def completions(state: State, request: Request) -> Response:
     """POST /v1/completions."""
-    state: State = request.app.state.server
     asked = await state.read(request, CompletionBody)
     prompts = [asked.prompt or ""] if not isinstance(asked.prompt, list) else asked.prompt
     check_texts(prompts, state.settings.limits, "prompt")
@@ -51,7 +48,7 @@ async def completions(request: Request) -> Response:
         first = await unless_gone(request, writing.begin(), state.settings.limits.seconds)
         events = writing.events(first, state.settings.limits.seconds)
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
-    return JSONResponse(await unless_gone(request, writing.whole(), state.settings.limits.seconds))
+    return Json(await unless_gone(request, writing.whole(), state.settings.limits.seconds))
 
 
 def _check(asked: CompletionBody, prompts: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -85,6 +86,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 
+@cache
 def describe() -> dict[str, Any]:
     """The OpenAPI document."""
     components: dict[str, Any] = {}
@@ -149,6 +151,7 @@ def _schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@cache
 def page() -> str:
     """The same for people: one page without any script."""
     document = describe()

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from heedful.serve.admission import check_texts
-from heedful.serve.problems import ProblemError
+from heedful.serve.problems import Json, ProblemError
 from heedful.serve.schema import FillBody, LookBody, TranslationsBody
 from heedful.serve.state import TASKS, State
 
 LONGEST_LOOK = 2000  # characters; a page of more could not be read
 
 
-async def translations(request: Request) -> Response:
+async def translations(state: State, request: Request) -> Response:
     """POST /v1/translations."""
-    state: State = request.app.state.server
     body = await state.read(request, TranslationsBody)
     texts = [body.text] if isinstance(body.text, str) else body.text
     check_texts([*texts, body.prefix], state.settings.limits, "text")
@@ -39,7 +38,7 @@ async def translations(request: Request) -> Response:
         attention=body.attention,
     )
     pair = engine.served.pair
-    return JSONResponse(
+    return Json(
         {
             "model": engine.served.name,
             "source": pair.source if pair else "",
@@ -62,19 +61,17 @@ def _ways(ways: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in way.items() if name != "ids"} for way in ways]
 
 
-async def fill(request: Request) -> Response:
+async def fill(state: State, request: Request) -> Response:
     """POST /v1/fill."""
-    state: State = request.app.state.server
     body = await state.read(request, FillBody)
     check_texts([body.text], state.settings.limits, "text")
     engine = state.model(body.model, "fill")
     blanks = await state.ask(request, engine, {"text": body.text, "top": body.top})
-    return JSONResponse({"model": engine.served.name, "blanks": blanks})
+    return Json({"model": engine.served.name, "blanks": blanks})
 
 
-async def inside(request: Request) -> Response:
+async def inside(state: State, request: Request) -> Response:
     """POST /inside: the page that shows a model at work on a text. It has a policy of its own in its head."""
-    state: State = request.app.state.server
     body = await state.read(request, LookBody)
     check_texts([body.text, body.target or ""], state.settings.limits, "text")
     if len(body.text) > LONGEST_LOOK:
@@ -92,10 +89,9 @@ async def inside(request: Request) -> Response:
     )
 
 
-async def models(request: Request) -> Response:
+async def models(state: State, request: Request) -> Response:
     """GET /models."""
-    state: State = request.app.state.server
-    return JSONResponse(
+    return Json(
         [
             {
                 "name": name,

@@ -1,12 +1,24 @@
-"""What goes wrong between a client and us, as an answer in the form of the API that was asked."""
+"""Answers in JSON: what was asked for, or what went wrong, in the form of the API that was asked."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
+
+ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error", 503: "overloaded_error"}
+
+
+class Json(Response):
+    """An answer in JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return ENCODER.encode(content).encode()
 
 
 class ProblemError(Exception):
@@ -27,10 +39,9 @@ class ProblemError(Exception):
         self.status, self.message, self.param, self.code, self.reason = status, message, param, code, reason
         self.headers = (headers or {}) | ({"retry-after": str(retry)} if retry is not None else {})
 
-
-def answer(path: str, problem: ProblemError) -> Response:
-    """Under /v1 as OpenAI says it, elsewhere as LibreTranslate does."""
-    return JSONResponse(body(path, problem), problem.status, problem.headers)
+    def answer(self, path: str) -> Response:
+        """Under /v1 as OpenAI says it, elsewhere as LibreTranslate does."""
+        return Json(body(path, self), self.status, self.headers)
 
 
 def body(path: str, problem: ProblemError) -> dict[str, Any]:

@@ -1,31 +1,39 @@
-"""Connections before they are requests: how many an address may hold, and how slowly it may speak."""
+"""Connections before they are requests: how many an address may hold, how much it may say, and how slowly."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
-import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from heedful.serve.metrics import Metrics
 from heedful.serve.settings import Limits
 
 PHRASES = {400: b"Bad Request", 429: b"Too Many Requests", 431: b"Request Header Fields Too Large"}
+UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+WRITING = 60.0  # seconds that a client may take to read what waits for it
 
 
-def protocol(limits: Limits, metrics: Metrics) -> type[H11Protocol]:
+def protocol(limits: Limits, metrics: Metrics) -> type[HttpToolsProtocol]:
     """The protocol of a server with these limits."""
     holding: Counter[str] = Counter()
 
-    class Protocol(H11Protocol):
-        slow: asyncio.TimerHandle | None = None
+    class Protocol(HttpToolsProtocol):
+        slow: asyncio.TimerHandle | None = None  # ends a connection that says nothing
+        full: asyncio.TimerHandle | None = None  # ends a connection that reads nothing
         address = ""
-        refused = False
+        deaf = False  # it was told that it is no longer listened to
+        lost = False
+        leave: Callable[[], object] | None = None  # what to do if the client hangs up before it has its answer
+        beside = 0  # bytes since the last request or piece of a body that belong to none
+
+        # ---- coming and going
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -34,8 +42,7 @@ def protocol(limits: Limits, metrics: Metrics) -> type[H11Protocol]:
             metrics.connections.inc()
             _give_up_on_silence(transport, limits.receiving)
             if 0 < limits.connections < holding[self.address]:
-                self.refused = True
-                metrics.rejections.labels("connections").inc()
+                metrics.rejected("connections").inc()
                 self._say(429, f"this address holds more than {limits.connections} connections; close some.")
                 return
             self._watch()
@@ -43,29 +50,74 @@ def protocol(limits: Limits, metrics: Metrics) -> type[H11Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             self._unwatch()
+            if self.full is not None:
+                self.full.cancel()
             metrics.connections.dec()
             holding[self.address] -= 1
             if not holding[self.address]:
                 del holding[self.address]
+            self.lost = True
+            if self.leave is not None:
+                self.leave()
+
+        # ---- hearing
+
+        @property
+        def heard(self) -> bool:
+            """Whether all of the request has come in."""
+            return not self.cycle.more_body
 
         def data_received(self, data: bytes) -> None:
-            if self.refused:
+            if self.deaf:
                 return
+            if self.cycle is None or self.heard:  # these are headers
+                data = _without_upgrade(data)
+            self.beside += len(data)
             super().data_received(data)
+            if self.beside > limits.headers and not self.deaf:
+                self.send_400_response("")
             if self.cycle is None or self.cycle.response_complete:
                 self._watch()
             else:
                 self._unwatch()
 
+        def on_headers_complete(self) -> None:
+            if sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url) > limits.headers:
+                self.beside = limits.headers + 1
+                raise ValueError("too many headers")  # which the parser turns into an error of its own
+            self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self.beside = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self.beside = 0
+            super().on_message_complete()
+
+        # ---- saying
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.full = self.loop.call_later(WRITING, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self.full is not None:
+                self.full.cancel()
+                self.full = None
+
         def send_400_response(self, msg: str) -> None:
-            error = sys.exc_info()[1]
-            status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
-            if status == 431:
-                metrics.rejections.labels("headers").inc()
+            if self.beside > limits.headers:
+                metrics.rejected("headers").inc()
                 return self._say(431, f"the headers have more than {limits.headers:,} bytes.")
             return self._say(400, "this is not a valid HTTP request.")
 
         def _say(self, status: int, message: str) -> None:
+            self.deaf = True
+            if self.cycle is not None and not self.heard and self.cycle.response_started:
+                return self.transport.abort()  # it has its answer already
             body = json.dumps({"error": message}).encode()
             head = [
                 b"HTTP/1.1 %d %s" % (status, PHRASES[status]),
@@ -75,7 +127,7 @@ def protocol(limits: Limits, metrics: Metrics) -> type[H11Protocol]:
                 *([b"retry-after: 5"] if status == 429 else []),
             ]
             self.transport.write(b"\r\n".join([*head, b"", body]))
-            self.transport.close()
+            return self.transport.close()
 
         def _watch(self) -> None:
             """From now on a request has to come before long."""
@@ -88,6 +140,13 @@ def protocol(limits: Limits, metrics: Metrics) -> type[H11Protocol]:
                 self.slow = None
 
     return Protocol
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """A request that asks for another protocol without that wish: the parser would lose its body."""
+    head = data.find(b"\r\n\r\n")
+    found = UPGRADE.search(data, 0, head if head >= 0 else len(data))
+    return data[: found.start()] + b"\r\nx-upgrade:" + data[found.end() :] if found else data
 
 
 def _give_up_on_silence(transport: asyncio.Transport, seconds: float) -> None:

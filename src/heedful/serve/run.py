@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import errno
-import logging
+import gc
 import signal
 import socket
 import struct
@@ -26,7 +26,6 @@ from heedful.serve.protocol import protocol
 from heedful.serve.settings import Settings, read_keys
 from heedful.serve.state import State
 
-log = logging.getLogger("heedful.serve")
 BACKLOG = 2048  # connections that wait to be accepted
 NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
 SO_ATTACH_FILTER = 26  # of Linux; the socket module has no name for it
@@ -60,7 +59,6 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=15,
-                h11_max_incomplete_event_size=limits.headers,
                 timeout_graceful_shutdown=max(1, round(settings.drain - self._notice() - LINGER)),
             )
         )
@@ -84,7 +82,7 @@ class Server(uvicorn.Server):
             self.force_exit = number == signal.SIGINT
             return
         self.state.draining = True
-        log.info("draining", extra={"seconds": self.state.settings.drain})
+        logs.say("draining", seconds=self.state.settings.drain)
         asyncio.get_running_loop().call_later(self._notice(), setattr, self, "should_exit", True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -144,6 +142,7 @@ async def serve(settings: Settings, keys: Path | None = None, started: Callable[
     try:
         await state.engines.load()
         loop.add_signal_handler(signal.SIGHUP, hang_up)
+        gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
         listening.listen(BACKLOG)  # from now on nobody is refused, though accepting begins a moment later
         host, port = listening.getsockname()[:2]
         name = f"[{host}]" if ":" in host else host
@@ -152,7 +151,7 @@ async def serve(settings: Settings, keys: Path | None = None, started: Callable[
     finally:
         listening.close()
         await state.engines.close()
-    log.info("ended")
+    logs.say("ended")
 
 
 async def reload(state: State, keys: Path | None) -> None:
@@ -160,13 +159,13 @@ async def reload(state: State, keys: Path | None) -> None:
     try:
         state.keys = read_keys(keys)
     except HeedfulError as error:
-        log.error("keys stay as they were", extra={"reason": str(error)})
+        logs.say("keys stay as they were", "error", reason=str(error))
     for engine in state.engines.by_name.values():
         try:
             await engine.load()
-            log.info("reloaded", extra={"model": engine.served.name})
+            logs.say("reloaded", model=engine.served.name)
         except HeedfulError as error:
-            log.error("a model stays as it was", extra={"model": engine.served.name, "reason": str(error)})
+            logs.say("a model stays as it was", "error", model=engine.served.name, reason=str(error))
 
 
 def run(settings: Settings, keys: Path | None = None, started: Callable[[str], Any] = print) -> None:

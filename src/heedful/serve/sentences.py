@@ -6,12 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ENDS = re.compile(r"[.!?…؟۔।॥]+[\"'»«”’)\]]*(?=[^\S\n]+\S)|[。！？｡]+[」』”’）]*(?=[^\n])")
+MARKS = r".!?…؟۔।॥"
+# a run of marks is looked at from its beginning only, or a text of nothing else would take the square of its length
+ENDS = re.compile(
+    rf"(?<![{MARKS}])[{MARKS}]++[\"'»«”’)\]]*+(?=[^\S\n]++(?P<next>\S))|(?<![。！？｡])[。！？｡]++[」』”’）]*+(?=[^\n])"
+)
 NO_END = re.compile(
     r"(?:^|[\s(\"'“„])(?:[^\W\d_]|\d{1,2}|[A-Za-z]\.[A-Za-z]|e\.g|i\.e|z\.B|d\.h|u\.a|bzw|ca|cf|co|corp|dr|etc|fig|frau|"
     r"gen|gov|hr|inc|jr|ltd|mr|mrs|ms|no|nos|nr|prof|sen|sr|st|str|tel|usw|vgl|vol|vs)\.$",
     re.IGNORECASE,
 )
+LONGEST_NO_END = 12  # characters, with room to spare
 SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]\Z")
 
 
@@ -42,7 +47,7 @@ def rebuilt(text: str, parts: Sequence[Sentence], translated: Sequence[str]) -> 
     out, at = "", 0
     for sentence, replacement in zip(parts, translated, strict=True):
         between = text[at : sentence.start]
-        if not between and out and replacement and not SCRIPTS_WITHOUT_SPACES.search(out):
+        if not between and out and replacement and not SCRIPTS_WITHOUT_SPACES.search(out[-1]):
             between = " "
         out += between + replacement
         at = sentence.end
@@ -54,9 +59,8 @@ def _ends(text: str) -> list[int]:
     ends, line = [], 0
     for part in text.split("\n"):
         for match in ENDS.finditer(part):
-            rest = part[match.end() :].lstrip()
-            stop = match.group().startswith(".") and len(match.group()) == 1
-            if stop and (rest[:1].islower() or NO_END.search(part[: match.end()])):
+            before = part[max(0, match.end() - LONGEST_NO_END) : match.end()]
+            if match.group() == "." and (match["next"].islower() or NO_END.search(before)):
                 continue
             ends.append(line + match.end())
         line += len(part) + 1

@@ -219,7 +219,7 @@ class Translating:
 
 def translations(sentences: list[list[list[Translation]]]) -> list[list[dict[str, Any]]]:
     """What became of the parts of each sentence -> its translations, best first, as plain data."""
-    return [[asdict(each) for each in joined(parts)] if parts else [] for parts in sentences]
+    return [[vars(each) for each in joined(parts)] if parts else [] for parts in sentences]
 
 
 class Writing:

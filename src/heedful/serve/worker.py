@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import os
 import queue
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from heedful.generate import Generator
 from heedful.interop import open_folder
 from heedful.model import EncoderDecoder
 from heedful.serve.logs import trace
-from heedful.serve.messages import Event, Task
+from heedful.serve.messages import Event, Task, Unpacked, packed
 from heedful.serve.work import Filling, Translating, Work, Writing, translations
 from heedful.translate import Part, Translation, Translator
 
@@ -36,32 +38,33 @@ Parts = list[list[Part]]
 Found = list[list[list[Translation]]]
 
 
-def process(connection: Connection, folder: Path, threads: int, precision: str) -> None:
+def process(pipe: socket.socket, folder: Path, threads: int, precision: str) -> None:
     """Be the process of a model until the other end of the pipe is closed; signals are meant for the server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(POLITE)
     torch.set_num_threads(threads)
-    serve(connection, folder, precision)
+    gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
+    serve(pipe, folder, precision)
     os._exit(0)  # nobody waits for what is still computed aside
 
 
-def serve(connection: Connection, folder: Path, precision: str = "float32") -> None:
+def serve(pipe: socket.socket, folder: Path, precision: str = "float32") -> None:
     """Open a model, say so, and work."""
     try:
         opened = open_folder(folder)
     except HeedfulError as error:
-        connection.send(Event(0, "error", str(error)))
+        pipe.sendall(packed([Event(0, "error", str(error))]))
         return
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        Worker(connection, opened, precision).run()
+        Worker(pipe, opened, precision).run()
 
 
 class Worker:
     """A model, its work, and the pipe."""
 
-    def __init__(self, connection: Connection, folder: Folder, precision: str) -> None:
-        self.connection, self.folder, self.precision = connection, folder, precision
+    def __init__(self, pipe: socket.socket, folder: Folder, precision: str) -> None:
+        self.pipe, self.folder, self.precision = pipe, folder, precision
         self.work = self._work()
         self.inbox: queue.SimpleQueue[Task | int | None] = queue.SimpleQueue()
         self.tasks: dict[int, Task] = {}
@@ -85,9 +88,11 @@ class Worker:
 
     def _receive(self) -> None:
         """Keep the pipe empty, so that the server never waits for us."""
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                self.inbox.put(self.connection.recv())
+        unpacked = Unpacked()
+        with contextlib.suppress(OSError):
+            while data := self.pipe.recv(1 << 16):
+                for message in unpacked(data):
+                    self.inbox.put(message)
         self.inbox.put(None)
 
     def _take(self, message: Task | int) -> None:
@@ -105,27 +110,28 @@ class Worker:
             self._end(Event(message.id, "error", str(error)))
 
     def _report(self, events: list[Event]) -> None:
+        """Say all that a step brought about at once, but what needs another look."""
+        said = []
         for event in events:
             if event.kind == "piece":
-                self._send(event)
-            elif event.kind == "done" and isinstance(self.work, Translating):
-                self._translated(event)
+                said.append(event)
+            elif (task := self.tasks.get(event.task)) is None:
+                continue
+            elif event.kind == "done" and (task.asked.get("alignments") or task.asked.get("attention")):
+                parts, found = event.value
+                self._aside(task, partial(self._looked_at, parts, found, task.asked))
             else:
-                self._end(event)
+                del self.tasks[event.task]
+                said.append(Event(event.task, event.kind, self._plain(event)))
         counts = self.work.counts
-        if events or counts.batches:
-            self._send(Event(0, "counts", counts))
+        if said or counts.batches:
+            self._send(*said, Event(0, "counts", counts))
             self.work.counts = type(counts)()
 
-    def _translated(self, event: Event) -> None:
-        task = self.tasks.get(event.task)
-        if task is None:
-            return
-        parts, found = event.value
-        if task.asked.get("alignments") or task.asked.get("attention"):
-            self._aside(task, lambda: self._looked_at(parts, found, task.asked))
-        else:
-            self._end(Event(event.task, "done", translations(found)))
+    def _plain(self, event: Event) -> Any:
+        """What a step found, as plain data."""
+        translated = event.kind == "done" and isinstance(self.work, Translating)
+        return translations(event.value[1]) if translated else event.value
 
     def _aside(self, task: Task, compute: Callable[[], Any]) -> None:
         def answer() -> None:
@@ -145,9 +151,9 @@ class Worker:
         if self.tasks.pop(event.task, None) is not None:
             self._send(event)
 
-    def _send(self, event: Event) -> None:
+    def _send(self, *events: Event) -> None:
         with self.sending:
-            self.connection.send(event)
+            self.pipe.sendall(packed(events))
 
     # ---- aside
 
