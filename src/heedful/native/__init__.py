@@ -1,7 +1,6 @@
 """The compiled engine: an encoder-decoder's products, steps and beam search in C++, for the CPU that it runs on."""
 
-from heedful.native.build import library
-from heedful.native.engine import Engine, EngineNextToken, EngineSearch, computes
+from heedful.native.engine import Engine, EngineNextToken, EngineSearch, computes, library
 from heedful.native.flow import Asked, search_all
 
 __all__ = ["Asked", "Engine", "EngineNextToken", "EngineSearch", "computes", "library", "search_all"]

@@ -1,6 +1,6 @@
 """The compiled part: made of its sources by the machine's C++ compiler when it is first needed, and kept for the user.
 
-Where there is no compiler, or the result does not load, there is no library; who asks is told why in one line.
+It is kept only if it computes what torch computes, so a compiler or a CPU that nobody has tried cannot do harm.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
@@ -27,29 +27,29 @@ class BuildError(Exception):
     """Why there is no library."""
 
 
-@cache
-def library() -> ctypes.CDLL | None:
-    """The compiled part, or None with a notice."""
-    try:
-        return ctypes.CDLL(str(built()))
-    except (BuildError, OSError) as error:
-        log.warning("no compiled engine (%s): translation runs on plain torch, which is slower.", error)
-        return None
+Proof = Callable[[ctypes.CDLL], str]  # nothing, or what is wrong with a library
 
 
-def built(kept: Path | None = None) -> Path:
-    """The library's file; compiled if this CPU, compiler and version have none yet."""
+def built(proof: Proof, kept: Path | None = None) -> ctypes.CDLL:
+    """The library; compiled if this CPU, compiler and version have none yet, and kept if it stands the proof."""
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
     if compiler is None:
         raise BuildError("there is no C++ compiler; install one, such as g++")
     path = (kept or _kept()) / f"heedful-{_key(compiler)}.so"
     if not path.exists():
         log.info("compiling the engine for this CPU, once")
-        _compile(compiler, path)
-    return path
+        _compile(compiler, path, proof)
+    return _loaded(path)
 
 
-def _compile(compiler: str, path: Path) -> None:
+def _loaded(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BuildError(str(error)) from None
+
+
+def _compile(compiler: str, path: Path, proof: Proof) -> None:
     """Complete or not at all, whoever else compiles it at the same time."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
@@ -59,6 +59,8 @@ def _compile(compiler: str, path: Path) -> None:
             problems[1] = _run(command)
         if problems[1]:
             raise BuildError(f"{compiler} failed: {problems[1]}")
+        if wrong := proof(_loaded(made)):
+            raise BuildError(f"what {compiler} made is wrong: {wrong}")
         made.replace(path)
 
 
@@ -90,7 +92,7 @@ def _kept() -> Path:
 def _key(compiler: str) -> str:
     """What a library depends on: its sources, the compiler and the CPU."""
     known = hashlib.sha256(" ".join(FLAGS).encode())
-    for source in sorted(SOURCES.glob("*.h")) + [SOURCES / "engine.cpp"]:
+    for source in [*sorted(SOURCES.glob("*.h")), SOURCES / "engine.cpp"]:
         known.update(source.read_bytes())
     file = Path(compiler).resolve()
     known.update(f"{file} {file.stat().st_mtime_ns} {platform.machine()} {_cpu()}".encode())

@@ -7,8 +7,10 @@ sums every number in one order, so a sentence has the same result to the last bi
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Iterable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_void_p
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,11 +19,12 @@ from torch import Tensor
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
 from heedful.model import EncoderDecoder
-from heedful.native.build import library
+from heedful.native.build import BuildError, built
 from heedful.search import Hypothesis, Options
 from heedful.search.hypothesis import hypothesis
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are numbered there
+log = logging.getLogger("heedful")
 POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}
 
 
@@ -55,9 +58,11 @@ def computes(config: ModelConfig) -> bool:
 class Engine:
     """The weights of one model, laid out for products; searches share it. The model's tensors stay in use."""
 
-    def __init__(self, model: EncoderDecoder, small: bool) -> None:
+    def __init__(self, model: EncoderDecoder, small: bool, loaded: ctypes.CDLL | None = None) -> None:
         self.config = model.config
-        self.library = _functions()
+        found = loaded or library()
+        assert found is not None
+        self.library = found
         self.tensors = {name: each.detach().float().contiguous() for name, each in _tensors(model)}
         given = c_void_p(self.library.heedful_tensors())
         for name, tensor in self.tensors.items():
@@ -218,10 +223,41 @@ def _at(tensor: Tensor) -> c_void_p:
     return c_void_p(tensor.data_ptr())
 
 
-def _functions() -> ctypes.CDLL:
-    loaded = library()
-    assert loaded is not None
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled part, or None with a notice."""
+    try:
+        return _declared(built(_wrong))
+    except BuildError as error:
+        log.warning("no compiled engine (%s): translation runs on plain torch, which is slower.", error)
+        return None
+
+
+def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
     for name in ("tensors", "model", "search", "steps"):
         getattr(loaded, f"heedful_{name}").restype = c_void_p
     loaded.heedful_error.restype = c_char_p
     return loaded
+
+
+@torch.no_grad()
+def _wrong(loaded: ctypes.CDLL) -> str:
+    """Where a new library strays from torch on a small model, if it does."""
+    config = ModelConfig(
+        vocab_size=131, d_model=96, d_ff=102, n_heads=3, encoder_layers=2, decoder_layers=2, dropout=0.0
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = EncoderDecoder(config).eval()
+    sources = [[*range(4, 4 + length), config.eos_id] for length in (4, 0, 16)]
+    source, bos = torch.full((3, 17), config.pad_id), torch.full((3,), config.bos_id)
+    for row, ids in zip(source, sources, strict=True):
+        row[: len(ids)] = torch.tensor(ids)
+    expected = model.project(model(source, bos.unsqueeze(1)))[:, 0].log_softmax(-1)
+    for small, bound in ((False, 1e-3), (True, 0.3)):
+        found = EngineNextToken(Engine(model, small, _declared(loaded)))
+        cache = found.start(source, torch.tensor([len(ids) for ids in sources]))
+        apart = float((found.step(bos, cache) - expected).abs().max())
+        if not apart < bound:
+            return f"{'8 bits' if small else 'float32'} are {apart:.2g} apart from torch"
+    return ""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from heedful.native.engine import Engine, EngineSearch
 from heedful.search import Hypothesis, Options
 
-ROWS = 128  # rows that one worker computes at once; more of them only need more memory
+ROWS = 32, 128  # rows that one worker computes at once: fewest and most
 AHEAD = 4096  # sentences that may be done before one that was asked earlier
 
 
@@ -73,8 +73,10 @@ class _Flow:
     def work(self, engine: Engine) -> Iterator[None]:
         """Step by step, until there is nothing left."""
         search, places = EngineSearch(engine, self.threads), dict[int, int]()
+        # large weights are read more often than rows; the rows of a small model should stay near the CPU
+        most = min(max(ROWS[0], engine.config.d_model // 2), ROWS[1])
         while True:
-            while search.rows < ROWS and (each := self._next()) is not None:
+            while search.rows < most and (each := self._next()) is not None:
                 places[search.add(*each[1])] = each[0]
             if not places:
                 return

@@ -157,7 +157,7 @@ class Matrix {
 #if defined(__AVX512F__)
     static constexpr int SMALL_TILE = 8, FLOAT_TILE = 8;  // rows that are multiplied at once: what registers can hold
 #else
-    static constexpr int SMALL_TILE = 4, FLOAT_TILE = 6;
+    static constexpr int SMALL_TILE = 6, FLOAT_TILE = 6;
 #endif
     bool is_small = false;
     Room<float> floats;    // (panels, in, PANEL)
