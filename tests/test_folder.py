@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,16 +23,14 @@ from heedful.text import Tokenizer, learn
 LINES = ["the dog sleeps .", "der Hund schläft .", "the cats sleep .", "die Katzen schlafen ."] * 8
 
 
-def make(path: Path, **changes: object) -> Folder:
+def make(path: Path, precision: str = "float32", **changes: object) -> Folder:
     tokenizer = learn(LINES, None, False)
-    config = ModelConfig(
-        vocab_size=tokenizer.vocab_size, d_model=8, d_ff=16, n_heads=2, encoder_layers=1, decoder_layers=1,
-        max_length=32, **changes,
-    )  # fmt: skip
+    shape = {"d_model": 8, "d_ff": 16, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_length": 32}
+    config = ModelConfig(**shape | {"vocab_size": tokenizer.vocab_size} | changes)
     torch.manual_seed(1)
     model = build(config).eval()
     saved = Folder(model, tokenizer, tokenizer, SearchSettings(beam=3), path)
-    folder.save(saved)
+    folder.save(saved, precision=precision)
     return saved
 
 
@@ -52,6 +52,55 @@ def test_what_was_saved_is_loaded(saved: Folder) -> None:
     assert loaded.tokenizer.to_json() == saved.tokenizer.to_json()
     for (name, a), b in zip(saved.model.state_dict().items(), loaded.model.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"tie": "none", "positions": "learned", "activation": "swiglu", "output_bias": True},
+        {"positions": "relative", "norm": "pre", "embedding_norm": True},
+        {"architecture": "rnn"},
+        {"architecture": "conv"},
+        {"recurrent_depth": True, "halting": True},
+        {"attention": "lowrank", "decoder_attention": "window"},
+        {"family": "decoder"},
+        {"family": "encoder", "token_types": 2, "pooler": True, "labels": ("yes", "no")},
+    ],
+    ids=str,
+)
+def test_weights_of_8_bits_come_back_as_their_roundings(tmp_path: Path, changes: dict[str, object]) -> None:
+    saved = make(tmp_path / "model", "int8", **changes)
+    stored, loaded = load_file(saved.path / W), folder.load(saved.path).model.state_dict()
+    for name, weight in saved.model.state_dict().items():
+        if weight.dim() == 1 or "position" in name:
+            assert torch.equal(stored[name], weight) and torch.equal(loaded[name], weight), name
+            continue
+        step = weight.abs().flatten(1).amax(1).view(-1, *[1] * (weight.dim() - 1)) / 64
+        assert stored[name].dtype == torch.int8 and torch.equal(stored[f"{name}_scale"], step.flatten())
+        assert ((loaded[name] - weight).abs() <= step * 0.501).all(), name
+    folder.save(Folder(folder.load(saved.path).model, *[saved.tokenizer] * 2, saved.search, tmp_path / "again"),
+                precision="int8")  # fmt: skip
+    again = load_file(tmp_path / "again" / W)
+    assert again.keys() == stored.keys() and all(torch.equal(again[name], stored[name]) for name in stored)
+
+
+def test_a_folder_of_8_bits_is_about_a_quarter(tmp_path: Path) -> None:
+    sizes = [
+        (make(tmp_path / precision, precision, d_model=128, d_ff=512).path / W).stat().st_size
+        for precision in ("float32", "int8")
+    ]
+    assert 0.25 < sizes[1] / sizes[0] < 0.29
+
+
+def test_opening_a_folder_draws_no_random_numbers_and_imports_nothing_large(saved: Folder) -> None:
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    folder.load(saved.path)
+    assert torch.equal(torch.get_rng_state(), state)
+    code = "import sys; from heedful import folder; folder.load(sys.argv[1]); print('sympy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, saved.path], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("tie", ["all", "target", "none"])
@@ -170,6 +219,38 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "bad search": (lambda p: (p / "generation_config.json").write_text('{"beam": -1}'), "beam"),
 }  # fmt: skip
+
+
+S = "embedding.weight_scale"
+DAMAGE_OF_8_BITS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "flipped weights": (flip(W), "is not what was saved"),
+    "no scales": (edit_weights(lambda t: t.pop(S)), "lacks embedding.weight_scale"),
+    "surplus scales": (edit_weights(lambda t: t.update({f"{S}_scale": t[S].clone()})), "holds embedding.weight_scale_"),
+    "scales of another shape": (edit_weights(lambda t: t.update({S: t[S][:-1].clone()})), "weight_scale has shape"),
+    "scales of halves": (edit_weights(lambda t: t.update({S: t[S].half()})), "weight_scale is of type F16.* says F32"),
+    "scales that are NaN": (edit_weights(lambda t: t[S][3:4].fill_(float("nan"))), "embedding.weight holds numbers"),
+    "scales that overflow": (edit_weights(lambda t: t[S][3:4].fill_(3e38)), "embedding.weight holds numbers"),
+    "too large": (edit_weights(lambda t: t[E][1, 1:2].fill_(65)), "embedding.weight holds whole numbers beyond 64"),
+    "too small": (edit_weights(lambda t: t[E][1, 1:2].fill_(-128)), "embedding.weight holds whole numbers beyond 64"),
+    "floats": (edit_weights(lambda t: t.update({E: t[E].float()})), "embedding.weight is of type F32.* says I8"),
+    "unsigned": (edit_weights(lambda t: t.update({E: t[E].view(torch.uint8)})), "type U8"),
+    "wrong shape": (edit_weights(lambda t: t.update({E: t[E][:-1].clone()})), "embedding.weight has shape"),
+    "giant size": (edit_config(lambda d: d["model"].update(vocab_size=9_999_999)), "configuration says"),  # type: ignore[attr-defined]
+    "said to be float32": (edit_config(lambda d: d.update(precision="float32")), "is of type I8"),
+    "not said": (edit_config(lambda d: d.pop("precision")), "is of type I8"),
+    "unknown precision": (edit_config(lambda d: d.update(precision="int4")), "'int4', and this version reads"),
+    "no precision": (edit_config(lambda d: d.update(precision=[{}])), "and this version reads float32 and int8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGE_OF_8_BITS)
+def test_a_damaged_folder_of_8_bits_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+    path = make(tmp_path / "model", "int8").path
+    damage, message = DAMAGE_OF_8_BITS[name]
+    damage(path)
+    with pytest.raises(HeedfulError, match=message) as caught:
+        folder.load(path)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", DAMAGE)

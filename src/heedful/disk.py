@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from heedful.errors import FolderError
+from heedful.errors import FolderError, SettingError
 
 
 def write_file(path: Path, content: bytes | str) -> None:
@@ -25,6 +25,12 @@ def write_file(path: Path, content: bytes | str) -> None:
             sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def check_new(path: Path) -> None:
+    """Refuse a place for a new folder where there is something already."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise SettingError(f"{path} exists already; choose a new folder.")
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 Saving replaces each file as a whole, the weights first and config.json last. Loading trusts nothing: sizes, shapes and
 numbers are checked against the configuration before a model is built, and nothing in a folder is ever executed.
+
+Weights are float32, or int8: then every matrix but tables of positions is whole numbers with scales beside them.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,22 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from heedful import __version__, config
 from heedful.config import ModelConfig, SearchSettings
 from heedful.disk import digest, explained, sync, write_file
 from heedful.errors import FolderError, SettingError
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel, build
+from heedful.ops.quantise import MOST, reduce, restore
 from heedful.text import Tokenizer
 
 FORMAT = 1  # raised when older code could misread a folder
 MOST_JSON = 4 << 20  # bytes of a JSON file we are willing to parse
 FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
+FLOAT_NAMES = {"F64", "F32", "F16", "BF16"}  # the same, as safetensors calls them
+STORED = ("float32", "int8")  # what weights are kept in
+SCALE = "_scale"  # behind the name of a matrix in int8: the name of its scales
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
 
@@ -43,12 +50,13 @@ class Folder:
     path: Path
 
 
-def save(folder: Folder, card: str = "") -> None:
+def save(folder: Folder, card: str = "", precision: str = "float32") -> None:
     """Write a model folder; other files in it stay as they are."""
     path = folder.path
     with explained(path):
         path.mkdir(parents=True, exist_ok=True)
-    save_weights(folder.model.state_dict(), path / WEIGHTS)
+    weights = folder.model.state_dict()
+    save_weights(_reduced(weights) if precision == "int8" else weights, path / WEIGHTS)
     write_file(path / TOKENIZER, folder.tokenizer.to_json())
     if folder.source_tokenizer is not folder.tokenizer:
         write_file(path / SOURCE_TOKENIZER, folder.source_tokenizer.to_json())
@@ -60,6 +68,7 @@ def save(folder: Folder, card: str = "") -> None:
         "model_type": "heedful",
         "format": FORMAT,
         "heedful_version": __version__,
+        "precision": precision,
         "sha256": {name: digest(path / name) for name in _hashed(path)},
         "model": folder.model.config.model_dump(),
     }
@@ -93,7 +102,7 @@ def load(path: Path | str) -> Folder:
     tokenizer = source = load_tokenizer(path / TOKENIZER, model_config)
     if model_config.source_vocab_size or _has(path, SOURCE_TOKENIZER):
         source = load_tokenizer(path / SOURCE_TOKENIZER, model_config, source=True)
-    model = load_model(model_config, path / WEIGHTS)
+    model = load_model(model_config, path / WEIGHTS, _precision(path, description))
     return Folder(model, tokenizer, source, search or SearchSettings(), path)
 
 
@@ -106,15 +115,18 @@ def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) 
     return tokenizer
 
 
-def load_model(model_config: ModelConfig, weights: Path) -> EncoderDecoder | DecoderModel | EncoderModel:
+def load_model(
+    model_config: ModelConfig, weights: Path, precision: str = "float32"
+) -> EncoderDecoder | DecoderModel | EncoderModel:
     """Build the model and fill it; shapes are compared before any memory is taken."""
-    _check_shapes(weights, shapes(model_config))
-    return fill(model_config, load_file(weights), weights)
+    _check_weights(weights, _expected(shapes(model_config), precision))
+    tensors = load_file(weights)
+    return fill(model_config, _restored(tensors, weights) if precision == "int8" else tensors, weights)
 
 
 def shapes(model_config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The tensors of such a model, by name; takes no memory for them."""
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         return {name: tuple(tensor.shape) for name, tensor in build(model_config).state_dict().items()}
 
 
@@ -125,9 +137,56 @@ def fill(
     for name, tensor in tensors.items():
         if not finite(tensor):
             raise FolderError(f"{where}: {name} holds numbers that are not finite; the model cannot be used.")
-    model = build(model_config)
+    with _Undrawn():
+        model = build(model_config)
     model.load_state_dict(tensors)
     return model.eval()
+
+
+class _Undrawn(TorchFunctionMode):
+    """No random numbers are drawn for weights that are replaced at once: for a large model they take a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.uniform_, Tensor.normal_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+def _is_matrix(name: str, shape: Sequence[int]) -> bool:
+    """Whether it is kept in 8 bits if the folder is: all that is multiplied or looked up, but no table of positions."""
+    return len(shape) > 1 and "position" not in name.split(".")
+
+
+def _reduced(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights as an int8 folder has them."""
+    stored = dict(weights)
+    for name, tensor in weights.items():
+        if _is_matrix(name, tensor.shape):
+            stored[name], stored[name + SCALE] = reduce(tensor)
+    return stored
+
+
+def _restored(stored: dict[str, Tensor], where: Path) -> dict[str, Tensor]:
+    """The opposite, of weights whose shapes and types are as expected."""
+    weights: dict[str, Tensor] = {}
+    for name, tensor in stored.items():
+        if tensor.dtype != torch.int8:
+            weights |= {} if name.endswith(SCALE) else {name: tensor}
+            continue
+        if max(-int(tensor.min()), int(tensor.max())) > MOST:
+            raise FolderError(f"{where}: {name} holds whole numbers beyond {MOST}; the model cannot be used.")
+        weights[name] = restore(tensor, stored[name + SCALE])
+    return weights
+
+
+def _expected(shapes: Mapping[str, tuple[int, ...]], precision: str) -> dict[str, tuple[tuple[int, ...], set[str]]]:
+    """Every tensor of a file of weights: its shape, and the types that it may have."""
+    expected = {name: (shape, FLOAT_NAMES) for name, shape in shapes.items()}
+    if precision == "int8":
+        for name, shape in shapes.items():
+            if _is_matrix(name, shape):
+                expected |= {name: (shape, {"I8"}), name + SCALE: (shape[:1], {"F32"})}
+    return expected
 
 
 def finite(tensor: Tensor) -> bool:
@@ -174,6 +233,16 @@ def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
         raise FolderError(f"{path / CONFIG}: {error}") from None
 
 
+def _precision(path: Path, description: dict[str, Any]) -> str:
+    found = description.get("precision", "float32")
+    if found not in STORED:
+        raise FolderError(
+            f"{path / CONFIG}: precision is {found!r:.50}, and this version reads {' and '.join(STORED)}; "
+            "update heedful."
+        )
+    return str(found)
+
+
 def _check_digests(path: Path, digests: Any) -> None:
     if not isinstance(digests, dict):
         raise FolderError(f"{path / CONFIG}: sha256 is {digests!r} where a table of files is expected.")
@@ -186,19 +255,24 @@ def _check_digests(path: Path, digests: Any) -> None:
             raise FolderError(f"{path / name} is not what was saved: it is damaged or was changed; copy it again.")
 
 
-def _check_shapes(weights: Path, expected: dict[str, tuple[int, ...]]) -> None:
+def _check_weights(weights: Path, expected: dict[str, tuple[tuple[int, ...], set[str]]]) -> None:
+    """Compare the head of a file with what there should be."""
     try:
         with safe_open(weights, framework="pt") as file:
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            found = {name: (tuple(each.get_shape()), each.get_dtype()) for name, each in slices.items()}
     except FileNotFoundError:
         raise FolderError(f"{weights} does not exist; the folder is incomplete, copy it again.") from None
     except (SafetensorError, OSError) as error:
         raise FolderError(f"{weights} is damaged ({error}); copy it again.") from None
-    for name, shape in expected.items():
+    for name, (shape, types) in expected.items():
         if name not in found:
             raise FolderError(f"{weights} lacks {name}, which the configuration calls for.")
-        if found[name] != shape:
-            raise FolderError(f"{weights}: {name} has shape {found[name]}, and the configuration says {shape}.")
+        if found[name][0] != shape:
+            raise FolderError(f"{weights}: {name} has shape {found[name][0]}, and the configuration says {shape}.")
+        if found[name][1] not in types:
+            wanted = " or ".join(sorted(types))
+            raise FolderError(f"{weights}: {name} is of type {found[name][1]}, and the configuration says {wanted}.")
     surplus = sorted(found.keys() - expected.keys())
     if surplus:
         raise FolderError(f"{weights} holds {surplus[0]}, for which the configuration has no place.")

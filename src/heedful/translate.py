@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from pathlib import Path
@@ -24,9 +25,10 @@ from heedful.data.pairs import Pairs
 from heedful.data.plan import plan
 from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
-from heedful.model import Cache, EncoderDecoder
+from heedful.model import Cache, Embedding, EncoderDecoder
 from heedful.native import Asked, Engine, EngineNextToken, computes, library, search_all
 from heedful.ops.precision import PRECISIONS, choose, computing_in
+from heedful.ops.quantise import reduce, restore
 from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, beam_steps, sample
 from heedful.text import split_long
 
@@ -139,7 +141,8 @@ class Translator:
             return []
         state = [(each.data_ptr(), each._version) for model in self.models for each in model.parameters()]
         if self._engines[0] != state:
-            self._engines = state, [Engine(model, self.precision == "int8") for model in self.models]
+            small = self.precision == "int8"
+            self._engines = state, [Engine(_reduced(model) if small else model, small) for model in self.models]
         return self._engines[1]
 
     @property
@@ -407,6 +410,17 @@ def _encoder_decoder(folder: Folder) -> EncoderDecoder:
             f"{folder.path} holds a model of the {folder.model.config.family} family, which does not translate."
         )
     return folder.model
+
+
+def _reduced(model: EncoderDecoder) -> EncoderDecoder:
+    """The model with embeddings of 8 bits, as an int8 folder holds them; the engine reduces all else."""
+    shared = {id(each): each for each in (*model.parameters(), *model.buffers())}
+    for module in model.modules():
+        if isinstance(module, Embedding):
+            restored = restore(*reduce(module.weight))
+            if not torch.equal(restored, module.weight):
+                shared[id(module.weight)] = torch.nn.Parameter(restored)
+    return deepcopy(model, shared)
 
 
 def _check_same_vocabularies(folders: Sequence[Folder]) -> None:

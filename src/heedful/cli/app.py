@@ -15,6 +15,7 @@ from heedful.cli.explain import explain
 from heedful.cli.fill import fill
 from heedful.cli.generate import generate
 from heedful.cli.heads import heads
+from heedful.cli.quantize import quantize
 from heedful.cli.score import score
 from heedful.cli.serve import serve
 from heedful.cli.settings import settings
@@ -57,6 +58,7 @@ for command in (
     align,
     heads,
     convert,
+    quantize,
     settings,
     demo,
 ):

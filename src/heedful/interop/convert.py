@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heedful import folder
-from heedful.disk import new_folder
+from heedful.disk import check_new, new_folder
 from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.interop import check, ctranslate2, huggingface, open_folder
@@ -37,8 +37,7 @@ def convert(source: Path, out: Path, to: str = "heedful") -> Agreement:
     """Write `source` to `out` in another format; if the other side computes anything else, nothing stays."""
     if to not in FORMATS:
         raise SettingError(f"--to is {to!r}; it must be one of {', '.join(FORMATS)}.")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise SettingError(f"{out} exists already; choose a new folder.")
+    check_new(out)
     opened = open_folder(source)
     with new_folder(out.resolve()) as temporary:
         FORMATS[to].write(opened, temporary)

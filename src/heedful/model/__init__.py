@@ -13,7 +13,7 @@ from heedful.model.block import Block, FeedForward, Stack
 from heedful.model.cache import Cache
 from heedful.model.masks import causal, not_padding
 from heedful.model.positions import POSITIONS, Position
-from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model, build
+from heedful.model.transformer import DecoderModel, Embedding, EncoderDecoder, EncoderModel, Model, build
 
 __all__ = [
     "POSITIONS",
@@ -21,6 +21,7 @@ __all__ = [
     "Block",
     "Cache",
     "DecoderModel",
+    "Embedding",
     "EncoderDecoder",
     "EncoderModel",
     "FeedForward",

@@ -5,6 +5,7 @@ on queries and keys, and on the scores. Callers call all three and never ask whi
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -38,13 +39,19 @@ class Position(nn.Module):
         return self
 
 
+def tabulated(make: Callable[[], Tensor]) -> Tensor:
+    """A table that follows from the configuration; a model without memory, made for its shapes, has none."""
+    return torch.empty(0) if torch.get_default_device().type == "meta" else make()
+
+
 class Sinusoidal(Position):
     """Sines and cosines of geometrically growing wavelengths, added to the embeddings (section 3.5 of the paper)."""
 
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.table: Tensor
-        self.register_buffer("table", sinusoids(config.max_length, config.d_model), persistent=False)
+        table = tabulated(lambda: sinusoids(config.max_length, config.d_model))
+        self.register_buffer("table", table, persistent=False)
 
     def embed(self, x: Tensor, start: int = 0) -> Tensor:
         return x + self.table[start : start + x.size(1)].to(x.dtype)
@@ -77,13 +84,15 @@ class Rotary(Position):
 
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
-        angles = torch.outer(torch.arange(config.max_length, dtype=torch.float64), self._rate(config.key_width))
         self.turns: Tensor  # (max_length, d / 2, 2): cosine and sine of each angle
-        self.register_buffer("turns", torch.stack((angles.cos(), angles.sin()), dim=-1).float(), persistent=False)
+        table = tabulated(lambda: self._turns(config.max_length, config.key_width))
+        self.register_buffer("turns", table, persistent=False)
 
     @staticmethod
-    def _rate(width: int) -> Tensor:
-        return torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
+    def _turns(length: int, width: int) -> Tensor:
+        rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
+        angles = torch.outer(torch.arange(length, dtype=torch.float64), rate)
+        return torch.stack((angles.cos(), angles.sin()), dim=-1).float()
 
     def turn(self, x: Tensor, start: int = 0) -> Tensor:
         """Two neighbouring numbers are a complex one, which a product turns."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.block import Block, Stack
 from heedful.model.cache import Cache
-from heedful.model.positions import sinusoids
+from heedful.model.positions import sinusoids, tabulated
 
 ENOUGH = 0.99  # of its weight that a token has given out when it is done
 
@@ -30,7 +30,8 @@ class Universal(Stack):
         self.register_state_dict_post_hook(_without_copies)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_with_copies)  # type: ignore[no-untyped-call]
         self.depth: Tensor
-        self.register_buffer("depth", sinusoids(n_layers, config.d_model + config.d_model % 2), persistent=False)
+        table = tabulated(lambda: sinusoids(n_layers, config.d_model + config.d_model % 2))
+        self.register_buffer("depth", table, persistent=False)
         self.halt = nn.Linear(config.d_model, 1) if config.halting else None
         self.ponder = nn.Identity()  # a tap: (B, T), steps that each token took, and the weight that its last one got
 

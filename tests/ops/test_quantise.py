@@ -1,0 +1,43 @@
+"""Matrices of 8 bits against NumPy in loops, and against themselves."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.ops.quantise import MOST, reduce, restore
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (40, 33), (5, 4, 3)])
+def test_whole_numbers_and_scales_are_those_of_a_loop(shape: tuple[int, ...]) -> None:
+    weight = torch.randn(shape, generator=torch.Generator().manual_seed(1)) * torch.logspace(-9, 6, shape[0]).view(
+        -1, *[1] * (len(shape) - 1)
+    )
+    whole, scale = reduce(weight)
+    assert whole.dtype == torch.int8 and whole.shape == weight.shape and scale.shape == shape[:1]
+    for row, found, step in zip(weight.numpy(), whole.numpy(), scale.numpy(), strict=True):
+        bound = np.abs(row).max()
+        assert step == bound / np.float32(64)
+        np.testing.assert_array_equal(found, np.rint(row * (np.float32(64) / bound)))
+        assert np.abs(found).max() == 64
+    np.testing.assert_allclose(restore(whole, scale).numpy(), weight.numpy(), atol=float(scale.max()) * 0.501)
+
+
+numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=5))
+def test_what_was_restored_is_reduced_to_the_same(rows: list[list[float]]) -> None:
+    whole, scale = reduce(torch.tensor(rows))
+    assert int(whole.min()) >= -MOST and int(whole.max()) <= MOST
+    again = restore(whole, scale)
+    assert again.isfinite().all()
+    assert torch.equal(reduce(again)[0], whole)
+    assert torch.equal(restore(*reduce(again)), again)
+
+
+def test_rows_of_nothing_stay_nothing() -> None:
+    whole, scale = reduce(torch.tensor([[0.0, 0.0], [1e-38, -1e-38], [2.0, -1.0]]))
+    assert whole.tolist() == [[0, 0], [0, 0], [64, -32]]
+    assert restore(whole, scale).tolist() == [[0.0, 0.0], [0.0, 0.0], [2.0, -1.0]]
