@@ -10,7 +10,7 @@ import torch
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError, SettingError
 from heedful.model import EncoderDecoder, build
-from heedful.native import Asked, Engine, EngineNextToken, EngineSearch, computes, library, search_all
+from heedful.native import Asked, Engine, EngineNextToken, EngineSearch, EngineSearches, computes, library, search_all
 from heedful.search import Options, beam_search, sample
 from heedful.translate import ModelNextToken
 
@@ -110,13 +110,14 @@ def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool
     alone = [next(search_all(engine, [Asked(each, options)])) for each in asked]
     for workers, threads in ((1, 1), (3, 1), (1, 2)):
         assert list(search_all(engine, [Asked(each, options) for each in asked], workers, threads)) == alone
-    search, numbers, found = EngineSearch(engine), {}, {}
-    for index, each in enumerate(asked):  # one joins at every step
-        numbers[search.add(each, options)] = index
-        found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
-    while search.options:
-        found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
-    assert [found[index] for index in range(len(asked))] == alone
+    for search in (EngineSearch(engine), EngineSearches(engine, 3)):
+        numbers, found = dict[int, int](), dict[int, Any]()
+        for index, each in enumerate(asked):  # one joins at every step
+            numbers[search.add(each, options)] = index
+            found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
+        while search.rows:
+            found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
+        assert [found[index] for index in range(len(asked))] == alone
 
 
 def test_sentences_have_options_of_their_own_and_may_leave() -> None:

@@ -1,6 +1,16 @@
 """The compiled engine: an encoder-decoder's products, steps and beam search in C++, for the CPU that it runs on."""
 
 from heedful.native.engine import Engine, EngineNextToken, EngineSearch, computes, library
-from heedful.native.flow import Asked, search_all
+from heedful.native.flow import Asked, EngineSearches, rows_at_once, search_all
 
-__all__ = ["Asked", "Engine", "EngineNextToken", "EngineSearch", "computes", "library", "search_all"]
+__all__ = [
+    "Asked",
+    "Engine",
+    "EngineNextToken",
+    "EngineSearch",
+    "EngineSearches",
+    "computes",
+    "library",
+    "rows_at_once",
+    "search_all",
+]

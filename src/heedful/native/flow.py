@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from heedful.native.engine import Engine, EngineSearch
@@ -19,6 +20,11 @@ class Asked(NamedTuple):
     source: list[int]
     options: Options
     prefix: tuple[int, ...] = ()
+
+
+def rows_at_once(engine: Engine) -> int:
+    """How many rows a search should have: many share the reading of large weights, few stay near the CPU themselves."""
+    return min(max(ROWS[0], engine.config.d_model // 2), ROWS[1])
 
 
 def search_all(
@@ -73,8 +79,7 @@ class _Flow:
     def work(self, engine: Engine) -> Iterator[None]:
         """Step by step, until there is nothing left."""
         search, places = EngineSearch(engine, self.threads), dict[int, int]()
-        # large weights are read more often than rows; the rows of a small model should stay near the CPU
-        most = min(max(ROWS[0], engine.config.d_model // 2), ROWS[1])
+        most = rows_at_once(engine)
         while True:
             while search.rows < most and (each := self._next()) is not None:
                 places[search.add(*each[1])] = each[0]
@@ -108,3 +113,34 @@ class _Flow:
         if self.problem is not None:
             raise self.problem
         yield from ready
+
+
+class EngineSearches:
+    """Several searches of one engine that take their steps at the same time, each on a thread; used like one."""
+
+    def __init__(self, engine: Engine, threads: int) -> None:
+        self.searches = [EngineSearch(engine) for _ in range(threads)]
+        self.pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+
+    @property
+    def rows(self) -> int:
+        return sum(search.rows for search in self.searches)
+
+    def add(self, source: Sequence[int], options: Options, prefix: Sequence[int] = ()) -> int:
+        """To the search that has least to do."""
+        place = min(range(len(self.searches)), key=lambda index: self.searches[index].rows)
+        return self.searches[place].add(source, options, prefix) * len(self.searches) + place
+
+    def step(self) -> list[tuple[int, list[Hypothesis]]]:
+        """One token more for all."""
+        busy = [place for place, search in enumerate(self.searches) if search.options]
+        others = [self.pool.submit(self.searches[place].step) for place in busy[1:]] if self.pool else []
+        ended = [self.searches[place].step() for place in busy[:1]] + [other.result() for other in others]
+        count = len(self.searches)
+        return [
+            (number * count + place, found) for place, each in zip(busy, ended, strict=True) for number, found in each
+        ]
+
+    def drop(self, number: int) -> None:
+        """A sentence leaves, done or not."""
+        self.searches[number % len(self.searches)].drop(number // len(self.searches))
