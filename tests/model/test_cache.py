@@ -90,6 +90,47 @@ def test_rows_of_a_language_model_may_be_rearranged(positions):
         assert_same(model.step(tokens, cache), model(written)[:, -3:])
 
 
+@every_shape
+def test_rows_of_different_lengths_join_and_leave(shape):
+    """A language model: whoever comes and goes, every row has the hidden states that it has alone."""
+    model = shared(small(**shape, family="decoder"))
+    texts = [sentences([length], seed=length, start=2)[0].tolist() for length in (5, 9, 3, 5)]
+    cache, written = model.start(), []
+    for step, (come, stay) in enumerate(
+        [([0], [0]), ([1], [1, 0]), ([2, 3], [3, 1, 2, 0, 0]), ([], [0, 2]), ([], [1]), ([0], [1, 0])]
+    ):
+        for text in come:
+            new = model.start()
+            model.step(torch.tensor([texts[text]]), new)
+            if written:
+                cache.join(new)
+            else:
+                cache = new
+            written.append(texts[text])
+        cache.select(torch.tensor(stay))
+        written = [written[row] for row in stay]
+        for size in (1, 2 + step % 2):
+            tokens = sentences([size] * len(written), seed=10 * step + size)
+            written = [[*row, *more] for row, more in zip(written, tokens.tolist(), strict=True)]
+            out = model.step(tokens, cache)
+            for row, hidden in zip(written, out, strict=True):
+                assert_same(hidden, model(torch.tensor([row]))[0, -size:])
+        assert cache.length == max(map(len, written))
+
+
+def test_rows_of_one_length_skip_nothing():
+    model = shared(small(family="decoder"))
+    caches = [model.start() for _ in range(3)]
+    for cache, length in zip(caches, (4, 7, 4), strict=True):
+        model.step(sentences([length]), cache)
+    caches[0].join(caches[1])
+    assert caches[0].layers[0].skipped.tolist() == [3, 0]
+    caches[0].select(torch.tensor([0]))
+    assert caches[0].length == 4 and caches[0].layers[0].skipped is None
+    caches[0].join(caches[2])
+    assert caches[0].length == 4 and caches[0].keep(1) is None
+
+
 def test_selecting_before_the_first_step_leaves_out_sources():
     model = shared(small())
     source, target = sentences(SOURCE_LENGTHS), sentences([4, 4], seed=1, start=2)

@@ -64,7 +64,7 @@ class Attention(Heads):
         self, x: Tensor, keep: Tensor | None, position: Position, cache: LayerCache | None = None
     ) -> Tensor:
         """(B, T, D) -> (B, T, D): each token attends to the tokens of its own sequence, the cached ones included."""
-        start = cache.length if cache else 0
+        start = cache.start if cache else 0
         query = position.turn(self._heads(self.query(x)), start)
         key = position.turn(self._heads(self.key(x)), start)
         value = self._heads(self.value(x))

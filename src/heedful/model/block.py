@@ -104,7 +104,7 @@ class Layers(nn.Module):
         self._listeners = self.embedded._forward_hooks, self.placed._forward_hooks
         self.first_norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.embedding_norm else None
 
-    def enter(self, x: Tensor, start: int = 0) -> Tensor:
+    def enter(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
         """(B, T, D) -> (B, T, D): embeddings with their positions; `start` tokens are already in the cache."""
         if self._listeners[0]:
             x = self.embedded(x)
@@ -134,7 +134,7 @@ class Stack(Layers):
         cache: Cache | None = None,
     ) -> Tensor:
         """(B, T, D) embeddings -> (B, T, D) hidden states."""
-        x = self.enter(x, cache.length if cache else 0)
+        x = self.enter(x, cache.start if cache else 0)
         for index, block in enumerate(self.blocks):
             x = block(x, keep, self.position.layer(index), memory, memory_keep, cache.layers[index] if cache else None)
         return x if self.norm is None else self.norm(x)

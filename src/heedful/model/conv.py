@@ -141,7 +141,7 @@ class Decoder(Layers):
     ) -> Tensor:
         """(R, T, D) embeddings -> (R, T, D) hidden states; `keep` is not needed, since nothing looks ahead."""
         cache = cache or self.start(memory, memory_keep)
-        g = x = self.enter(x, cache.length)
+        g = x = self.enter(x, cache.start)
         for layer, own in zip(self.layers, cache.layers, strict=True):
             x = layer(x, g, own.memory, cache.source_keep, own)
         return x

@@ -19,11 +19,11 @@ class Position(nn.Module):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__()
 
-    def embed(self, x: Tensor, start: int = 0) -> Tensor:
-        """(B, T, D) -> (B, T, D); `start` tokens are already in the cache."""
+    def embed(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
+        """(B, T, D) -> (B, T, D); `start` tokens are already in the cache, or (B,) so many of each row."""
         return x
 
-    def turn(self, x: Tensor, start: int = 0) -> Tensor:
+    def turn(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
         """(B, H, T, d) -> (B, H, T, d): queries or keys."""
         return x
 
@@ -44,6 +44,13 @@ def tabulated(make: Callable[[], Tensor]) -> Tensor:
     return torch.empty(0) if torch.get_default_device().type == "meta" else make()
 
 
+def _places(table: Tensor, start: int | Tensor, length: int) -> Tensor:
+    """(max_length, …) -> (T, …) from one place on, or (B, T, …) from another one in each row."""
+    if isinstance(start, int):
+        return table[start : start + length]
+    return table[start.unsqueeze(1) + torch.arange(length, device=start.device)]
+
+
 class Sinusoidal(Position):
     """Sines and cosines of geometrically growing wavelengths, added to the embeddings (section 3.5 of the paper)."""
 
@@ -53,8 +60,8 @@ class Sinusoidal(Position):
         table = tabulated(lambda: sinusoids(config.max_length, config.d_model))
         self.register_buffer("table", table, persistent=False)
 
-    def embed(self, x: Tensor, start: int = 0) -> Tensor:
-        return x + self.table[start : start + x.size(1)].to(x.dtype)
+    def embed(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
+        return x + _places(self.table, start, x.size(1)).to(x.dtype)
 
 
 def sinusoids(length: int, width: int) -> Tensor:
@@ -72,8 +79,8 @@ class Learned(Position):
         self.table = nn.Parameter(torch.empty(config.max_length, config.d_model))
         nn.init.normal_(self.table, std=0.02)
 
-    def embed(self, x: Tensor, start: int = 0) -> Tensor:
-        return x + self.table[start : start + x.size(1)]
+    def embed(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
+        return x + _places(self.table, start, x.size(1))
 
 
 class Rotary(Position):
@@ -94,11 +101,12 @@ class Rotary(Position):
         angles = torch.outer(torch.arange(length, dtype=torch.float64), rate)
         return torch.stack((angles.cos(), angles.sin()), dim=-1).float()
 
-    def turn(self, x: Tensor, start: int = 0) -> Tensor:
+    def turn(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
         """Two neighbouring numbers are a complex one, which a product turns."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # there are no complex numbers of half precision
         points = torch.view_as_complex(wide.reshape(*x.shape[:-1], -1, 2))  # (B, H, T, d / 2)
-        turns = torch.view_as_complex(self.turns[start : start + x.size(2)].to(wide.dtype))  # (T, d / 2)
+        turns = torch.view_as_complex(_places(self.turns, start, x.size(2)).to(wide.dtype))  # (T, d / 2)
+        turns = turns if turns.dim() == 2 else turns.unsqueeze(1)  # (B, 1, T, d / 2)
         return torch.view_as_real(points * turns).flatten(-2).to(x.dtype)
 
 

@@ -153,7 +153,8 @@ class DecoderModel(Model):
         """(B, T) -> (B, T, D); `project` makes logits of it."""
         past = cache.length if cache else 0
         self._check_length(ids, past)
-        keep = self._past(ids.size(1), past + ids.size(1), ids.device)
+        keep, own = self._past(ids.size(1), past + ids.size(1), ids.device), cache.keep(ids.size(1)) if cache else None
+        keep = own if keep is None else keep if own is None else keep & own
         hidden: Tensor = self.decoder(self.embedding(ids), keep, cache=cache)
         return hidden
 

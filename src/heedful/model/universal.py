@@ -44,7 +44,7 @@ class Universal(Stack):
         cache: Cache | None = None,
     ) -> Tensor:
         """(B, T, D) embeddings -> (B, T, D) hidden states."""
-        start = cache.length if cache else 0
+        start = cache.start if cache else 0
         x = self.enter(x, start)
         halting = None if self.halt is None else Halting(self.halt, x)
         for step, block in enumerate(self.blocks):

@@ -31,8 +31,13 @@ class Window(Attention):
         self.reach = config.attention_window
         self.block = max(self.reach, LEAST_BLOCK)
 
-    def visible(self, queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-        """-> (T, S): the mask that full attention would need for the same result, aligned to the bottom right."""
+    def visible(
+        self, queries: int, keys: int, device: torch.device | None = None, skipped: Tensor | None = None
+    ) -> Tensor:
+        """-> (T, S): the mask that full attention would need for the same result, aligned to the bottom right.
+
+        Where rows skip (B,) places before their first token, it may be another one for each: (B, 1, T, S).
+        """
         return self._near(distances(torch.arange(keys - queries, keys, device=device), keys))
 
     def _near(self, distance: Tensor) -> Tensor:
@@ -52,8 +57,9 @@ class Window(Attention):
             key, value = cache.append(key, value)
         block = min(self.block, query.size(2))
         width = self.reach + block + (0 if self.causal else self.reach)  # keys that a block of queries is compared with
-        if any(self._listeners) or key.size(2) <= width:
-            visible = self.visible(query.size(2), key.size(2), x.device)
+        skipped = cache.skipped if cache else None
+        if any(self._listeners) or key.size(2) <= width or skipped is not None:
+            visible = self.visible(query.size(2), key.size(2), x.device, skipped)
             visible = visible if keep is None else visible & keep
             visible = visible | ~visible.any(-1, keepdim=True)  # padding may see nothing at all
             return self._attend(x, query, key, value, visible, position.bias(query, key.size(2)))
@@ -121,12 +127,17 @@ class Sparse(Window):
     def shared(self, keys: int, device: torch.device | None = None) -> Tensor:
         """-> (m,): the places that all tokens see."""
         place = torch.arange(keys, device=device)
-        return place[(place < self.first) | (place % self.stride == self.stride - 1)]
+        return place[self._shares(place)]
 
-    def visible(self, queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-        here = torch.arange(keys - queries, keys, device=device)
+    def _shares(self, place: Tensor) -> Tensor:
+        return (place < self.first) | (place % self.stride == self.stride - 1)
+
+    def visible(
+        self, queries: int, keys: int, device: torch.device | None = None, skipped: Tensor | None = None
+    ) -> Tensor:
+        here, place = torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)
         distance = distances(here, keys)
-        shared = torch.zeros(keys, dtype=torch.bool, device=device).index_fill(0, self.shared(keys, device), True)
+        shared = self._shares(place if skipped is None else place - skipped[:, None, None, None])
         visible = self._near(distance) | (shared & ((distance <= 0) | (not self.causal)))
         return visible if self.causal else visible | (here < self.first)[:, None]
 
