@@ -1,0 +1,59 @@
+"""A translator on the compiled engine: all requests share one search, which sentences join and leave at any step.
+
+Nobody waits for a batch to end: what is asked now is computed with the next token of everybody else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from heedful.errors import HeedfulError
+from heedful.native import EngineSearches, rows_at_once
+from heedful.serve.logs import trace
+from heedful.serve.messages import Event
+from heedful.serve.work import Translating, Unit
+from heedful.translate import Translator
+
+
+class Joining(Translating):
+    """Sentences wait only for room, the next of every request before the later ones of a long one."""
+
+    def __init__(self, translator: Translator, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(translator, clock)
+        engine = translator.engines[0]
+        self.search = EngineSearches(engine, translator.threads)
+        self.most = rows_at_once(engine) * translator.threads
+        self.inside: dict[int, Unit] = {}  # what is being searched, by its number there
+
+    def idle(self) -> bool:
+        return not (self.waiting or self.inside or self.ready)
+
+    def cancel(self, task: int) -> None:
+        super().cancel(task)
+        for number in [number for number, unit in self.inside.items() if unit.task == task]:
+            del self.inside[number]
+            self.search.drop(number)
+
+    def step(self) -> list[Event]:
+        self._fill()
+        failed: list[Event] = []
+        try:
+            for number, hypotheses in self.search.step():
+                self._ended(self.inside.pop(number), self.translator.found(hypotheses))
+        except HeedfulError as error:  # the model itself is broken: whoever is in it has to know
+            failed = [Event(task, "failed", trace(error)) for task in sorted({u.task for u in self.inside.values()})]
+            for event in failed:
+                self.cancel(event.task)
+        ready, self.ready = self.ready, []
+        return ready + failed
+
+    def _fill(self) -> None:
+        if not self.waiting or self.search.rows >= self.most:
+            return
+        self.waiting.sort(key=lambda unit: -unit.order)
+        eos = self.translator.source_tokenizer.specials.eos
+        while self.waiting and self.search.rows < self.most:
+            unit = self.waiting.pop()
+            self.inside[self.search.add([*unit.part.ids, eos], unit.options, unit.part.prefix)] = unit
+        self.counts.batches.append(len(self.inside))
