@@ -28,6 +28,7 @@ from heedful.folder import Folder, parameter_count
 from heedful.generate import Generator
 from heedful.interop import open_folder
 from heedful.model import EncoderDecoder
+from heedful.serve.joining import Joining
 from heedful.serve.logs import trace
 from heedful.serve.messages import Event, Task, Unpacked, packed
 from heedful.serve.work import Filling, Translating, Work, Writing, translations
@@ -195,7 +196,7 @@ class Worker:
             case "encoder-decoder":
                 translator = Translator([self.folder], self.precision)
                 translator.notice = lambda text: None  # a server says nothing about the texts of its users
-                return Translating(translator)
+                return (Joining if len(translator.engines) == 1 else Translating)(translator)
             case "decoder":
                 return Writing(Generator(self.folder, self.precision))
             case _:
