@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import torch
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
-from heedful.generate import Generator, NextGpt, Window, Writer
+from heedful.generate import Generator, Texts, Writer
 from heedful.model import build
 from heedful.search import Options, beam_search, sample
 from heedful.search.constraints import ban
 from heedful.text import learn_plain
+from heedful.window import NextGpt, Window
 
 TEXT = ["The quick brown fox jumps over the lazy dog.\nÄrger über 你好 🙂!\n"] * 2
 NO_UNKNOWN = ban([1])
@@ -69,6 +71,17 @@ def test_text_is_drawn_as_search_draws_it(generator: Generator, changes: dict[st
     assert [generator.generate("The quick", number=i, max_tokens=25, seed=7, **changes) for i in range(4)] == expected
 
 
+def test_prompts_of_different_lengths_are_searched_together(generator: Generator) -> None:
+    prompts = [generator.tokenizer.encode(text) for text in ("The quick", "dog", "fox!")]
+    lengths = torch.tensor([len(ids) for ids in prompts])
+    source = torch.tensor([[*ids, *[0] * (9 - len(ids))] for ids in prompts])
+    for find, options in ((sample, Options(n_best=2, max_length=12)), (beam_search, Options(beam=3, max_length=12))):
+        together = find(NextGpt(generator.model), source, lengths, options)
+        for ids, found in zip(prompts, together, strict=True):
+            (alone,) = find(NextGpt(generator.model), torch.tensor([ids]), torch.tensor([len(ids)]), options)
+            assert [each.ids for each in found] == [each.ids for each in alone]
+
+
 def test_temperature_0_is_greedy_and_a_beam_of_one(generator: Generator) -> None:
     prompt = generator.tokenizer.encode("dog")
     options = Options(beam=1, alpha=0, max_length=20)
@@ -80,7 +93,7 @@ def test_temperature_0_is_greedy_and_a_beam_of_one(generator: Generator) -> None
 def test_cached_equals_uncached_also_when_the_window_slides(positions: str) -> None:
     model = generator_of(positions=positions, max_length=16).model
     ids = torch.randint(4, 260, (2, 5), generator=torch.Generator().manual_seed(0))
-    window, seen = Window(model, ids), ids
+    window, seen = Window(model, ids.tolist()), ids
     with torch.inference_mode():
         for _ in range(40):
             log_probs = window.next()
@@ -88,9 +101,9 @@ def test_cached_equals_uncached_also_when_the_window_slides(positions: str) -> N
             whole = model.project(model(seen[:, start:])[:, -1]).log_softmax(-1)
             torch.testing.assert_close(log_probs, whole, rtol=1e-4, atol=1e-4)
             new = log_probs.argmax(1)
-            window.append(new)
+            window.append(new.tolist())
             seen = torch.cat((seen, new.unsqueeze(1)), 1)
-    assert window.ids.size(1) <= 16
+    assert max(map(len, window.rows)) <= 16
 
 
 def test_long_prompts_and_long_texts_slide_the_window(generator: Generator) -> None:
@@ -102,14 +115,68 @@ def test_long_prompts_and_long_texts_slide_the_window(generator: Generator) -> N
 def test_the_cost_of_a_token_is_one_position_but_when_the_window_slides(generator: Generator) -> None:
     seen: list[int] = []
     hook = generator.model.embedding.register_forward_hook(lambda module, given, result: seen.append(given[0].size(1)))
-    window = Window(generator.model, torch.tensor([[5, 6, 7]]))
+    window = Window(generator.model, [[5, 6, 7]])
     with torch.inference_mode():
         for _ in range(100):
-            window.append(window.next().argmax(1))
+            window.append(window.next().argmax(1).tolist())
     hook.remove()
     counts = Counter(seen)
     assert counts[1] >= 90
     assert max(seen) <= 48
+
+
+KINDS: dict[str, dict[str, object]] = {
+    "rotary": {},
+    "learned": {"positions": "learned"},
+    "alibi": {"positions": "alibi", "norm": "post"},
+    "sparse": {"attention": "sparse", "attention_window": 2, "attention_stride": 5},
+    "kernel": {"attention": "kernel"},
+    "lstm": {"architecture": "rnn", "cell": "lstm"},
+    "conv": {"architecture": "conv", "positions": "sinusoidal"},
+    "universal": {"recurrent_depth": True},
+}
+SETTINGS: list[dict[str, object]] = [
+    {}, {"temperature": 0}, {"temperature": 0.7, "top_k": 9}, {"top_p": 0.8, "repetition_penalty": 1.5},
+    {"min_p": 0.1, "stop": ["e", "ü"]}, {"best": 2, "temperature": 1.4},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_that_are_written_together_are_those_that_are_written_alone(kind: str) -> None:
+    """Whoever joins and leaves, with whatever settings, and though windows slide now and then."""
+    generator, chance = generator_of(max_length=20, **KINDS[kind]), random.Random(kind)
+    texts, asked, got = Texts(generator), {}, {}
+    for _ in range(60):
+        if len(asked) < 9 and chance.random() < 0.4:
+            prompt = "The quick brown fox"[: chance.randrange(20)]
+            how = chance.choice(SETTINGS) | {"max_tokens": chance.randrange(1, 25), "seed": chance.randrange(9)}
+            text = generator.text(prompt, range(chance.randrange(1, 4)), **how)  # type: ignore[arg-type]
+            asked[text], got[text] = (prompt, len(text.running), how), [""] * len(text.running)
+            texts.add(text)
+        elif texts.texts and chance.random() < 0.05:
+            leaving = chance.choice(texts.texts)
+            texts.drop(leaving)
+            del asked[leaving]
+        for text, pieces in texts.step():
+            for piece in pieces:
+                got[text][piece.number] += piece.text
+    assert not texts.rows and len(asked) > 5
+    for text, (prompt, n, how) in asked.items():
+        assert got[text] == generator.samples(prompt, n, **how)
+
+
+def test_equal_prompts_are_read_once_and_others_go_on_meanwhile(generator: Generator) -> None:
+    sizes: list[tuple[int, ...]] = []
+    hook = generator.model.embedding.register_forward_hook(lambda module, given, result: sizes.append(given[0].shape))
+    texts = Texts(generator)
+    texts.add(generator.text("The quick", range(3), max_tokens=9))
+    texts.step()
+    texts.add(generator.text("The", range(1), max_tokens=9))
+    texts.add(generator.text("fox", range(2), max_tokens=9, seed=2))
+    texts.step()
+    texts.step()
+    hook.remove()
+    assert sizes == [(1, 9), (3, 1), (2, 3), (6, 1)]
 
 
 def test_stop_strings_end_the_text_and_are_not_part_of_it() -> None:

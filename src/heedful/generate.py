@@ -1,7 +1,8 @@
 """Prompt in, text out: a GPT at work.
 
 Tokens are drawn exactly as `search.sample` draws them, but one after the other, so that text can be shown while it is
-written. Keys and values are cached; when the window is full it slides, and the newest part is read again.
+written, and texts of many users are written together. Keys and values are cached; when the window of a text is full it
+slides, and the newest part is read again.
 """
 
 from __future__ import annotations
@@ -17,90 +18,17 @@ from torch import Tensor
 from heedful import folder as model_folder
 from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
-from heedful.model import Cache, DecoderModel
+from heedful.model import DecoderModel
 from heedful.ops.precision import computing_in
 from heedful.search import Options
-from heedful.search.constraints import ban, penalise_repetition
+from heedful.search.constraints import ban, compose, penalise_repetition
 from heedful.search.options import Constraint
 from heedful.search.sample import draw, throw
 from heedful.text import Tokenizer
+from heedful.window import Window
 
 MAX_TOKENS = 200
 UNFINISHED = "\ufffd"  # what the first bytes of a character decode to
-
-
-class Window:
-    """The tokens that a model sees: all so far, or, once they are more than it takes, the newest of them.
-
-    Sliding drops a quarter of the window at once, so that the newest three quarters are read again only now and then.
-    """
-
-    def __init__(self, model: DecoderModel, ids: Tensor) -> None:
-        """(R, t)."""
-        self.model = model
-        self.longest = model.config.max_length
-        self.step = max(1, self.longest // 4)
-        self.ids = self._newest(ids)  # (R, t) what is seen
-        self.cache: Cache | None = None
-
-    def _newest(self, ids: Tensor) -> Tensor:
-        over = ids.size(1) - self.longest
-        return ids if over <= 0 else ids[:, -(-over // self.step) * self.step :]
-
-    def next(self) -> Tensor:
-        """-> (R, V) log-probabilities of the token that comes next."""
-        new = self.ids
-        if self.cache is None:
-            self.cache = self.model.start()
-        else:
-            new = self.ids[:, self.cache.length :]
-        hidden = self.model.step(new, self.cache)[:, -1]  # (R, D)
-        return self.model.project(hidden).float().log_softmax(-1)
-
-    def append(self, ids: Tensor) -> None:
-        """(R,)."""
-        longer = torch.cat((self.ids, ids.unsqueeze(1)), 1)
-        self.ids = self._newest(longer)
-        if self.ids.size(1) < longer.size(1):
-            self.cache = None
-
-    def select(self, rows: Tensor) -> None:
-        """(R',) the rows that go on."""
-        self.ids = self.ids[rows]
-        if self.cache is not None:
-            self.cache.select(rows)
-
-
-class NextGpt:
-    """A GPT as search sees it: the source is the prompt, all of one length, and its last token is where it starts."""
-
-    def __init__(self, model: DecoderModel) -> None:
-        self.model = model
-        config = model.config
-        self.bos_id, self.eos_id, self.pad_id, self.vocab_size = (
-            config.bos_id, config.eos_id, config.pad_id, config.vocab_size,
-        )  # fmt: skip
-
-    def start(self, source: Tensor, source_lengths: Tensor) -> _SearchCache:
-        if len(set(source_lengths.tolist())) > 1:
-            raise SettingError("prompts that are searched together must have the same number of tokens.")
-        return _SearchCache(Window(self.model, source))
-
-    def step(self, ids: Tensor, cache: Any) -> Tensor:
-        if cache.begun:
-            cache.window.append(ids)
-        cache.begun = True
-        logits: Tensor = cache.window.next()
-        return logits
-
-
-@dataclass
-class _SearchCache:
-    window: Window
-    begun: bool = False
-
-    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        self.window.select(rows)
 
 
 @dataclass
@@ -151,6 +79,94 @@ class Piece:
     end: str = ""  # "stop" at the end of the text or before a stop string, "length" if no more tokens were allowed
 
 
+@dataclass(eq=False)
+class Text:
+    """What somebody asks for: samples of what follows a prompt, how they are drawn, and how far they are."""
+
+    prompt: list[int]
+    running: list[int]  # numbers of the samples that go on
+    writers: dict[int, Writer]
+    dice: Tensor  # (n, T)
+    written: Tensor  # (R, t) ids of the samples that go on, in which repetition is counted
+    max_tokens: int
+    penalty: Constraint
+    options: Options
+    best: int
+
+
+class Texts:
+    """Texts that are written together, one token more of each at every step; any may join or leave in between."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+        self.window = Window(generator.model)
+        self.texts: list[Text] = []  # their samples are the rows of the window, in this order
+
+    @property
+    def rows(self) -> int:
+        return len(self.window.rows)
+
+    def add(self, text: Text) -> None:
+        self.texts.append(text)
+        for _ in text.running:
+            self.window.add(text.prompt)
+
+    def drop(self, text: Text) -> None:
+        """It leaves, done or not."""
+        self.window.select([row for each, rows in self._rows() if each is not text for row in rows])
+        self.texts.remove(text)
+
+    @torch.inference_mode()
+    def step(self) -> list[tuple[Text, list[Piece]]]:
+        """The next token of every sample of every text; a text leaves with its last sample."""
+        if not self.texts:
+            return []
+        log_probs = self.generator.next(self.window)  # (R, V)
+        for text, rows in self._rows():
+            of_text = log_probs[rows.start : rows.stop]
+            text.penalty(of_text, text.written, torch.zeros(len(of_text), dtype=torch.long))
+        ids = self._draw(log_probs)  # (R,)
+        found = [(text, self._pieces(text, rows, ids, log_probs)) for text, rows in self._rows()]
+        stay = [row for row, piece in enumerate(each for _, pieces in found for each in pieces) if not piece.end]
+        self.window.append(ids.tolist())
+        if len(stay) < len(ids):
+            self.window.select(stay)
+        for text, pieces in found:
+            text.running = [piece.number for piece in pieces if not piece.end]
+        self.texts = [text for text in self.texts if text.running]
+        return found
+
+    def _rows(self) -> Iterator[tuple[Text, range]]:
+        start = 0
+        for text in self.texts:
+            yield text, range(start, start + len(text.running))
+            start += len(text.running)
+
+    def _draw(self, log_probs: Tensor) -> Tensor:
+        """(R, V) -> (R,): those that are drawn alike at once."""
+        alike: dict[tuple[float, ...], tuple[Options, list[int]]] = {}
+        numbers = torch.empty(len(log_probs), 1, dtype=torch.float64)
+        for text, rows in self._rows():
+            asked = text.options
+            kind = (asked.temperature, asked.top_k, asked.top_p, asked.min_p)
+            alike.setdefault(kind, (asked, []))[1].extend(rows)
+            numbers[rows.start : rows.stop, 0] = text.dice[text.running, text.written.size(1)]
+        ids = torch.empty(len(log_probs), dtype=torch.long)
+        for options, drawn in alike.values():
+            ids[drawn] = draw(log_probs[drawn], numbers[drawn], options).squeeze(1)
+        return ids
+
+    def _pieces(self, text: Text, rows: range, ids: Tensor, log_probs: Tensor) -> list[Piece]:
+        last = text.written.size(1) + 1 == text.max_tokens
+        pieces = [
+            self.generator.piece(text, number, int(ids[row]), log_probs[row], last)
+            for number, row in zip(text.running, rows, strict=True)
+        ]
+        stay = [place for place, piece in enumerate(pieces) if not piece.end]
+        text.written = torch.cat((text.written, ids[rows.start : rows.stop].unsqueeze(1)), 1)[stay]
+        return pieces
+
+
 class Generator:
     """A trained language model, ready to write."""
 
@@ -162,6 +178,8 @@ class Generator:
         self.device, self.precision = torch.device(device), precision
         self.model = folder.model.to(self.device).eval()
         self.tokenizer = folder.tokenizer
+        config = self.model.config
+        self.never = ban({config.pad_id, config.bos_id, *self.tokenizer.extras.values()} - {config.eos_id})
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Generator:
@@ -190,7 +208,18 @@ class Generator:
         steps = self.steps(prompt, range(number, number + 1), **options)
         return (piece.text for pieces in steps for piece in pieces if piece.text)
 
-    def steps(
+    def steps(self, prompt: str, numbers: range, **options: Any) -> Iterator[list[Piece]]:
+        """The samples of these numbers, computed together: one token of each that still runs at every step."""
+        text = self.text(prompt, numbers, **options)
+        return self._steps(text)
+
+    def _steps(self, text: Text) -> Iterator[list[Piece]]:
+        texts = Texts(self)
+        texts.add(text)
+        while text.running:
+            yield texts.step()[0][1]
+
+    def text(
         self,
         prompt: str,
         numbers: range,
@@ -200,83 +229,40 @@ class Generator:
         repetition_penalty: float = 1.0,
         best: int = 0,
         **sampling: Any,
-    ) -> Iterator[list[Piece]]:
-        """The samples of these numbers, computed together: one token of each that still runs at every step.
-
-        With `best`, every piece also has so many of the most probable tokens at its place.
-        """
+    ) -> Text:
+        """What is asked for, ready to be written; with `best`, every piece has so many most probable tokens, too."""
         options = Options.of(Options(), **sampling)
         stop = checked_stop(stop)
         if max_tokens < 1:
             raise SettingError(f"max_tokens is {max_tokens}; ask for one token or more.")
-        constrain = self._constraint(repetition_penalty)
-        begin = self.tokenizer.encode(prompt) or [self.model.config.bos_id]
-        return self._steps(begin, numbers, max_tokens, stop, constrain, options, best)
-
-    def _constraint(self, penalty: float) -> list[Constraint]:
-        config = self.model.config
-        never = {config.pad_id, config.bos_id, *self.tokenizer.extras.values()} - {config.eos_id}
-        repeat = [penalise_repetition(penalty)] if penalty != 1.0 else []
-        return [*repeat, ban(never)]
-
-    def _steps(
-        self,
-        prompt: list[int],
-        numbers: range,
-        max_tokens: int,
-        stop: tuple[str, ...],
-        constraints: list[Constraint],
-        options: Options,
-        best: int,
-    ) -> Iterator[list[Piece]]:
-        source = torch.tensor([prompt])
-        dice = throw(source, torch.tensor([len(prompt)]), numbers.stop, max_tokens, options.seed)[0]  # (n, T)
-        running = list(numbers)
+        ids = self.tokenizer.encode(prompt) or [self.model.config.bos_id]
+        dice = throw(torch.tensor([ids]), torch.tensor([len(ids)]), numbers.stop, max_tokens, options.seed)[0]  # (n, T)
         writers = {number: Writer(self.tokenizer, stop) for number in numbers}
-        window = Window(self.model, source.expand(len(running), -1).to(self.device))
-        written = torch.empty(len(running), 0, dtype=torch.long)  # (R, t) what repetition is counted in
-        for step in range(max_tokens):
-            log_probs = self._log_probs(window, written, constraints)  # (R, V)
-            ids = draw(log_probs, dice[running, step].unsqueeze(1), options).squeeze(1)  # (R,)
-            last = step == max_tokens - 1
-            pieces = [
-                self._piece(writers[number], number, token, row, last, best)
-                for number, token, row in zip(running, ids.tolist(), log_probs, strict=True)
-            ]
-            yield pieces
-            stay = [row for row, piece in enumerate(pieces) if not piece.end]
-            if not stay:
-                return
-            written = torch.cat((written, ids.unsqueeze(1)), 1)[stay]
-            window.append(ids.to(self.device))
-            if len(stay) < len(running):
-                window.select(torch.tensor(stay, device=self.device))
-                running = [running[row] for row in stay]
+        written = torch.empty(len(numbers), 0, dtype=torch.long)
+        penalty = penalise_repetition(repetition_penalty) if repetition_penalty != 1.0 else compose()
+        return Text(ids, list(numbers), writers, dice, written, max_tokens, penalty, options, best)
 
-    def _piece(self, writer: Writer, number: int, token: int, log_probs: Tensor, last: bool, best: int) -> Piece:
+    def next(self, window: Window) -> Tensor:
+        """-> (R, V) log-probabilities of the next tokens; what is no text has none."""
+        with computing_in(self.precision, self.device):
+            log_probs = window.next().cpu()
+        return self.never(log_probs, torch.empty(0), torch.empty(0))
+
+    def piece(self, text: Text, number: int, token: int, log_probs: Tensor, last: bool) -> Piece:
         """(V,) -> what one more token adds to a sample."""
-        ended = token == self.model.config.eos_id
-        text = writer.end() if ended else writer.add(token)
+        writer, ended = text.writers[number], token == self.model.config.eos_id
+        added = writer.end() if ended else writer.add(token)
         if last and not (ended or writer.stopped):
-            text += writer.end()
-        most = log_probs.topk(best) if best else None
+            added += writer.end()
+        most = log_probs.topk(text.best) if text.best else None
         return Piece(
             number,
-            text,
+            added,
             token,
             float(log_probs[token]),
             () if most is None else tuple(zip(most.indices.tolist(), most.values.tolist(), strict=True)),
             "stop" if ended or writer.stopped else "length" if last else "",
         )
-
-    @torch.inference_mode()
-    def _log_probs(self, window: Window, written: Tensor, constraints: list[Constraint]) -> Tensor:
-        """(R, t) ids so far -> (R, V) log-probabilities of the next ones, as the constraints leave them."""
-        with computing_in(self.precision, self.device):
-            log_probs = window.next().cpu()
-        for constraint in constraints:
-            log_probs = constraint(log_probs, written, torch.zeros(len(log_probs), dtype=torch.long))
-        return log_probs
 
 
 def checked_stop(stop: Sequence[str]) -> tuple[str, ...]:

@@ -181,22 +181,78 @@ def test_a_search_that_breaks_takes_only_its_own_with_it(work, monkeypatch):
     assert 2 in finish(work)
 
 
-def test_writers_take_turns_and_write_what_they_would_alone(folders):
-    generator = Generator(load(folders["gpt"]))
-    work = Writing(generator)
-    asked = {"max_tokens": 9, "seed": 5, "temperature": 1.0, "stop": []}
-    for number, prompt in enumerate(["The dog", "A man", "The"], 1):
-        work.add(Task(number, {"prompt": prompt, "n": 1, **asked}))
-    written: dict[int, str] = {}
-    order = []
+@pytest.fixture(scope="module")
+def generator(folders) -> Generator:
+    return Generator(load(folders["gpt"]))
+
+
+def written(work: Writing) -> dict[int, list[str]]:
+    """Step until there is nothing to do; the samples of each task."""
+    texts: dict[int, list[str]] = {}
     while not work.idle():
         for event in work.step():
-            order.append(event.task)
-            if event.kind == "piece":
-                written[event.task] = written.get(event.task, "") + event.value[0]["text"]
-    assert written == {n: generator.generate(p, **asked) for n, p in enumerate(["The dog", "A man", "The"], 1)}
-    assert len(set(order[:6])) == 3
-    work.add(Task(4, {"prompt": "x", "n": 2, **asked}))
-    work.step()
+            assert event.kind in ("piece", "done"), event.value
+            for piece in event.value if event.kind == "piece" else ():
+                samples = texts.setdefault(event.task, [""] * 4)
+                samples[piece["number"]] += piece["text"]
+    return texts
+
+
+def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_alone(generator):
+    work, asked = Writing(generator), {"max_tokens": 9, "temperature": 1.0, "stop": []}
+    prompts = {1: ("The dog", 5, 1.0), 2: ("A man", 6, 0.5), 3: ("The", 5, 1.0), 4: ("", 7, 0.0)}
+    for number, (prompt, seed, temperature) in prompts.items():
+        how = asked | {"seed": seed, "temperature": temperature}
+        work.add(Task(number, {"prompt": prompt, "n": number, **how}))
+        if number == 2:
+            first = [event.task for event in work.step()]
+            assert first == [1, 2]
+    assert {event.task for event in work.step()} == {1, 2, 3, 4}
+    assert work.counts.batches == [1, 3, 6, 10]
+    work = Writing(generator)
+    for number, (prompt, seed, temperature) in prompts.items():
+        work.add(Task(number, {"prompt": prompt, "n": number, **asked, "seed": seed, "temperature": temperature}))
+    for number, samples in written(work).items():
+        prompt, seed, temperature = prompts[number]
+        alone = generator.samples(prompt, number, **asked | {"seed": seed, "temperature": temperature})
+        assert samples[:number] == alone
+
+
+def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(generator, monkeypatch):
+    monkeypatch.setattr("heedful.serve.work.WRITTEN", 4)
+    work, asked = Writing(generator), {"max_tokens": 30, "seed": 1}
+    for number in (1, 2, 3, 4):
+        work.add(Task(number, {"prompt": "The", "n": 2, **asked}))
+    assert {event.task for event in work.step()} == {1, 2}
+    work.cancel(1)
     work.cancel(4)
+    assert {event.task for event in work.step()} == {2, 3}
+    assert set(written(work)) <= {2, 3}
+    work.add(Task(5, {"prompt": "x", "n": 9, **asked}))  # more than there is room for, alone
+    assert {event.task for event in work.step()} == {5}
+    work.cancel(5)
+    assert work.idle() and not work.texts.rows
+
+
+def test_a_step_that_breaks_takes_only_those_that_were_in_it(generator, monkeypatch):
+    monkeypatch.setattr("heedful.serve.work.WRITTEN", 1)
+    work = Writing(generator)
+    for number in (1, 2):
+        work.add(Task(number, {"prompt": "The", "n": 1, "max_tokens": 3, "seed": 1}))
+    with monkeypatch.context() as broken:
+        broken.setattr("heedful.window.Window.next", lambda self: 1 / 0)
+        (event,) = work.step()
+    assert (event.task, event.kind) == (1, "failed") and "ZeroDivisionError" in event.value
+    assert set(written(work)) == {2}
+
+
+def test_what_cannot_be_written_is_refused_before_others_are_with_it(generator):
+    work = Writing(generator)
+    for asked, says in (
+        ({"best": 10_000}, "vocabulary has fewer"),
+        ({"top_p": 2.0}, "top_p"),
+        ({"stop": [""]}, "stop"),
+    ):
+        with pytest.raises(SettingError, match=says):
+            work.add(Task(1, {"prompt": "x", "n": 1, **asked}))
     assert work.idle()

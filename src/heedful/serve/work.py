@@ -8,20 +8,21 @@ no HTTP, no pipe and no clock but the one that it is given.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from heedful.encode import Encoder
 from heedful.errors import SettingError
-from heedful.generate import Generator
+from heedful.generate import Generator, Text, Texts
 from heedful.search import Options
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, Task
 from heedful.translate import ROWS, Part, Translation, Translator, joined
 
 LANES = 4  # searches that go on at once
-WRITERS = 16  # texts that are written at once
+WRITTEN = 64  # samples of texts that are written at once
 WORTH = 3  # times as many sentences as are still being searched are worth a search of their own
 PATIENCE = 1.0  # seconds after which a sentence need not wait for a search to become small
 PACE = 0.02  # seconds by which each sentence of a request gives precedence to younger requests
@@ -219,56 +220,71 @@ class Translating:
 
 def translations(sentences: list[list[list[Translation]]]) -> list[list[dict[str, Any]]]:
     """What became of the parts of each sentence -> its translations, best first, as plain data."""
-    return [[vars(each) for each in joined(parts)] if parts else [] for parts in sentences]
+    names = ("text", "score", "log_prob", "ids", "tokens", "token_log_probs", "alignment")
+    plain = [joined(parts) if parts else [] for parts in sentences]
+    return [[{name: getattr(each, name) for name in names} for each in ways] for ways in plain]
+
+
+@dataclass
+class Written:
+    """The task that a text is for, and how many tokens were read and written for it."""
+
+    task: int
+    prompt_tokens: int
+    completion_tokens: int = 0
 
 
 class Writing:
-    """A GPT that writes several texts in turns, a token of each at a time."""
+    """A GPT that writes the texts of all requests together, a token of each at a time."""
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
         self.counts = Counts()
-        self.lanes = Lanes()
-        self.live: dict[int, Lane] = {}
-        self.waiting: dict[int, Iterator[list[Event]]] = {}
+        self.texts = Texts(generator)
+        self.waiting: deque[Text] = deque()
+        self.tasks: dict[Text, Written] = {}
 
     def add(self, task: Task) -> None:
         asked = dict(task.asked)
         prompt, n, most = asked.pop("prompt"), asked.pop("n"), asked.get("best", 0)
         if most > self.generator.model.config.vocab_size:
             raise SettingError(f"{most} most probable tokens were asked for, and the vocabulary has fewer.")
-        steps = self.generator.steps(prompt, range(n), **asked)
-        given = len(self.generator.tokenizer.encode(prompt))
-        self.counts.tokens_in += given
-        self.waiting[task.id] = self._write(task.id, given, steps)
+        text = self.generator.text(prompt, range(n), **asked)
+        self.tasks[text] = Written(task.id, len(text.prompt) if prompt else 0)
+        self.counts.tokens_in += self.tasks[text].prompt_tokens
+        self.waiting.append(text)
 
     def cancel(self, task: int) -> None:
-        self.waiting.pop(task, None)
-        if lane := self.live.pop(task, None):
-            self.lanes.running.remove(lane)
+        for text in [text for text, written in self.tasks.items() if written.task == task]:
+            del self.tasks[text]
+            if text in self.waiting:
+                self.waiting.remove(text)
+            else:
+                self.texts.drop(text)
 
     def idle(self) -> bool:
-        return not (self.waiting or self.live)
+        return not self.tasks
 
     def step(self) -> list[Event]:
-        while self.waiting and len(self.live) < WRITERS:
-            task, steps = next(iter(self.waiting.items()))
-            del self.waiting[task]
-            self.live[task] = self.lanes.begin([task], steps)
-            self.counts.batches.append(1)
-        events = self.lanes.step()
-        for event in events:
-            if event.kind != "piece":
-                self.live.pop(event.task, None)
-        return events
-
-    def _write(self, task: int, given: int, steps: Iterator[list[Any]]) -> Iterator[list[Event]]:
-        tokens = 0
-        for pieces in steps:
-            tokens += len(pieces)
+        while self.waiting and (not self.texts.rows or self.texts.rows + len(self.waiting[0].running) <= WRITTEN):
+            self.texts.add(self.waiting.popleft())
+            self.counts.batches.append(self.texts.rows)
+        try:
+            found = self.texts.step()
+        except Exception as error:  # all that were written together are lost, but not those that wait
+            lost, self.texts = self.texts.texts, Texts(self.generator)
+            return [Event(self.tasks.pop(text).task, "failed", trace(error)) for text in lost]
+        events = []
+        for text, pieces in found:
+            written = self.tasks[text]
+            written.completion_tokens += len(pieces)
             self.counts.tokens_out += len(pieces)
-            yield [Event(task, "piece", [self._plain(piece) for piece in pieces])]
-        yield [Event(task, "done", {"prompt_tokens": given, "completion_tokens": tokens})]
+            events.append(Event(written.task, "piece", [self._plain(piece) for piece in pieces]))
+            if not text.running:
+                del self.tasks[text]
+                tokens = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.completion_tokens}
+                events.append(Event(written.task, "done", tokens))
+        return events
 
     def _plain(self, piece: Any) -> dict[str, Any]:
         token = self.generator.tokenizer.decode_text
