@@ -62,6 +62,12 @@ def test_tags_go_where_their_words_go(before, after, turned):
     assert translated(before, turned=turned) == after
 
 
+def test_without_alignments_tags_stay_about_where_they_were():
+    (block,) = read("the <b>old</b> dog")
+    way = {"text": "a b c d e f", "alignment": None}
+    assert write(block, Translated("the old dog", sentences("the old dog"), [[way]])) == "a b <b>c d</b> e f"
+
+
 class Balance(HTMLParser):
     """Whether what opens closes, in order."""
 

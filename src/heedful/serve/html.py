@@ -176,7 +176,7 @@ async def translate_html(
         [_plain(block.text) for block in blocks],
         search.get("n_best"),
         search=search,
-        alignments=any(block.tags for block in blocks),
+        alignments=engine.card.get("aligns") and any(block.tags for block in blocks),
     )
     done = dict(zip(map(id, blocks), found, strict=True))
 
@@ -207,16 +207,21 @@ def write(block: Block, found: Translated, rank: int = 0) -> str:
 
 
 def origins(found: Translated, rank: int, words: int) -> list[int | None]:
-    """For every word of the translation the word of the text that it comes from; its neighbour's if none is known."""
+    """For every word of the translation the word of the text that it comes from; its neighbour's if none is known.
+
+    Of a model that aligns nothing, words are taken to stand in the same order.
+    """
     origin: list[int | None] = [None] * words
     at_source = at_target = 0
     for sentence, ways in zip(found.sentences, found.ways, strict=True):
         way: dict[str, Any] = ways[min(rank, len(ways) - 1)] if ways else {"text": "", "alignment": []}
-        for source, target in way["alignment"] or []:
+        long, wide = len(sentence.text.split()), len(way["text"].split())
+        links = way["alignment"]
+        for source, target in ((n * long // wide, n) for n in range(wide)) if links is None else links:
             if at_target + target < words and origin[at_target + target] is None:
                 origin[at_target + target] = at_source + source
-        at_source += len(sentence.text.split())
-        at_target += len(way["text"].split())
+        at_source += long
+        at_target += wide
     for index in range(1, words):
         if origin[index] is None:
             origin[index] = origin[index - 1]

@@ -187,6 +187,7 @@ class Worker:
 
         folder = copy.copy(self.folder)
         folder.model = _sharing(self.folder.model)
+        folder.path = Path(folder.path.name)  # where it stands is nobody's business, should it be said what is wrong
         return explain(folder, text, target).html()
 
     # ---- the model
@@ -219,6 +220,7 @@ class Worker:
             "family": config.family,
             "parameters": parameter_count(self.folder.model),
             "max_length": config.max_length,
+            "aligns": config.architecture != "rnn" or config.source_attention != "none",
             "fills": config.family == "encoder" and config.head != "none" and mask is not None,
             "pid": os.getpid(),
         }
