@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, overload
@@ -31,6 +31,7 @@ from heedful.ops.precision import PRECISIONS, choose, computing_in
 from heedful.ops.quantise import reduce, restore
 from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, beam_steps, sample
 from heedful.text import split_long
+from heedful.translation import Part, Translation, joined
 
 ROWS = 256  # hypotheses that are searched at once
 SCORE_TOKENS = 2048  # target tokens that are scored at once
@@ -38,28 +39,6 @@ READ = 200  # lines that are encoded at once
 CHUNK = 2000  # parts that are sorted by length together, if batches must be
 
 log = logging.getLogger("heedful")
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One way to say it. `alignment` links whitespace-separated words, source first, if it was asked for."""
-
-    text: str
-    score: float
-    log_prob: float
-    ids: tuple[int, ...]
-    tokens: tuple[str, ...]
-    token_log_probs: tuple[float, ...]
-    alignment: Alignment | None = None
-
-
-@dataclass(frozen=True)
-class Part:
-    """A line, or a piece of one that is too long: its ids, and those that its translation must begin with."""
-
-    line: int
-    ids: list[int]
-    prefix: tuple[int, ...]
 
 
 class ModelNextToken:
@@ -172,7 +151,6 @@ class Translator:
             raise SettingError(f"{len(prefix)} prefixes were given for {len(texts)} texts; give one for each.")
         return list(self.stream(texts, prefix=prefix, few=len(texts) <= self.workers, **options))
 
-    @torch.inference_mode()
     def stream(
         self,
         lines: Iterable[str],
@@ -182,7 +160,7 @@ class Translator:
         prefix: str | Iterable[str] = "",
         few: bool = False,
         **search: Any,
-    ) -> Iterator[list[Translation]]:
+    ) -> Generator[list[Translation], None, None]:
         """As `translations`, for as many lines as there are, in order and in bounded memory.
 
         `search` changes the settings of the model folder: beam, alpha, n_best, max_length, temperature and so on. Of a
@@ -190,7 +168,7 @@ class Translator:
         """
         options = self.options(search)
         waiting: deque[list[Part]] = deque()  # the parts of every line that is read and not out
-        nothing = Translation("", 0.0, 0.0, (), (), (), [] if alignments else None)
+        nothing = Translation("", 0.0, 0.0, (), (), self.tokenizer, [] if alignments else None)
 
         def line(parts: list[Part], found: list[list[Translation]]) -> list[Translation]:
             if not parts:
@@ -294,11 +272,14 @@ class Translator:
             asked = (Asked([*part.ids, eos], options, part.prefix) for part in parts)
             workers = 1 if few else self.workers
             for hypotheses in search_all(engines[0], asked, workers, max(1, self.threads // workers)):
-                yield [self._translation(each) for each in hypotheses]
+                yield self.found(hypotheses)
             return
-        while chunk := list(islice(parts, CHUNK)):
+        size = ROWS  # at first, so that the first lines do not wait for many
+        while chunk := list(islice(parts, size)):
             yield from self._search_chunk(chunk, sampling, options)
+            size = min(2 * size, CHUNK)
 
+    @torch.inference_mode()
     def _search_chunk(self, parts: list[Part], sampling: bool, options: Options) -> list[list[Translation]]:
         """The same in batches of about equal length, by the model as any search sees it."""
         find = sample if sampling else beam_search
@@ -312,7 +293,7 @@ class Translator:
             if self.observer is not None:
                 self.observer.found(chosen, sources, hypotheses)
             for index, each in zip(chosen, hypotheses, strict=True):
-                found[index] = [self._translation(hypothesis) for hypothesis in each]
+                found[index] = self.found(each)
         return found
 
     @torch.inference_mode()
@@ -330,7 +311,7 @@ class Translator:
                 ended = next(steps, None)
             if ended is None:
                 return
-            yield [(index, [self._translation(each) for each in hypotheses]) for index, hypotheses in ended]
+            yield [(index, self.found(hypotheses)) for index, hypotheses in ended]
 
     def _batch(self, parts: Sequence[Part], options: Options) -> tuple[list[list[int]], Tensor, Tensor, Options]:
         """-> the sources, (B, S) the same padded, (B,) their lengths, and the options with their prefixes."""
@@ -344,12 +325,15 @@ class Translator:
         asked = options.model_copy(update={"prefix": prefix if any(prefix) else None, "observer": self.observer})
         return sources, source.to(self.device), lengths.to(self.device), asked
 
-    def _translation(self, found: Hypothesis) -> Translation:
-        pieces = tuple(self.tokenizer.pieces(found.ids))
-        return Translation(
-            self.tokenizer.decode(found.ids), found.score, found.log_prob, found.ids, pieces, found.token_log_probs
-        )
+    def found(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """What a search found, as text."""
+        return [self._translation(each) for each in hypotheses]
 
+    def _translation(self, found: Hypothesis) -> Translation:
+        text = self.tokenizer.decode(found.ids)
+        return Translation(text, found.score, found.log_prob, found.ids, found.token_log_probs, self.tokenizer)
+
+    @torch.inference_mode()
     def aligned(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with their alignments, from the first model; words are counted over the whole line."""
         aligned, line, words = [], -1, 0
@@ -378,30 +362,6 @@ class Translator:
 def _batches(order: list[int], size: int) -> Iterator[list[int]]:
     for start in range(0, len(order), size):
         yield order[start : start + size]
-
-
-def joined(parts: list[list[Translation]]) -> list[Translation]:
-    """One line from its parts: the best of each, the second best of each, and so on."""
-    if len(parts) == 1:
-        return parts[0]
-    lines = []
-    for each in zip(*parts, strict=False):
-        alignment: Alignment = []
-        for index, part in enumerate(each):
-            words = sum(len(before.text.split()) for before in each[:index])
-            alignment += [(source, words + target) for source, target in part.alignment or []]
-        lines.append(
-            Translation(
-                " ".join(part.text for part in each),
-                sum(part.score for part in each),
-                sum(part.log_prob for part in each),
-                tuple(id for part in each for id in part.ids),
-                tuple(token for part in each for token in part.tokens),
-                tuple(value for part in each for value in part.token_log_probs),
-                alignment if each[0].alignment is not None else None,
-            )
-        )
-    return lines
 
 
 def _encoder_decoder(folder: Folder) -> EncoderDecoder:

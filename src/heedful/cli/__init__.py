@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from heedful.errors import HeedfulError
@@ -13,6 +12,7 @@ def main() -> None:
     import typer
 
     from heedful.cli.app import app
+    from heedful.cli.streams import abandon_stdout
 
     try:
         sys.exit(app(prog_name="heedful", standalone_mode=False))
@@ -22,7 +22,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_stdout()
         sys.exit(0)
     except Exception as error:  # wrong options, which typer can explain; anything else is a bug and keeps its traceback
         if not hasattr(error, "show"):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, output_stream
+from heedful.cli.streams import DASH, output_lines
 
 
 def align(
@@ -58,8 +58,8 @@ def align(
     found = forward.align(pairs)
     if reverse is not None:
         found = align_both(forward, Aligner(open_folder(reverse), marks=marks), pairs)
-    with output_stream(out) as file:
+    with output_lines(out) as put:
         for links in found:
-            file.write(pharaoh(links) + "\n")
+            put(pharaoh(links))
     if forward.choice is not None:
         print(f"read off {', '.join(forward.choice.names)}", file=sys.stderr)

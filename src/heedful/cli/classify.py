@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, input_lines, output_stream, prepare_torch
+from heedful.cli.streams import DASH, input_lines, output_lines, prepare_torch
 
 if TYPE_CHECKING:
     from heedful.encode import Encoder
@@ -39,11 +39,11 @@ def classify(
         measure(encoder, labelled)
         return
     lines = input_lines(input)
-    with output_stream(output) as stream:
+    with output_lines(output, read=input) as put:
         while chunk := list(islice(lines, 1000)):
             texts = [line.partition("\t")[::2] for line in chunk]
             for found in encoder.classify([first for first, _ in texts], [second for _, second in texts]):
-                print(f"{found.label}\t{found.probability:.4f}" if scores else found.label, file=stream)
+                put(f"{found.label}\t{found.probability:.4f}" if scores else found.label)
 
 
 def measure(encoder: Encoder, path: Path) -> None:

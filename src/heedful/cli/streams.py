@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
+
+from heedful.errors import FolderError, SettingError
 
 if TYPE_CHECKING:
     from heedful.translate import Translator
@@ -24,24 +28,97 @@ def input_lines(path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def output_stream(path: Path) -> Iterator[TextIO]:
-    """A file or standard output, in UTF-8 whatever the locale says."""
-    from heedful.disk import explained
+def output_lines(path: Path, read: Path | None = None) -> Iterator[Callable[[str], None]]:
+    """Lines for a file, which is not the one that is `read`, or standard output: call what is given with each of them.
 
-    if path == DASH:
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    with explained(path), path.open("w", encoding="utf-8", newline="\n") as file:
-        yield file
+    They are UTF-8 whatever the locale says. A line leaves at once and as a whole: Ctrl-C waits until it is out, unless
+    it comes a second time.
+    """
+    if read is not None and path != DASH and _same_file(read, path):
+        raise SettingError(f"{path} is the file that is read; write to another one.")
+    output = _Output(path)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # and not ignored
+        signal.signal(signal.SIGINT, output.interrupt)
+    try:
+        yield output.put
+        output.open()  # of no lines, too
+    finally:
+        signal.signal(signal.SIGINT, before)
+        output.close()
+
+
+class _Output:
+    """A file that is opened with its first line, so that what goes wrong before that leaves an older one as it is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.lines = path, 0
+        self.stream: TextIO | None = None
+        self.writing = self.interrupted = False
+
+    def open(self) -> TextIO:
+        if self.stream is None and self.path == DASH:
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+            self.stream = sys.stdout
+        elif self.stream is None:
+            try:
+                self.stream = self.path.open("w", encoding="utf-8", newline="\n")
+            except OSError as error:
+                raise self._problem(error) from None
+        return self.stream
+
+    def put(self, line: str) -> None:
+        stream = self.stream or self.open()
+        self.writing = True
+        try:
+            stream.write(f"{line}\n")
+            stream.flush()
+        except OSError as error:
+            raise self._problem(error) from None
+        self.writing = False
+        self.lines += 1
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def interrupt(self, number: int, frame: object) -> None:
+        """What Ctrl-C does."""
+        if not self.writing or self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+
+    def close(self) -> None:
+        if self.stream is not None and self.stream is not sys.stdout:
+            with suppress(OSError):  # every line is out, or its error was said
+                self.stream.close()
+
+    def _problem(self, error: OSError) -> Exception:
+        if isinstance(error, BrokenPipeError):
+            return error
+        if self.path == DASH:
+            abandon_stdout()
+        name = "standard output" if self.path == DASH else self.path
+        return FolderError(
+            f"{name} could not be written to after {self.lines:,} lines: {error.strerror}; choose another place."
+        )
+
+
+def abandon_stdout() -> None:
+    """What could not be written is not tried again when the program ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        read, written = os.fstat(0) if one == DASH else one.stat(), other.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(written.st_mode) and os.path.samestat(read, written)
 
 
 def prepare_torch(threads: int = 0, precision: str = "float32") -> str:
     """Check and apply what every command that computes can be told; the precision to compute in."""
     import torch
 
-    from heedful.errors import SettingError
     from heedful.ops.precision import choose
 
     if precision not in ("auto", "float32", "bfloat16"):
@@ -54,8 +131,6 @@ def set_threads(threads: int) -> None:
     """As many CPU threads as are asked for; 0 for all cores."""
     import torch
 
-    from heedful.errors import SettingError
-
     if threads < 0:
         raise SettingError(f"--threads is {threads}; it must be 0 (all cores) or more.")
     if threads:
@@ -66,7 +141,6 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
     """Load model folders for translation; what they have to say while translating goes to stderr."""
     import gc
 
-    from heedful.errors import SettingError
     from heedful.interop import open_folder
     from heedful.ops.precision import PRECISIONS
     from heedful.translate import Translator
@@ -83,24 +157,35 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
 
 
 @contextmanager
-def progress(path: Path, what: str) -> Iterator[Callable[[], None]]:
-    """A bar on stderr, if that is a terminal: call what is given for every line that is done."""
-    if not sys.stderr.isatty():
+def progress(input: Path, output: Path, what: str) -> Iterator[Callable[[], None]]:
+    """A bar on stderr, if that is a terminal and no line goes there: call what is given for every line that is done."""
+    if not sys.stderr.isatty() or (output == DASH and sys.stdout.isatty()):
         yield lambda: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=_lines(path), rate="")
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False) as bar:
+        task = bar.add_task(what, total=_lines(input), rate="")
+        lines, shown = 0, time.monotonic()
 
-        def done() -> None:
-            bar.advance(task)
+        def show() -> None:
+            bar.update(task, completed=lines)
             speed = bar.tasks[0].finished_speed or bar.tasks[0].speed
             bar.update(task, rate=f"{speed:,.0f} lines a second" if speed else "")
 
-        yield done
+        def done() -> None:
+            nonlocal lines, shown
+            lines += 1
+            if time.monotonic() - shown > 0.1:  # the bar costs more than a line
+                show()
+                shown = time.monotonic()
+
+        try:
+            yield done
+        finally:
+            show()
 
 
 def _lines(path: Path) -> int | None:
@@ -110,12 +195,17 @@ def _lines(path: Path) -> int | None:
     try:
         if path != DASH:
             with path.open("rb") as file:
-                return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-        if not stat.S_ISREG(os.fstat(0).st_mode):
-            return None
-        return sum(block.count(b"\n") for block in _blocks_of_stdin())
+                return _count(iter(lambda: file.read(1 << 20), b""))
+        return _count(_blocks_of_stdin()) if stat.S_ISREG(os.fstat(0).st_mode) else None
     except OSError:
         return None
+
+
+def _count(blocks: Iterable[bytes]) -> int:
+    lines, end = 0, b"\n"
+    for block in blocks:
+        lines, end = lines + block.count(b"\n"), block[-1:]
+    return lines + (end != b"\n")
 
 
 def _blocks_of_stdin() -> Iterator[bytes]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.streams import DASH, input_lines, open_translator, output_stream, progress
+from heedful.cli.streams import DASH, input_lines, open_translator, output_lines, progress
 
 if TYPE_CHECKING:
     from heedful.translate import Translation
@@ -52,13 +53,15 @@ def translate(
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
     translator = open_translator(models, threads, precision, workers)
-    lines = input_lines(input)
-    with output_stream(output) as stream, progress(input, translator.engine) as done:
-        for number, translations in enumerate(translator.stream(lines, **options)):
-            done()
+    with (
+        output_lines(output, read=input) as put,
+        progress(input, output, translator.engine) as done,
+        closing(translator.stream(input_lines(input), **options)) as found,
+    ):
+        for number, translations in enumerate(found):
             for translation in translations:
-                text = n_best_line(number, translation) if n_best > 1 else line(translation, scores)
-                print(text, file=stream)
+                put(n_best_line(number, translation) if n_best > 1 else line(translation, scores))
+            done()
 
 
 def line(translation: Translation, score: bool) -> str:

@@ -1,0 +1,60 @@
+"""What is searched for a line, and what comes out: one line from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from heedful.align import Alignment
+from heedful.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class Part:
+    """A line, or a piece of one that is too long: its ids, and those that its translation must begin with."""
+
+    line: int
+    ids: list[int]
+    prefix: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One way to say it. `alignment` links whitespace-separated words, source first, if it was asked for."""
+
+    text: str
+    score: float
+    log_prob: float
+    ids: tuple[int, ...]
+    token_log_probs: tuple[float, ...]
+    tokenizer: Tokenizer = field(repr=False, compare=False)
+    alignment: Alignment | None = None
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The piece of each id."""
+        return tuple(self.tokenizer.pieces(self.ids))
+
+
+def joined(parts: Sequence[list[Translation]]) -> list[Translation]:
+    """One line from its parts: the best of each, the second best of each, and so on."""
+    if len(parts) == 1:
+        return parts[0]
+    lines = []
+    for each in zip(*parts, strict=False):
+        alignment: Alignment = []
+        for index, part in enumerate(each):
+            words = sum(len(before.text.split()) for before in each[:index])
+            alignment += [(source, words + target) for source, target in part.alignment or []]
+        lines.append(
+            Translation(
+                " ".join(part.text for part in each),
+                sum(part.score for part in each),
+                sum(part.log_prob for part in each),
+                tuple(id for part in each for id in part.ids),
+                tuple(value for part in each for value in part.token_log_probs),
+                each[0].tokenizer,
+                alignment if each[0].alignment is not None else None,
+            )
+        )
+    return lines
