@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from heedful.encode import Encoder
@@ -110,6 +111,9 @@ class Translating:
 
     def __init__(self, translator: Translator, clock: Callable[[], float] = time.monotonic) -> None:
         self.translator, self.clock = translator, clock
+        model = translator.next_token
+        self.vocab_size, self.special = model.vocab_size, {model.bos_id, model.eos_id, model.pad_id}
+        self.options = lru_cache(128)(self._options)
         self.counts = Counts()
         self.lanes = Lanes(clock)
         self.waiting: list[Unit] = []
@@ -118,7 +122,7 @@ class Translating:
 
     def add(self, task: Task) -> None:
         asked = task.asked
-        options = self.translator.options(dict(asked.get("search", {})))
+        options = self.options(tuple(asked.get("search", {}).items()))
         texts = asked["texts"]
         parts: list[list[Part]] = [[] for _ in texts]
         for part in self.translator.parts(texts, [asked.get("prefix", "")] * len(texts)):
@@ -136,13 +140,17 @@ class Translating:
         if not every:
             self._finish(pending)
 
+    def _options(self, search: tuple[tuple[str, Any], ...]) -> Options:
+        """What a request changes of the settings, which is nothing for most."""
+        options = self.translator.options(dict(search))
+        options.check_beam()
+        return options
+
     def _check(self, options: Options, parts: list[Part]) -> None:
         """Refuse now what a search would refuse when others are in it."""
-        if options.n_best > options.beam:
-            raise SettingError(f"n_best ({options.n_best}) must not be above beam ({options.beam}).")
-        model = self.translator.next_token
-        asked = options.model_copy(update={"prefix": tuple(part.prefix for part in parts)})
-        asked.check(len(parts), model.vocab_size, {model.bos_id, model.eos_id, model.pad_id})
+        if any(part.prefix for part in parts):
+            asked = options.model_copy(update={"prefix": tuple(part.prefix for part in parts)})
+            asked.check(len(parts), self.vocab_size, self.special)
 
     def cancel(self, task: int) -> None:
         self.pending.pop(task, None)
