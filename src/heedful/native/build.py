@@ -79,10 +79,11 @@ def _run(command: list[str]) -> str:
 def _kept() -> Path:
     """A folder of the user's own; one that lasts as long as the machine runs if there is none."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
-    for folder in (home, Path(tempfile.gettempdir()) / f"heedful-{os.getuid()}"):
+    user = getattr(os, "getuid", lambda: 0)()  # Windows has no such numbers
+    for folder in (home, Path(tempfile.gettempdir()) / f"heedful-{user}"):
         try:
             folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK):
+            if folder.stat().st_uid == user and os.access(folder, os.W_OK):
                 return folder
         except OSError:
             continue
