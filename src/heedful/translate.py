@@ -27,7 +27,7 @@ from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
 from heedful.model import Cache, Embedding, EncoderDecoder
 from heedful.native import Asked, Engine, EngineNextToken, computes, library, search_all
-from heedful.ops.precision import PRECISIONS, choose, computing_in
+from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose, computing_in
 from heedful.ops.quantise import reduce, restore
 from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, beam_steps, sample
 from heedful.text import split_long
@@ -90,7 +90,7 @@ class Translator:
         """The precision to search in: the fastest one that this machine has for these models, if it is left open."""
         if precision not in PRECISIONS:
             raise SettingError(
-                f"precision is {precision!r}; it must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}."
+                f"precision is {precision!r}; it must be {PRECISION_NAMES}."
             )
         compiled = self.device.type == "cpu" and all(computes(model.config) for model in self.models)
         if precision == "auto":

@@ -142,12 +142,12 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
     import gc
 
     from heedful.interop import open_folder
-    from heedful.ops.precision import PRECISIONS
+    from heedful.ops.precision import PRECISION_NAMES, PRECISIONS
     from heedful.translate import Translator
 
     if precision not in PRECISIONS:
         raise SettingError(
-            f"--precision is {precision!r}; it must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}."
+            f"--precision is {precision!r}; it must be {PRECISION_NAMES}."
         )
     if workers < 0:
         raise SettingError(f"--workers is {workers}; it must be 0 (one for each thread) or more.")

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 PRECISIONS = ("auto", "float32", "bfloat16", "int8")  # int8 is for translating, by the compiled engine
+PRECISION_NAMES = "auto, float32, bfloat16 or int8"
 
 
 def choose(precision: str, device: torch.device) -> str:
