@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -119,9 +119,9 @@ def load_model(
     model_config: ModelConfig, weights: Path, precision: str = "float32"
 ) -> EncoderDecoder | DecoderModel | EncoderModel:
     """Build the model and fill it; shapes are compared before any memory is taken."""
-    _check_weights(weights, _expected(shapes(model_config), precision))
-    tensors = load_file(weights)
-    return fill(model_config, _restored(tensors, weights) if precision == "int8" else tensors, weights)
+    expected = shapes(model_config)
+    _check_weights(weights, _expected(expected, precision))
+    return fill(model_config, _tensors(weights, expected), weights)
 
 
 def shapes(model_config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -131,15 +131,18 @@ def shapes(model_config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def fill(
-    model_config: ModelConfig, tensors: dict[str, Tensor], where: Path
+    model_config: ModelConfig, tensors: Iterable[tuple[str, Tensor]], where: Path
 ) -> EncoderDecoder | DecoderModel | EncoderModel:
-    """A model of these weights, ready for use."""
-    for name, tensor in tensors.items():
-        if not finite(tensor):
-            raise FolderError(f"{where}: {name} holds numbers that are not finite; the model cannot be used.")
+    """A model of these weights, by name, ready for use; each is asked for when it is wanted, and copied."""
     with _Undrawn():
         model = build(model_config)
-    model.load_state_dict(tensors)
+    places = model.state_dict()
+    for name, tensor in tensors:
+        if not finite(tensor):
+            raise FolderError(f"{where}: {name} holds numbers that are not finite; the model cannot be used.")
+        places.pop(name).copy_(tensor)
+    if places:
+        raise FolderError(f"{where} lacks {next(iter(places))}, which the configuration calls for.")
     return model.eval()
 
 
@@ -166,17 +169,16 @@ def _reduced(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return stored
 
 
-def _restored(stored: dict[str, Tensor], where: Path) -> dict[str, Tensor]:
-    """The opposite, of weights whose shapes and types are as expected."""
-    weights: dict[str, Tensor] = {}
-    for name, tensor in stored.items():
-        if tensor.dtype != torch.int8:
-            weights |= {} if name.endswith(SCALE) else {name: tensor}
-            continue
-        if max(-int(tensor.min()), int(tensor.max())) > MOST:
-            raise FolderError(f"{where}: {name} holds whole numbers beyond {MOST}; the model cannot be used.")
-        weights[name] = restore(tensor, stored[name + SCALE])
-    return weights
+def _tensors(weights: Path, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+    """Tensors of a file whose shapes and types are as expected, one after the other; those of 8 bits restored."""
+    with safe_open(weights, framework="pt") as file:
+        for name in names:
+            tensor = file.get_tensor(name)
+            if tensor.dtype == torch.int8:
+                if max(-int(tensor.min()), int(tensor.max())) > MOST:
+                    raise FolderError(f"{weights}: {name} holds whole numbers beyond {MOST}; the model cannot be used.")
+                tensor = restore(tensor, file.get_tensor(name + SCALE))
+            yield name, tensor
 
 
 def _expected(shapes: Mapping[str, tuple[int, ...]], precision: str) -> dict[str, tuple[tuple[int, ...], set[str]]]:

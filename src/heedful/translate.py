@@ -89,9 +89,7 @@ class Translator:
     def _chosen(self, precision: str) -> str:
         """The precision to search in: the fastest one that this machine has for these models, if it is left open."""
         if precision not in PRECISIONS:
-            raise SettingError(
-                f"precision is {precision!r}; it must be {PRECISION_NAMES}."
-            )
+            raise SettingError(f"precision is {precision!r}; it must be {PRECISION_NAMES}.")
         compiled = self.device.type == "cpu" and all(computes(model.config) for model in self.models)
         if precision == "auto":
             return "int8" if compiled and library() is not None else choose(precision, self.device)

@@ -146,9 +146,7 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
     from heedful.translate import Translator
 
     if precision not in PRECISIONS:
-        raise SettingError(
-            f"--precision is {precision!r}; it must be {PRECISION_NAMES}."
-        )
+        raise SettingError(f"--precision is {precision!r}; it must be {PRECISION_NAMES}.")
     if workers < 0:
         raise SettingError(f"--workers is {workers}; it must be 0 (one for each thread) or more.")
     set_threads(threads)

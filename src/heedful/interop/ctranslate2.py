@@ -30,7 +30,7 @@ POSITIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def write(opened: Folder, path: Path) -> None:
+def write(opened: Folder, path: Path, quantization: str | None = None) -> None:
     """Write a folder that `ctranslate2.Translator` loads, with our tokenisers beside the model."""
     model, config = opened.model, opened.model.config
     if not isinstance(model, EncoderDecoder):
@@ -44,7 +44,7 @@ def write(opened: Folder, path: Path) -> None:
     _fill(spec, model)
     _configure(spec, opened)
     spec.validate()
-    spec.optimize()
+    spec.optimize(quantization=quantization)
     spec.save(str(path))
     write_file(path / TOKENIZER, opened.tokenizer.to_json())
     if opened.source_tokenizer is not opened.tokenizer:

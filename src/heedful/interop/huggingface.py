@@ -59,7 +59,7 @@ def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | Deco
     if config.output_bias and not state["output_bias"].any():  # where they always have one, zeros mean none
         del state["output_bias"]
         config = config.model_copy(update={"output_bias": False})
-    return folder.fill(config, state, weights.where)
+    return folder.fill(config, state.items(), weights.where)
 
 
 def write(opened: Folder, path: Path) -> None:

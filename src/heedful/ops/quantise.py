@@ -8,16 +8,20 @@ import torch
 from torch import Tensor
 
 MOST = 64
+ROWS = 1024  # that are reduced at once, in little memory
 
 
 def reduce(weight: Tensor) -> tuple[Tensor, Tensor]:
     """(N, …) -> (N, …) whole numbers in int8 and (N,) scales in float32."""
-    rows = weight.detach().float().flatten(1)
-    bound = rows.abs().amax(1)
-    factor = MOST / bound
-    factor[factor.isinf()] = 0  # rows of nothing, or of next to nothing
-    whole = (rows * factor.unsqueeze(1)).round().to(torch.int8)
-    return whole.view(weight.shape), bound / MOST
+    whole, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
+    for some, to, scales in zip(weight.detach().split(ROWS), whole.split(ROWS), scale.split(ROWS), strict=True):
+        rows = some.float().flatten(1)
+        bound = rows.abs().amax(1)
+        factor = MOST / bound
+        factor[factor.isinf()] = 0  # rows of nothing, or of next to nothing
+        to.flatten(1).copy_((rows * factor.unsqueeze(1)).round_())
+        scales.copy_(bound / MOST)
+    return whole, scale
 
 
 def restore(whole: Tensor, scale: Tensor) -> Tensor:
