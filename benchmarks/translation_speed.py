@@ -1,0 +1,375 @@
+"""Target tokens a second in translation, beside CTranslate2 and transformers, on the same model, sentences and cores.
+
+    python benchmarks/translation_speed.py runs/tiny test.en --reference test.de
+    python benchmarks/translation_speed.py runs/tiny test.en --size base --rounds 3
+
+The model is converted, and the conversion compares logits and decoding before anything is measured. `--size base` takes
+a random model of the paper's base size (V = 37,000) in place of it, whose end is so unlikely that every engine writes
+exactly 30 tokens a sentence. Searches have no length penalty, so that all of them do the same work; the share of
+sentences for which float32 gives the same tokens here and there is printed. What is measured is the search: sentences
+are cut into tokens before, and put together again after the clock has stopped, for all sides alike.
+
+Each engine runs in a process of its own, one after another, in several rounds, so that a machine that is busy for a
+while slows all of them down. Before, each finds its best setting on some of the sentences: threads and workers for us,
+the size of a batch (and AVX512, where the CPU has it) for CTranslate2, which runs one worker on each core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+CORES = len(os.sched_getaffinity(0))
+FORCED = 30  # tokens that the random model writes for every sentence
+LONGEST = 200  # tokens that a trained one may write
+UNLIKELY = -10_000.0  # logit of what is never to be written
+TRIAL, WARM = 200, 32  # sentences that a setting is tried on, and that come before the clock starts
+BATCHES = (16, 32, 64, 128, 256)
+
+Sentences = list[list[int]] | list[list[str]]
+Bleu = Callable[[list[list[int]]], float]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process is to do: an engine, how it is set, and what it translates."""
+
+    engine: str
+    precision: str
+    folder: str
+    sources: str  # a file of sentences, as ids for some engines and as pieces for others
+    length: int
+    beam: int = 1
+    threads: int = 1
+    workers: int = 1
+    batch: int = 64
+    isa: str = ""  # of CTranslate2; its own choice if empty
+    sentences: int = 0  # the first so many; 0 for all
+    alone: bool = False  # one after the other, to see how long each takes
+
+    @property
+    def name(self) -> str:
+        return f"{self.engine} {self.precision}"
+
+    @property
+    def setting(self) -> str:
+        batch = f", batches of {self.batch}" * (self.engine != "heedful")
+        return f"{self.workers} x {self.threads} threads{batch}{f', {self.isa}' * bool(self.isa)}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a process found."""
+
+    seconds: float
+    processor: float  # seconds of all threads together, which other programs on the machine change less
+    found: list[list[int]]
+    times: list[float]  # of each sentence, if they came alone
+    resident: float  # megabytes, when all was done
+    peak: float
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.found))
+
+    @property
+    def speed(self) -> float:
+        return self.tokens / self.seconds
+
+
+# ---- in a process of its own
+
+
+def heedful(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
+    import torch
+
+    from heedful import folder
+    from heedful.native import Asked, search_all
+    from heedful.translate import Translator
+
+    torch.set_num_threads(job.threads)
+    translator = Translator([folder.load(job.folder)], job.precision)
+    options = translator.options({"beam": job.beam, "alpha": 0.0, "max_length": job.length})
+    engine = translator.engines[0]
+
+    def translate(sources: Sentences) -> list[Sequence[int]]:
+        asked = [Asked(ids, options) for ids in sources]
+        return [each[0].ids for each in search_all(engine, asked, job.workers, job.threads)]
+
+    return translate
+
+
+def ctranslate2(job: Job) -> Callable[[Sentences], list[Sequence[str]]]:
+    import ctranslate2
+
+    translator = ctranslate2.Translator(
+        job.folder, compute_type=job.precision, inter_threads=job.workers, intra_threads=job.threads
+    )
+    options = {"beam_size": job.beam, "length_penalty": 0, "max_decoding_length": job.length}
+
+    def translate(sources: Sentences) -> list[Sequence[str]]:
+        return [each.hypotheses[0] for each in translator.translate_batch(sources, max_batch_size=job.batch, **options)]
+
+    return translate
+
+
+def transformers(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
+    import torch
+    import transformers
+
+    torch.set_num_threads(job.threads)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    model = transformers.MarianMTModel.from_pretrained(job.folder).eval()
+    pad, eos = model.config.pad_token_id, model.config.eos_token_id
+    options = {"num_beams": job.beam, "length_penalty": 0.0, "do_sample": False, "max_new_tokens": job.length}
+
+    def translate(sources: Sentences) -> list[Sequence[int]]:
+        found: list[Sequence[int]] = [()] * len(sources)
+        order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
+        for start in range(0, len(order), job.batch):
+            chosen = order[start : start + job.batch]
+            rows = [torch.tensor(sources[index]) for index in chosen]
+            ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+            with torch.inference_mode():
+                written = model.generate(input_ids=ids, attention_mask=(ids != pad).long(), **options)
+            for index, row in zip(chosen, written[:, 1:].tolist(), strict=True):
+                found[index] = row[: row.index(eos)] if eos in row else [each for each in row if each != pad]
+        return found
+
+    return translate
+
+
+ENGINES = {"heedful": heedful, "ctranslate2": ctranslate2, "transformers": transformers}
+
+
+def work(job: Job) -> None:
+    """Load, warm up, translate, and print what came out."""
+    sources = json.loads(Path(job.sources).read_text(encoding="utf-8"))[: job.sentences or None]
+    translate = ENGINES[job.engine](job)
+    for each in ([source] for source in sources[:5]) if job.alone else [sources[:WARM]]:
+        translate(each)
+    times, found = [], []
+    began, before = time.perf_counter(), time.process_time()
+    for batch in ([source] for source in sources) if job.alone else [sources]:
+        start = time.perf_counter()
+        found += translate(batch)
+        times.append(time.perf_counter() - start)
+    spent = {"seconds": time.perf_counter() - began, "processor": time.process_time() - before}
+    status = Path("/proc/self/status").read_text()
+    resident, peak = (int(re.search(rf"{name}:\s+(\d+)", status)[1]) / 1024 for name in ("VmRSS", "VmHWM"))
+    print(json.dumps(spent | {"found": found, "times": times, "resident": resident, "peak": peak}))
+
+
+def run(job: Job, ids: dict[str, int]) -> Measured:
+    """One process from its start to its end; pieces that it wrote become ids."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(job.threads), "CUDA_VISIBLE_DEVICES": ""}
+    if job.isa:
+        environment["CT2_FORCE_CPU_ISA"] = job.isa
+    done = subprocess.run(
+        [sys.executable, __file__, "--work", json.dumps(asdict(job))],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(f"{job.name} failed:\n{done.stderr[-3000:]}")
+    values = json.loads(done.stdout.splitlines()[-1])
+    values["found"] = [[ids[each] if isinstance(each, str) else each for each in row] for row in values["found"]]
+    return Measured(**values)
+
+
+# ---- what they translate
+
+
+@contextmanager
+def prepared(asked: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, int], Bleu | None]]:
+    """A job for each engine, the id of each piece, and what scores translations if there is a reference."""
+    from heedful.folder import load
+
+    opened = load(asked.model)
+    with tempfile.TemporaryDirectory() as name:
+        folder, forced = Path(name), asked.size == "base"
+        rows, numbers = encoded(opened, read(asked.lines, asked.sentences))
+        references = asked.reference and read(asked.reference, asked.sentences)
+        if forced:
+            opened = random_base(opened)
+        write_folders(opened, folder, asked.transformers)
+        pieces = opened.tokenizer.pieces(range(opened.model.config.vocab_size))
+        source_pieces = opened.source_tokenizer.pieces(range(opened.model.config.source_vocab_size or len(pieces)))
+        spelled = [[source_pieces[number] for number in row[:-1]] for row in rows]  # theirs adds the end by itself
+        (folder / "ids").write_text(json.dumps(rows))
+        (folder / "pieces").write_text(json.dumps(spelled))
+        length = FORCED if forced else min(LONGEST, opened.model.config.max_length - 1)
+        jobs = []
+        for engine in ["heedful", "ctranslate2", *["transformers"] * asked.transformers]:
+            for precision in ("float32", "int8")[: 1 if engine == "transformers" else 2]:
+                sources = folder / ("pieces" if engine == "ctranslate2" else "ids")
+                jobs.append(Job(engine, precision, str(folder / f"{engine}-{precision}"), str(sources), length))
+        bleu = references and scorer(opened.tokenizer, [references[number] for number in numbers])
+        yield jobs, {piece: number for number, piece in enumerate(pieces)}, bleu
+
+
+def read(path: Path, lines: int) -> list[str]:
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")[:lines]
+
+
+def encoded(opened, lines: list[str]) -> tuple[list[list[int]], list[int]]:
+    """Ids of all lines that the model takes as a whole, each with its end, and the numbers of these lines."""
+    tokenizer, most = opened.source_tokenizer, opened.model.config.max_length // 2
+    rows = {number: ids for number, ids in enumerate(tokenizer.encode_batch(lines)) if 0 < len(ids) < most}
+    return [[*ids, tokenizer.eos_id] for ids in rows.values()], list(rows)
+
+
+def scorer(tokenizer, references: list[str]) -> Bleu:
+    from sacrebleu import corpus_bleu
+
+    return lambda found: corpus_bleu(tokenizer.decode_batch(found), [references]).score
+
+
+def random_base(opened):
+    """A model of the paper's base size with the same vocabulary, and with words that never come, up to 37,000."""
+    import torch
+
+    from heedful.config import ModelConfig
+    from heedful.model import build
+
+    frame = opened.tokenizer.specials
+    config = ModelConfig(
+        vocab_size=37_000, d_model=512, d_ff=2048, n_heads=8, encoder_layers=6, decoder_layers=6, max_length=512,
+        output_bias=True, pad_id=frame.pad, bos_id=frame.bos, eos_id=frame.eos,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    model = build(config).eval()
+    model.output_bias.data[[frame.pad, frame.bos, frame.eos]] = UNLIKELY
+    return replace(opened, model=model)
+
+
+def write_folders(opened, folder: Path, with_transformers: bool) -> None:
+    """The model as every engine wants it, checked to compute the same."""
+    from heedful.folder import save
+    from heedful.interop import ctranslate2
+    from heedful.interop.convert import convert
+
+    for precision in ("float32", "int8"):
+        save(replace(opened, path=folder / f"heedful-{precision}"), precision=precision)
+    ours = folder / "heedful-float32"
+    others = {"ctranslate2": "ctranslate2", "transformers": "huggingface"}
+    for name, form in list(others.items())[: 1 + with_transformers]:
+        agreement = convert(ours, folder / f"{name}-float32", form)
+        print(f"{agreement.other}: the same tokens, logits at most {agreement.difference:.1e} apart")
+    (folder / "ctranslate2-int8").mkdir()
+    ctranslate2.write(opened, folder / "ctranslate2-int8", quantization="int8")
+
+
+# ---- comparing
+
+
+def settings(job: Job) -> list[Job]:
+    """What an engine may be set to."""
+    if job.engine == "heedful":
+        return [replace(job, workers=workers, threads=CORES // workers) for workers in sorted({1, CORES})]
+    if job.engine == "transformers":
+        return [replace(job, threads=CORES, batch=batch) for batch in BATCHES]
+    has_avx512 = "avx512f" in Path("/proc/cpuinfo").read_text()
+    return [
+        replace(job, workers=CORES, batch=batch, isa=isa) for isa in ["", *["AVX512"] * has_avx512] for batch in BATCHES
+    ]
+
+
+def best(job: Job, ids: dict[str, int]) -> Job:
+    tried = {each: run(replace(each, sentences=TRIAL), ids).speed for each in settings(job)}
+    return max(tried, key=lambda each: tried[each])
+
+
+def throughput(jobs: list[Job], ids: dict[str, int], rounds: int, forced: bool, bleu: Bleu | None) -> None:
+    for beam in (1, 5):
+        print(f"\nbeam {beam}")
+        chosen = [best(replace(job, beam=beam), ids) for job in jobs]
+        found: dict[str, list[Measured]] = {job.name: [] for job in chosen}
+        for number in range(rounds):
+            for job in chosen:
+                measured = run(job, ids)
+                if forced and {len(row) for row in measured.found} != {FORCED}:
+                    sys.exit(f"{job.name} did not write {FORCED} tokens for every sentence")
+                found[job.name].append(measured)
+                print(f"round {number + 1}: {job.name:20} {measured.speed:9,.0f} tokens/s", flush=True)
+        for job in chosen:
+            print_side(job, found[job.name])
+        for precision in ("float32", "int8"):
+            pairs = list(zip(found[f"heedful {precision}"], found[f"ctranslate2 {precision}"], strict=True))
+            print_ratio(precision, [a.speed / b.speed for a, b in pairs], "times as fast")
+            print_ratio(precision, [a.processor / b.processor for a, b in pairs], "of its processor time")
+        print_same(found["heedful float32"][0].found, found["ctranslate2 float32"][0].found)
+        for engine in ("heedful", "ctranslate2") if bleu else ():
+            wide, small = (bleu(found[f"{engine} {precision}"][0].found) for precision in ("float32", "int8"))
+            print(f"BLEU of {engine}: float32 {wide:.2f}, int8 {small:.2f}, {small - wide:+.2f}")
+
+
+def latency(jobs: list[Job], ids: dict[str, int], rounds: int, sentences: int) -> None:
+    for threads in sorted({1, CORES}):
+        print(f"\none sentence after the other, greedily, {threads} thread{'s' * (threads > 1)}: milliseconds")
+        alone = [replace(job, threads=threads, sentences=sentences, alone=True) for job in jobs]
+        found: dict[str, list[tuple[float, float]]] = {job.name: [] for job in alone}
+        for _ in range(rounds):
+            for job in alone:
+                times = sorted(run(job, ids).times)
+                found[job.name].append((1e3 * statistics.median(times), 1e3 * times[int(0.99 * (len(times) - 1))]))
+        for name, both in found.items():
+            p50, p99 = (sorted(each) for each in zip(*both, strict=True))
+            print(f"{name:20} p50 {statistics.median(p50):7.2f} ({p50[0]:.2f} to {p50[-1]:.2f}), "
+                  f"p99 {statistics.median(p99):7.2f} ({p99[0]:.2f} to {p99[-1]:.2f})")  # fmt: skip
+        for precision in ("float32", "int8"):
+            pairs = list(zip(found[f"heedful {precision}"], found[f"ctranslate2 {precision}"], strict=True))
+            for index, name in enumerate(("p50", "p99")):
+                print_ratio(f"{precision} {name}", [a[index] / b[index] for a, b in pairs], "of its time")
+
+
+def print_side(job: Job, rounds: list[Measured]) -> None:
+    seconds, found = statistics.median(each.seconds for each in rounds), rounds[-1].found
+    peak = max(each.peak for each in rounds)
+    print(f"{job.name:20} {rounds[-1].tokens / seconds:9,.0f} tokens/s {len(found) / seconds:8,.1f} sentences/s, "
+          f"{rounds[-1].resident:5,.0f} MB, at most {peak:5,.0f}; {job.setting}")  # fmt: skip
+
+
+def print_ratio(what: str, ratios: list[float], meaning: str) -> None:
+    print(f"heedful / ctranslate2, {what}: {statistics.median(ratios):.2f} {meaning}, "
+          f"from {min(ratios):.2f} to {max(ratios):.2f}")  # fmt: skip
+
+
+def print_same(ours: list[list[int]], theirs: list[list[int]]) -> None:
+    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    print(f"the same tokens in float32: {same:,} of {len(ours):,} sentences")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a translator; with --size base only its vocabulary counts")
+    parser.add_argument("lines", type=Path, help="sentences, one a line")
+    parser.add_argument("--reference", type=Path, help="their translations, for BLEU")
+    parser.add_argument("--size", choices=("own", "base"), default="own")
+    parser.add_argument("--sentences", type=int, default=1000, help="the first so many lines")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--alone", type=int, default=100, help="sentences whose latency is measured; 0 for none")
+    parser.add_argument("--transformers", action="store_true", help="measure transformers too, which takes long")
+    asked = parser.parse_args()
+    with prepared(asked) as (jobs, ids, bleu):
+        throughput(jobs, ids, asked.rounds, asked.size == "base", bleu)
+        if asked.alone:
+            latency(jobs, ids, asked.rounds, asked.alone)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--work"]:
+        work(Job(**json.loads(sys.argv[2])))
+    else:
+        main()
