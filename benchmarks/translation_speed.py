@@ -202,7 +202,8 @@ def prepared(asked: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, i
         rows, numbers = encoded(opened, read(asked.lines, asked.sentences))
         references = asked.reference and read(asked.reference, asked.sentences)
         if forced:
-            opened = random_base(opened)
+            frame = opened.tokenizer.specials
+            opened = replace(opened, model=base_model(frame.pad, frame.bos, frame.eos))
         write_folders(opened, folder, asked.transformers)
         pieces = opened.tokenizer.pieces(range(opened.model.config.vocab_size))
         source_pieces = opened.source_tokenizer.pieces(range(opened.model.config.source_vocab_size or len(pieces)))
@@ -236,22 +237,21 @@ def scorer(tokenizer, references: list[str]) -> Bleu:
     return lambda found: corpus_bleu(tokenizer.decode_batch(found), [references]).score
 
 
-def random_base(opened):
-    """A model of the paper's base size with the same vocabulary, and with words that never come, up to 37,000."""
+def base_model(pad: int = 0, bos: int = 2, eos: int = 3):
+    """A random model of the paper's base size that never writes these three, so that outputs end where they must."""
     import torch
 
     from heedful.config import ModelConfig
     from heedful.model import build
 
-    frame = opened.tokenizer.specials
     config = ModelConfig(
         vocab_size=37_000, d_model=512, d_ff=2048, n_heads=8, encoder_layers=6, decoder_layers=6, max_length=512,
-        output_bias=True, pad_id=frame.pad, bos_id=frame.bos, eos_id=frame.eos,
+        output_bias=True, pad_id=pad, bos_id=bos, eos_id=eos,
     )  # fmt: skip
     torch.manual_seed(1)
     model = build(config).eval()
-    model.output_bias.data[[frame.pad, frame.bos, frame.eos]] = UNLIKELY
-    return replace(opened, model=model)
+    model.output_bias.data[[pad, bos, eos]] = UNLIKELY
+    return model
 
 
 def write_folders(opened, folder: Path, with_transformers: bool) -> None:
