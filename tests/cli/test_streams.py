@@ -10,13 +10,14 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from heedful.cli.streams import DASH, _lines, output_lines
+from heedful.cli.streams import DASH, _lines, input_lines, output_lines
 from heedful.errors import FolderError, SettingError
 from heedful.translate import Translator
 from tests.cli.conftest import Call
@@ -117,6 +118,51 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
         "error: standard output could not be written to after 0 lines: No space left on device; choose another place.\n"
     )
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "blocks", [[], [b"a\n"], [b"a"], [b"\n\n"], [b"a", b"b\nc", b"d", b"\n"], [b"a\n" * 99_999 + b"z"]]
+)
+def test_standard_input_has_the_lines_of_a_file(blocks: list[bytes]) -> None:
+    ours, theirs = os.pipe()
+    before = os.dup(0)
+    os.dup2(ours, 0)
+
+    def write() -> None:
+        with os.fdopen(theirs, "wb") as pipe:
+            for block in blocks:
+                pipe.write(block)
+                pipe.flush()
+                time.sleep(0.01)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert list(input_lines(DASH)) == [line.decode().removesuffix("\n") for line in io.BytesIO(b"".join(blocks))]
+    finally:
+        writer.join()
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(ours)
+
+
+def test_ctrl_c_ends_a_program_that_waits_for_a_line(trained: Path) -> None:
+    words = ["translate", trained, "--threads", "2", "--precision", "float32"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "heedful", *map(str, words)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert process.stdin is not None and process.stderr is not None
+    try:
+        process.stdin.write(b"word " * 2000 + b"\n" + b"The dog sleeps.\n" * 300)
+        process.stdin.flush()
+        assert any(b"line 1 has" in line for line in process.stderr)  # it reads
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert b"Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,13 +20,31 @@ if TYPE_CHECKING:
     from heedful.translate import Translator
 
 DASH = Path("-")
+_interrupted = threading.Event()  # Ctrl-C has come
 
 
 def input_lines(path: Path) -> Iterator[str]:
     """The lines of a file, plain or .gz, or of standard input."""
     from heedful.data.readers import decode_lines, read_lines
 
-    return decode_lines(sys.stdin.buffer, "standard input") if path == DASH else read_lines(path)
+    return decode_lines(_standard_input(), "standard input") if path == DASH else read_lines(path)
+
+
+def _standard_input() -> Iterator[bytes]:
+    """Its lines, until its end or until Ctrl-C: a worker that waits for a line would hold up the end of the program."""
+    started: list[bytes] = []  # a line whose end is yet to come
+    while not _interrupted.is_set():
+        if not select.select([0], [], [], 0.1)[0]:
+            continue
+        block = os.read(0, 1 << 16)
+        if not block:
+            yield from [b"".join(started)] if started else []
+            return
+        *ended, rest = block.split(b"\n")
+        for line in ended:
+            yield b"".join((*started, line, b"\n"))
+            started = []
+        started += [rest] if rest else []
 
 
 @contextmanager
@@ -37,6 +57,7 @@ def output_lines(path: Path, read: Path | None = None) -> Iterator[Callable[[str
     if read is not None and path != DASH and _same_file(read, path):
         raise SettingError(f"{path} is the file that is read; write to another one.")
     output = _Output(path)
+    _interrupted.clear()
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # and not ignored
         signal.signal(signal.SIGINT, output.interrupt)
@@ -82,6 +103,7 @@ class _Output:
 
     def interrupt(self, number: int, frame: object) -> None:
         """What Ctrl-C does."""
+        _interrupted.set()
         if not self.writing or self.interrupted:
             raise KeyboardInterrupt
         self.interrupted = True

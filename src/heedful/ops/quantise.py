@@ -14,7 +14,8 @@ ROWS = 1024  # that are reduced at once, in little memory
 def reduce(weight: Tensor) -> tuple[Tensor, Tensor]:
     """(N, …) -> (N, …) whole numbers in int8 and (N,) scales in float32."""
     whole, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
-    for some, to, scales in zip(weight.detach().split(ROWS), whole.split(ROWS), scale.split(ROWS), strict=True):
+    pieces = (torch.split(each, ROWS) for each in (weight.detach(), whole, scale))
+    for some, to, scales in zip(*pieces, strict=True):
         rows = some.float().flatten(1)
         bound = rows.abs().amax(1)
         factor = MOST / bound
