@@ -147,22 +147,22 @@ def test_standard_input_has_the_lines_of_a_file(blocks: list[bytes]) -> None:
 
 
 def test_ctrl_c_ends_a_program_that_waits_for_a_line(trained: Path) -> None:
-    words = ["translate", trained, "--threads", "2", "--precision", "float32"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "heedful", *map(str, words)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    words = ["translate", str(trained), "--threads", "2", "--precision", "float32"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "heedful", *words],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert process.stdin is not None and process.stderr is not None
-    try:
-        process.stdin.write(b"word " * 2000 + b"\n" + b"The dog sleeps.\n" * 300)
-        process.stdin.flush()
-        assert any(b"line 1 has" in line for line in process.stderr)  # it reads
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        assert b"Traceback" not in process.stderr.read()
-    finally:
-        process.kill()
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stderr is not None
+        try:
+            process.stdin.write(b"word " * 2000 + b"\n" + b"The dog sleeps.\n" * 300)
+            process.stdin.flush()
+            assert any(b"line 1 has" in line for line in process.stderr)  # it reads
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+            assert b"Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)])
