@@ -14,7 +14,9 @@ import httpx
 import pytest
 
 from heedful.serve import logs, run
+from heedful.serve.joining import Joining
 from heedful.serve.settings import Limits
+from heedful.serve.work import Translating
 from tests.serve.conftest import TEXT, serving
 
 BODY = {"q": TEXT, "source": "en", "target": "de"}
@@ -25,16 +27,13 @@ REQUEST = b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/jso
 def held(folders, monkeypatch):
     """A server whose translator stands still until it is let go."""
     go = threading.Event()
-    from heedful.serve.work import Translating
+    for kind in (Translating, Joining):
 
-    step = Translating.step
-
-    def held_step(self):
-        if self.waiting or self.lanes.running:
+        def held(self, step=kind.step):
             go.wait(20)
-        return step(self)
+            return step(self)
 
-    monkeypatch.setattr(Translating, "step", held_step)
+        monkeypatch.setattr(kind, "step", held)
     limits = Limits(queue=6, receiving=1.0, connections=20, headers=2048)
     with serving({"en-de": folders["en-de"]}, limits, drain=4.0) as running:
         yield running, go

@@ -175,6 +175,7 @@ async def translate_html(
         engine,
         [_plain(block.text) for block in blocks],
         search.get("n_best"),
+        ("text", "alignment"),
         search=search,
         alignments=engine.card.get("aligns") and any(block.tags for block in blocks),
     )

@@ -12,6 +12,7 @@ from heedful.serve.problems import Json, ProblemError
 from heedful.serve.schema import FillBody, LookBody, TranslationsBody
 from heedful.serve.state import TASKS, State
 
+FIELDS = ("text", "score", "log_prob", "tokens", "token_log_probs", "alignment")  # of a translation
 LONGEST_LOOK = 2000  # characters; a page of more could not be read
 
 
@@ -32,6 +33,7 @@ async def translations(state: State, request: Request) -> Response:
         engine,
         texts,
         max(body.beam or 1, body.n_best),
+        fields=FIELDS,
         search=search,
         prefix=body.prefix,
         alignments=body.alignments,
@@ -47,7 +49,7 @@ async def translations(state: State, request: Request) -> Response:
                 {
                     "text": text.whole(),
                     "sentences": [
-                        {"source": part.text, "start": part.start, "end": part.end, "translations": _ways(ways)}
+                        {"source": part.text, "start": part.start, "end": part.end, "translations": ways}
                         for part, ways in zip(text.sentences, text.ways, strict=True)
                     ],
                 }
@@ -55,10 +57,6 @@ async def translations(state: State, request: Request) -> Response:
             ],
         }
     )
-
-
-def _ways(ways: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in way.items() if name != "ids"} for way in ways]
 
 
 async def fill(state: State, request: Request) -> Response:

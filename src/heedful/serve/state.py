@@ -52,15 +52,21 @@ class State:
         return await unless_gone(request, engine.ask(asked, cost), self.settings.limits.seconds)
 
     async def translate(
-        self, request: Request, engine: Engine, texts: Sequence[str], beam: int | None = None, **asked: Any
+        self,
+        request: Request,
+        engine: Engine,
+        texts: Sequence[str],
+        beam: int | None = None,
+        fields: Sequence[str] = ("text",),
+        **asked: Any,
     ) -> list[Translated]:
-        """Texts, sentence by sentence."""
+        """Texts, sentence by sentence, and of each translation what is asked for."""
         parts = [sentences(text) for text in texts]
         every = [sentence.text for part in parts for sentence in part]
         if not every:
             return [Translated(text, [], []) for text in texts]
         cost = len(every) * max(1, math.ceil((beam or 1) / USUAL_BEAM))
-        ways = iter(await self.ask(request, engine, {"texts": every, **asked}, cost))
+        ways = iter(await self.ask(request, engine, {"texts": every, "fields": fields, **asked}, cost))
         return [Translated(text, part, [next(ways) for _ in part]) for text, part in zip(texts, parts, strict=True)]
 
     def model(self, name: str | None, task: str) -> Engine:
@@ -102,6 +108,7 @@ class State:
         found = []
         for engine in candidates:
             asked = {"texts": [each.text[:300] for each in first], "search": {"beam": 1, "n_best": 1}}
+            asked["fields"] = ("token_log_probs",)
             ways = await self.ask(request, engine, asked, len(first)) if first else []
             steps = [value for each in ways for way in each[:1] for value in way["token_log_probs"]]
             found.append((engine, math.exp(sum(steps) / len(steps)) if steps else 0.0))

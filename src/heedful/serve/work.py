@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -226,11 +226,12 @@ class Translating:
         self.ready.append(Event(pending.task.id, "done", (pending.parts, sentences)))
 
 
-def translations(sentences: list[list[list[Translation]]]) -> list[list[dict[str, Any]]]:
-    """What became of the parts of each sentence -> its translations, best first, as plain data."""
-    names = ("text", "score", "log_prob", "ids", "tokens", "token_log_probs", "alignment")
+def translations(
+    sentences: list[list[list[Translation]]], fields: Sequence[str] = ("text",)
+) -> list[list[dict[str, Any]]]:
+    """What became of the parts of each sentence -> its translations, best first; of each only what is asked for."""
     plain = [joined(parts) if parts else [] for parts in sentences]
-    return [[{name: getattr(each, name) for name in names} for each in ways] for ways in plain]
+    return [[{name: getattr(each, name) for name in fields} for each in ways] for ways in plain]
 
 
 @dataclass

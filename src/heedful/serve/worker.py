@@ -10,10 +10,10 @@ import contextlib
 import copy
 import gc
 import os
-import queue
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -30,11 +30,12 @@ from heedful.interop import open_folder
 from heedful.model import EncoderDecoder
 from heedful.serve.joining import Joining
 from heedful.serve.logs import trace
-from heedful.serve.messages import Event, Task, Unpacked, packed
+from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
 from heedful.serve.work import Filling, Translating, Work, Writing, translations
 from heedful.translate import Part, Translation, Translator
 
 POLITE = 5  # how much the model gives way to the server, which has to answer at once and needs little
+COUNTING = 0.1  # seconds between two words about how much was done
 Parts = list[list[Part]]
 Found = list[list[list[Translation]]]
 
@@ -57,7 +58,7 @@ def serve(pipe: socket.socket, folder: Path, precision: str = "float32") -> None
     except HeedfulError as error:
         pipe.sendall(packed([Event(0, "error", str(error))]))
         return
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    with contextlib.suppress(OSError):  # the server is gone
         Worker(pipe, opened, precision).run()
 
 
@@ -67,34 +68,28 @@ class Worker:
     def __init__(self, pipe: socket.socket, folder: Folder, precision: str) -> None:
         self.pipe, self.folder, self.precision = pipe, folder, precision
         self.work = self._work()
-        self.inbox: queue.SimpleQueue[Task | int | None] = queue.SimpleQueue()
         self.tasks: dict[int, Task] = {}
+        self.counting = 0.0  # when to say again what was done
         self.sending = threading.Lock()
         self.aside = ThreadPoolExecutor(1, "aside")
         self.shown = self._shared()
 
     def run(self) -> None:
         self._send(Event(0, "ready", self._card()))
-        threading.Thread(target=self._receive, daemon=True).start()
-        while True:
-            message = None
-            with contextlib.suppress(queue.Empty):
-                message = self.inbox.get(block=self.work.idle())
-                if message is None:
-                    break
+        unpacked = Unpacked()
+        while (data := self._received()) is not None:
+            for message in unpacked(data):
                 self._take(message)
-                continue  # first everything that has come, then compute
-            self._report(self.work.step())
+            if not self.work.idle():
+                self._report(self.work.step())
         self.aside.shutdown(wait=False, cancel_futures=True)
 
-    def _receive(self) -> None:
-        """Keep the pipe empty, so that the server never waits for us."""
-        unpacked = Unpacked()
-        with contextlib.suppress(OSError):
-            while data := self.pipe.recv(1 << 16):
-                for message in unpacked(data):
-                    self.inbox.put(message)
-        self.inbox.put(None)
+    def _received(self) -> bytes | None:
+        """What has come meanwhile, or will come if there is nothing to do; None at the end."""
+        try:
+            return self.pipe.recv(1 << 18, 0 if self.work.idle() else socket.MSG_DONTWAIT) or None
+        except BlockingIOError:
+            return b""
 
     def _take(self, message: Task | int) -> None:
         if isinstance(message, int):
@@ -109,6 +104,8 @@ class Worker:
             self.work.add(message)
         except HeedfulError as error:
             self._end(Event(message.id, "error", str(error)))
+        except Exception as error:
+            self._end(Event(message.id, "failed", trace(error)))
 
     def _report(self, events: list[Event]) -> None:
         """Say all that a step brought about at once, but what needs another look."""
@@ -123,16 +120,17 @@ class Worker:
                 self._aside(task, partial(self._looked_at, parts, found, task.asked))
             else:
                 del self.tasks[event.task]
-                said.append(Event(event.task, event.kind, self._plain(event)))
-        counts = self.work.counts
-        if said or counts.batches:
-            self._send(*said, Event(0, "counts", counts))
-            self.work.counts = type(counts)()
+                said.append(Event(event.task, event.kind, self._plain(task, event)))
+        if time.monotonic() > self.counting or self.work.idle():
+            said.append(Event(0, "counts", self.work.counts))
+            self.work.counts, self.counting = Counts(), time.monotonic() + COUNTING
+        if said:
+            self._send(*said)
 
-    def _plain(self, event: Event) -> Any:
+    def _plain(self, task: Task, event: Event) -> Any:
         """What a step found, as plain data."""
         translated = event.kind == "done" and isinstance(self.work, Translating)
-        return translations(event.value[1]) if translated else event.value
+        return translations(event.value[1], task.asked["fields"]) if translated else event.value
 
     def _aside(self, task: Task, compute: Callable[[], Any]) -> None:
         def answer() -> None:
@@ -164,7 +162,7 @@ class Worker:
         translator = self.shown
         assert isinstance(translator, Translator)
         found = [translator.aligned(*both) for both in zip(parts, found, strict=True)]
-        answer = translations(found)
+        answer = translations(found, asked["fields"])
         if asked.get("attention"):
             for sentence, pieces, ways in zip(answer, parts, found, strict=True):
                 for rank, translation in enumerate(sentence):
