@@ -1,7 +1,7 @@
 """The compiled engine: an encoder-decoder's products, steps and beam search in C++, for the CPU that it runs on."""
 
-from heedful.native.engine import Engine, EngineNextToken, EngineSearch, computes, library
-from heedful.native.flow import Asked, EngineSearches, rows_at_once, search_all
+from heedful.native.engine import Engine, EngineNextToken, EngineSearch, computes, library, rows_at_once
+from heedful.native.flow import Asked, EngineSearches, search_all
 
 __all__ = [
     "Asked",

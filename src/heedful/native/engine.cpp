@@ -51,9 +51,9 @@ int32_t heedful_add(Search* search, const int32_t* source, int32_t length, const
 }
 
 // How many sentences ended; their numbers are written to `ended`, which has room for all that were added.
-int32_t heedful_step(Search* search, int32_t* ended) {
+int32_t heedful_run(Search* search, int32_t steps, int32_t enough, int32_t most, int32_t* ended) {
     return guarded([&] {
-        std::vector<int32_t> done = search->step();
+        std::vector<int32_t> done = search->run(steps, enough, most);
         std::copy(done.begin(), done.end(), ended);
         return int32_t(done.size());
     });

@@ -24,6 +24,8 @@ from heedful.search import Hypothesis, Options
 from heedful.search.hypothesis import hypothesis
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are numbered there
+ROWS = 32, 128  # fewest and most that a search computes at once
+
 log = logging.getLogger("heedful")
 POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}
 
@@ -88,6 +90,11 @@ class Engine:
         return code
 
 
+def rows_at_once(engine: Engine) -> int:
+    """How many rows a search should have: many share the reading of large weights, few stay near the CPU themselves."""
+    return min(max(ROWS[0], engine.config.d_model // 2), ROWS[1])
+
+
 class EngineNextToken:
     """The engine as any search sees it."""
 
@@ -148,21 +155,17 @@ class EngineSearch:
     """A beam search that sentences join and leave at any step; each may have options of its own."""
 
     def __init__(self, engine: Engine, threads: int = 1) -> None:
-        self.engine = engine
+        self.engine, self.most = engine, rows_at_once(engine)
         self.search = c_void_p(engine.library.heedful_search(engine.model, threads))
         self.options: dict[int, Options] = {}  # of the sentences that are in it
+        self.rows = 0  # of all of them, if their beams are full
 
     def __del__(self) -> None:
         if getattr(self, "search", None):
             self.engine.library.heedful_search_free(self.search)
 
-    @property
-    def rows(self) -> int:
-        """How many rows there are at most."""
-        return sum(options.beam for options in self.options.values())
-
     def add(self, source: Sequence[int], options: Options, prefix: Sequence[int] = ()) -> int:
-        """A sentence, with its eos, that joins with the next step -> its number."""
+        """A sentence, with its eos, that joins with the next step, if there is room -> its number."""
         config = self.engine.config
         options.check_beam()
         if prefix:
@@ -177,17 +180,18 @@ class EngineSearch:
             self.engine.library.heedful_add(self.search, ids, len(source), byref(asked), begin, len(prefix))
         )
         self.options[number] = options
+        self.rows += options.beam
         return number
 
-    def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """One token more for all -> those that ended by it, with their hypotheses, best first."""
+    def step(self, steps: int = 1, enough: int = 1) -> list[tuple[int, list[Hypothesis]]]:
+        """One token more for all, or more until enough ended -> those that did, with their hypotheses, best first."""
         ended = (c_int32 * len(self.options))()
-        count = self.engine.checked(self.engine.library.heedful_step(self.search, ended))
+        count = self.engine.checked(self.engine.library.heedful_run(self.search, steps, enough, self.most, ended))
         return [(number, self._found(number)) for number in ended[:count]]
 
     def drop(self, number: int) -> None:
         """A sentence leaves, done or not."""
-        del self.options[number]
+        self.rows -= self.options.pop(number).beam
         self.engine.checked(self.engine.library.heedful_drop(self.search, number))
 
     def _found(self, number: int) -> list[Hypothesis]:

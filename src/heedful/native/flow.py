@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -10,8 +11,8 @@ from typing import NamedTuple
 from heedful.native.engine import Engine, EngineSearch
 from heedful.search import Hypothesis, Options
 
-ROWS = 32, 128  # rows that one worker computes at once: fewest and most
 AHEAD = 4096  # sentences that may be done before one that was asked earlier
+ENOUGH = 16  # sentences that are fetched at a time, so that workers seldom wait for Python
 
 
 class Asked(NamedTuple):
@@ -20,11 +21,6 @@ class Asked(NamedTuple):
     source: list[int]
     options: Options
     prefix: tuple[int, ...] = ()
-
-
-def rows_at_once(engine: Engine) -> int:
-    """How many rows a search should have: many share the reading of large weights, few stay near the CPU themselves."""
-    return min(max(ROWS[0], engine.config.d_model // 2), ROWS[1])
 
 
 def search_all(
@@ -39,13 +35,13 @@ def search_all(
         for _ in flow.work(engine):
             yield from flow.ready()
         return
+    flow.working = workers
     crew = [threading.Thread(target=flow.run, args=(engine,), daemon=True) for _ in range(workers)]
     for thread in crew:
         thread.start()
     try:
-        while any(thread.is_alive() for thread in crew) or flow.found:
+        while flow.working or flow.found or flow.problem:
             yield from flow.wait()
-        yield from flow.wait()
     finally:
         flow.stopped = True
         for thread in crew:
@@ -61,7 +57,8 @@ class _Flow:
         self.reading, self.news = threading.Lock(), threading.Condition()
         self.found: dict[int, list[Hypothesis]] = {}
         self.given = 0  # how many are out
-        self.stopped = False
+        self.read = self.stopped = False
+        self.working = 0
         self.problem: BaseException | None = None
 
     def run(self, engine: Engine) -> None:
@@ -74,18 +71,19 @@ class _Flow:
             self.problem, self.stopped = problem, True
         finally:
             with self.news:
+                self.working -= 1
                 self.news.notify()
 
     def work(self, engine: Engine) -> Iterator[None]:
         """Step by step, until there is nothing left."""
         search, places = EngineSearch(engine, self.threads), dict[int, int]()
-        most = rows_at_once(engine)
+        most = 2 * search.most  # so many more wait inside
         while True:
             while search.rows < most and (each := self._next()) is not None:
                 places[search.add(*each[1])] = each[0]
-            if not places:
+            if not places and self.read:
                 return
-            ended = search.step()
+            ended = search.step(10**9, ENOUGH)
             if ended:
                 with self.news:
                     self.found |= {places.pop(number): hypotheses for number, hypotheses in ended}
@@ -94,9 +92,12 @@ class _Flow:
 
     def _next(self) -> tuple[int, Asked] | None:
         if len(self.found) > AHEAD:
+            time.sleep(0.001)  # whoever takes what is found is behind
             return None
         with self.reading:
-            return next(self.asked, None)
+            each = next(self.asked, None)
+        self.read |= each is None
+        return each
 
     def ready(self) -> Iterator[list[Hypothesis]]:
         """What can go out."""
@@ -105,10 +106,10 @@ class _Flow:
             yield self.found.pop(self.given - 1)
 
     def wait(self) -> Iterator[list[Hypothesis]]:
-        """The same, after some news."""
+        """The same, as soon as there is something."""
         with self.news:
-            if self.given not in self.found and not self.problem:
-                self.news.wait(0.1)
+            while self.given not in self.found and self.working and self.problem is None:
+                self.news.wait()
             ready = list(self.ready())
         if self.problem is not None:
             raise self.problem

@@ -4,6 +4,7 @@
 // beside any others, from whichever step it joined.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 
@@ -102,7 +103,7 @@ struct Job {  // one sentence that is searched
     std::vector<Found> found;
     std::vector<double> best;     // scores of what is finished, best first, n_best at most
     std::vector<int32_t> nodes;   // of the live rows, in this step
-    bool done = false;
+    bool joined = false, done = false;
 };
 
 inline double length_penalty(int length, double alpha) { return std::pow((5.0 + length) / 6.0, alpha); }
@@ -111,31 +112,45 @@ class Search {
   public:
     Search(const Model& model, int threads) : decoder(model, threads) {}
 
-    // A sentence that joins with the next step.
+    // A sentence that joins as soon as there is room.
     int32_t add(std::vector<int32_t> source, const Options& options, std::vector<int32_t> prefix) {
         auto job = std::make_unique<Job>();
         job->sentence.source = std::move(source), job->options = options, job->prefix = std::move(prefix);
         job->live = {{0.0, -1, options.bos, 0.0f}};
-        fresh.push_back(&job->sentence);
         jobs[++last] = std::move(job);
+        waiting.push_back(last);
         return last;
     }
 
     void drop(int32_t number) {
-        fresh.erase(std::remove(fresh.begin(), fresh.end(), &jobs.at(number)->sentence), fresh.end());
+        const Job& job = *jobs.at(number);
+        if (!job.joined) waiting.erase(std::remove(waiting.begin(), waiting.end(), number), waiting.end());
+        if (job.joined && !job.done) live -= job.options.beam;
         jobs.erase(number);
     }
 
     const Job& job(int32_t number) const { return *jobs.at(number); }
 
-    // All sentences grow by a token; the numbers of those that are done by it. They stay until they are dropped.
-    std::vector<int32_t> step() {
-        decoder.read(fresh);
-        fresh.clear();
+    // Some steps, until `enough` sentences are done or none is left; their numbers. They stay until they are dropped.
+    // Sentences join, in the order they were added, while there are fewer than `most` rows.
+    std::vector<int32_t> run(int steps, size_t enough, int most) {
+        std::vector<int32_t> ended;
+        for (; steps > 0 && ended.size() < enough; --steps) {
+            const std::vector<int32_t> now = step(most);
+            if (now.empty() && !live) break;
+            ended.insert(ended.end(), now.begin(), now.end());
+        }
+        return ended;
+    }
+
+  private:
+    // All sentences grow by a token; those that are done by it.
+    std::vector<int32_t> step(int most) {
+        join(most);
         std::vector<Row> rows;
         std::vector<std::pair<int32_t, int>> order;  // a job and its first row
         for (auto& [number, job] : jobs) {
-            if (job->done) continue;
+            if (job->done || !job->joined) continue;
             order.push_back({number, int(rows.size())});
             job->nodes.clear();
             for (const Candidate& each : job->live) {
@@ -159,14 +174,24 @@ class Search {
         if (broken) throw std::domain_error("the model's probabilities are not numbers");
         std::vector<int32_t> ended;
         for (auto& [number, first] : order)
-            if (jobs[number]->done) ended.push_back(number);
+            if (jobs[number]->done) ended.push_back(number), live -= jobs[number]->options.beam;
         return ended;
     }
 
-  private:
+    void join(int most) {
+        std::vector<Sentence*> fresh;
+        for (; !waiting.empty() && live < most; waiting.pop_front()) {
+            Job& job = *jobs.at(waiting.front());
+            job.joined = true, live += job.options.beam;
+            fresh.push_back(&job.sentence);
+        }
+        decoder.read(fresh);
+    }
+
     Decoder decoder;
     std::map<int32_t, std::unique_ptr<Job>> jobs;
-    std::vector<Sentence*> fresh;
+    std::deque<int32_t> waiting;
+    int live = 0;  // rows, if all beams are full
     std::vector<Distribution> distributions;
     std::vector<std::vector<int32_t>> candidates;
     int32_t last = 0;
