@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -34,6 +34,10 @@ class Work(Protocol):
     """A model at work."""
 
     counts: Counts
+
+    @property
+    def waiting(self) -> Sized:
+        """What is not begun yet."""
 
     def add(self, task: Task) -> None:
         """Take on a task, or raise a HeedfulError that says what is wrong with it."""

@@ -35,6 +35,7 @@ from heedful.serve.work import Filling, Translating, Work, Writing, translations
 from heedful.translate import Part, Translation, Translator
 
 POLITE = 5  # how much the model gives way to the server, which has to answer at once and needs little
+CROWDED = 0.01  # seconds between two looks at the pipe, if more is asked for than is done at once
 COUNTING = 0.1  # seconds between two words about how much was done
 Parts = list[list[Part]]
 Found = list[list[list[Translation]]]
@@ -81,8 +82,15 @@ class Worker:
             for message in unpacked(data):
                 self._take(message)
             if not self.work.idle():
-                self._report(self.work.step())
+                self._report(self._steps())
         self.aside.shutdown(wait=False, cancel_futures=True)
+
+    def _steps(self) -> list[Event]:
+        """One step, or as many as are done in no time: where some wait anyway, the pipe can wait for so long too."""
+        events, end = self.work.step(), time.monotonic() + CROWDED
+        while self.work.waiting and time.monotonic() < end:
+            events += self.work.step()
+        return events
 
     def _received(self) -> bytes | None:
         """What has come meanwhile, or will come if there is nothing to do; None at the end."""
