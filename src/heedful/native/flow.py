@@ -12,7 +12,8 @@ from heedful.native.engine import Engine, EngineSearch
 from heedful.search import Hypothesis, Options
 
 AHEAD = 4096  # sentences that may be done before one that was asked earlier
-ENOUGH = 16  # sentences that are fetched at a time, so that workers seldom wait for Python
+ENOUGH = 16  # sentences that are fetched at a time, so that workers seldom wait for Python,
+STEPS = 4  # and after how many steps at the latest, so that Ctrl-C is heard
 
 
 class Asked(NamedTuple):
@@ -83,7 +84,7 @@ class _Flow:
                 places[search.add(*each[1])] = each[0]
             if not places and self.read:
                 return
-            ended = search.step(10**9, ENOUGH)
+            ended = search.step(STEPS, ENOUGH)
             if ended:
                 with self.news:
                     self.found |= {places.pop(number): hypotheses for number, hypotheses in ended}

@@ -21,6 +21,7 @@ namespace heedful {
 
 constexpr int PANEL = 2 * LANES;
 constexpr float MOST_WEIGHT = 64, MOST_ROW = 127;
+constexpr float LEAST = 1e-30f;  // what is all smaller than this counts as zeros: its scale would have no inverse
 constexpr long WORTH_THREADS = 1 << 18;  // multiplications from which on a second thread pays
 
 // Memory for vectors: aligned, not cleared, kept until more is needed.
@@ -73,7 +74,7 @@ struct Rows {
         }
         float bound = largest(most);
         for (; i < width; ++i) bound = std::max(bound, std::fabs(x[i]));
-        float factor = bound > 0 ? MOST_ROW / bound : 0.0f;
+        float factor = bound > LEAST ? MOST_ROW / bound : 0.0f;
         for (i = 0; i + LANES <= width; i += LANES) {
             Bytes small = __builtin_convertvector(nearest(load(x + i) * factor) + 128, Bytes);
             std::memcpy(to + i, &small, LANES);
@@ -178,11 +179,11 @@ class Matrix {
         int groups = (in + 3) / 4, total = 0;
         int8_t* to = bytes.get() + size_t(p) * groups * 4 * PANEL + 4 * c;
         for (int k = 0; k < in; ++k) {
-            int whole = bound > 0 ? int(std::nearbyint(row[k] * (MOST_WEIGHT / bound))) : 0;
+            int whole = bound > LEAST ? int(std::nearbyint(row[k] * (MOST_WEIGHT / bound))) : 0;
             to[size_t(k / 4) * 4 * PANEL + k % 4] = int8_t(whole);
             total += whole;
         }
-        scale.get()[column] = bound / MOST_WEIGHT;
+        scale.get()[column] = bound > LEAST ? bound / MOST_WEIGHT : 0.0f;
         offset.get()[column] = 128 * total;
     }
 
