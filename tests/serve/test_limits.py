@@ -74,6 +74,57 @@ def test_a_full_queue_says_so_at_once_and_when_to_come_again(held):
         assert client.post("/translate", json=BODY).status_code == 200
 
 
+def test_what_is_refused_is_not_read_and_its_connection_is_kept(held, monkeypatch):
+    running, go = held
+    written = io.StringIO()
+    monkeypatch.setattr(logs, "out", written)
+    engine = running.state.engines.by_name["en-de"]
+    body = json.dumps(BODY).encode()
+    with ThreadPoolExecutor(8) as pool, running.client() as client, running.client() as other:
+        accepted = [pool.submit(client.post, "/translate", json=BODY) for _ in range(2)]
+        while engine.outstanding < 4:
+            time.sleep(0.005)
+        large = client.post("/translate", json=BODY | {"q": [TEXT] * 2})  # 4 sentences, and there is room for 2
+        assert large.status_code == 503 and "the model en-de has too much to do" in large.json()["error"]
+        behind = raw(running, (REQUEST % len(body) + body) * 3)  # the second and third wait for the first
+        while engine.outstanding < 6:
+            time.sleep(0.005)
+        kept = raw(running)
+        for pieces in ([REQUEST % len(body) + body], [REQUEST % len(body), body[:20], body[20:]], [REQUEST % 2, b"{{"]):
+            for piece in pieces:
+                kept.sendall(piece)
+                time.sleep(0.02)
+            answer_to_it = kept.recv(65536)
+            assert answer_to_it.startswith(b"HTTP/1.1 503 ") and b"retry-after: " in answer_to_it
+            assert b"every model here has too much to do" in answer_to_it
+        assert set(other.post("/v1/translations", json={"text": "a"}).json()["error"]) == {
+            "message", "type", "param", "code",
+        }  # fmt: skip
+        assert other.get("/languages").status_code == 200
+        assert other.post("/nowhere", json={}).status_code == 404
+        closing = REQUEST.replace(b"host: x", b"host: x\r\nconnection: close") % len(body) + body
+        assert answer(raw(running, closing)).startswith(b"HTTP/1.1 503 ")
+        chunked = other.post("/translate", content=iter([body]), headers={"content-type": "application/json"})
+        assert chunked.status_code == 503
+        go.set()
+        assert [each.result().status_code for each in accepted] == [200] * 2
+        got = b""
+        behind.settimeout(20)
+        while got.count(b"HTTP/1.1 ") < 3:
+            got += behind.recv(65536)
+        assert got.startswith(b"HTTP/1.1 200 ")
+        kept.sendall(REQUEST % len(body) + body)
+        assert kept.recv(65536).startswith(b"HTTP/1.1 200 ")
+        end = time.monotonic() + 10
+        while '"refused"' not in written.getvalue() and time.monotonic() < end:
+            time.sleep(0.02)
+        behind.close()
+        kept.close()
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    (refused,) = [line for line in lines if line["event"] == "refused"]
+    assert refused["requests"] == 5
+
+
 def test_who_hangs_up_stops_costing(held):
     running, go = held
     body = json.dumps(BODY).encode()

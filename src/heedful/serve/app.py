@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 import random
 import time
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from importlib.resources import files
 
 from starlette.middleware.cors import CORSMiddleware
@@ -113,6 +115,38 @@ def build(state: State) -> ASGIApp:
         origins = list(state.settings.cors)
         app = CORSMiddleware(app, allow_origins=origins, allow_methods=methods, allow_headers=headers)
     return Doorman(app, state)
+
+
+class Refusals:
+    """What a POST hears at once while no model can take more: it is not read, and the log sums up how often."""
+
+    def __init__(self, state: State) -> None:
+        self.state, self.count = state, 0
+
+    def __call__(self, url: bytes) -> bytes | None:
+        """The whole answer, if there is one."""
+        path = url.decode("latin-1")
+        if self.state.draining or path not in POST or not self.state.engines.full:
+            return None
+        self.state.metrics.answered(path, "POST", "503").inc()
+        self.state.metrics.rejected("queue").inc()
+        if not self.count:
+            asyncio.get_running_loop().call_later(1, self._note)
+        self.count += 1
+        refused = self.state.engines.refusal()
+        return _refusal(path, str(refused), refused.seconds)
+
+    def _note(self) -> None:
+        logs.say("refused", "warning", requests=self.count, seconds=1, reason="queue")
+        self.count = 0
+
+
+@lru_cache(1024)
+def _refusal(path: str, message: str, seconds: int) -> bytes:
+    """The bytes of an answer."""
+    answer = ProblemError(503, message, retry=seconds).answer(path)
+    head = b"".join(b"%b: %b\r\n" % each for each in [*answer.raw_headers, NO_SNIFFING])
+    return b"HTTP/1.1 503 Service Unavailable\r\n%b\r\n%b" % (head, bytes(answer.body))
 
 
 class Routes:

@@ -22,6 +22,7 @@ from heedful.serve import logs
 from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
 from heedful.serve.settings import Served
 
+TOO_MUCH = "too much to do; try again later."
 REMEMBERED = 30.0  # seconds of finished work that the rate is estimated from
 START = Callable[[socket.socket, Served], Callable[[], None]]  # its end of the pipe, a model -> what ends it
 
@@ -205,6 +206,15 @@ class Engine:
     def ready(self) -> bool:
         return self.child is not None
 
+    @property
+    def full(self) -> bool:
+        """Whether it could not take one sentence more."""
+        return self.child is not None and self.outstanding >= self.queue
+
+    def wait(self) -> float:
+        """Seconds that what it has will take."""
+        return self.pace.seconds(self.outstanding)
+
     async def load(self) -> None:
         """Start the model, or its successor; the one before finishes what it has. Raises what is wrong with it."""
         child = Child(self._lost, self.counted)
@@ -273,11 +283,7 @@ class Engine:
         if self.child is None:
             raise RefusedError("loading", f"the model {self.served.name} is being loaded; try again.", 2)
         if self.outstanding and self.outstanding + cost > self.queue:
-            raise RefusedError(
-                "queue",
-                f"the model {self.served.name} has too much to do; try again later.",
-                self.pace.seconds(self.outstanding),
-            )
+            raise RefusedError("queue", f"the model {self.served.name} has {TOO_MUCH}", self.wait())
         return self.child
 
     def _lost(self, child: Child) -> None:
@@ -321,6 +327,16 @@ class Engines:
     @property
     def ready(self) -> bool:
         return all(engine.ready for engine in self.by_name.values())
+
+    @property
+    def full(self) -> bool:
+        """Whether nobody could take one sentence more."""
+        return all(engine.full for engine in self.by_name.values())
+
+    def refusal(self) -> RefusedError:
+        """What is to be said then."""
+        seconds = min(engine.wait() for engine in self.by_name.values())
+        return RefusedError("queue", f"every model here has {TOO_MUCH}", seconds)
 
     async def load(self) -> None:
         await asyncio.gather(*(engine.load() for engine in self.by_name.values()))

@@ -20,8 +20,8 @@ UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 WRITING = 60.0  # seconds that a client may take to read what waits for it
 
 
-def protocol(limits: Limits, metrics: Metrics) -> type[HttpToolsProtocol]:
-    """The protocol of a server with these limits."""
+def protocol(limits: Limits, metrics: Metrics, refuse: Callable[[bytes], bytes | None]) -> type[HttpToolsProtocol]:
+    """The protocol of a server with these limits; what `refuse` has to say to a POST at once is its answer."""
     holding: Counter[str] = Counter()
 
     class Protocol(HttpToolsProtocol):
@@ -32,6 +32,7 @@ def protocol(limits: Limits, metrics: Metrics) -> type[HttpToolsProtocol]:
         lost = False
         leave: Callable[[], object] | None = None  # what to do if the client hangs up before it has its answer
         beside = 0  # bytes since the last request or piece of a body that belong to none
+        refusal: bytes | None = None  # the answer to what is being received
 
         # ---- coming and going
 
@@ -76,25 +77,48 @@ def protocol(limits: Limits, metrics: Metrics) -> type[HttpToolsProtocol]:
             super().data_received(data)
             if self.beside > limits.headers and not self.deaf:
                 self.send_400_response("")
-            if self.cycle is None or self.cycle.response_complete:
+            if self._unheeded():
                 self._watch()
             else:
                 self._unwatch()
+
+        def _unheeded(self) -> bool:
+            """Whether a part of a request has come whose rest nobody waits for."""
+            if self.refusal is not None:
+                return True
+            if self.cycle is not None and not self.cycle.response_complete:
+                return False
+            return self.beside > 0 or (self.cycle is not None and not self.heard)
 
         def on_headers_complete(self) -> None:
             if sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url) > limits.headers:
                 self.beside = limits.headers + 1
                 raise ValueError("too many headers")  # which the parser turns into an error of its own
-            self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
-            super().on_headers_complete()
+            self.refusal = self._refusal()
+            if self.refusal is None:
+                self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]
+                super().on_headers_complete()
+
+        def _refusal(self) -> bytes | None:
+            """An answer that needs no look at the body, unless there is another one to be waited for."""
+            if self.cycle is not None and not self.cycle.response_complete:
+                return None
+            length = dict(self.headers).get(b"content-length", b"")
+            small = length.isdigit() and int(length) <= limits.body and not self.expect_100_continue
+            return refuse(self.url) if small and self.parser.get_method() == b"POST" else None
 
         def on_body(self, body: bytes) -> None:
             self.beside = 0
-            super().on_body(body)
+            if self.refusal is None:
+                super().on_body(body)
 
         def on_message_complete(self) -> None:
             self.beside = 0
-            super().on_message_complete()
+            if self.refusal is None:
+                return super().on_message_complete()
+            self.transport.write(self.refusal)
+            self.refusal = None
+            return self.on_response_complete() if self.parser.should_keep_alive() else self.transport.close()
 
         # ---- saying
 

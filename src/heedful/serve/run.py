@@ -20,7 +20,7 @@ import uvicorn
 
 from heedful.errors import HeedfulError, SettingError
 from heedful.serve import logs
-from heedful.serve.app import build
+from heedful.serve.app import Refusals, build
 from heedful.serve.engine import START, Engine, Engines, start_process
 from heedful.serve.protocol import protocol
 from heedful.serve.settings import Settings, read_keys
@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 build(state),
-                http=protocol(limits, state.metrics),
+                http=protocol(limits, state.metrics, Refusals(state)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
