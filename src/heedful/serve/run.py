@@ -27,6 +27,7 @@ from heedful.serve.settings import Settings, read_keys
 from heedful.serve.state import State
 
 BACKLOG = 2048  # connections that wait to be accepted
+ACCEPTED = 32  # of these at once, before requests have their turn again
 NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
 SO_ATTACH_FILTER = 26  # of Linux; the socket module has no name for it
 LINGER = 0.5  # seconds that a connection without a request may still bring one after that
@@ -59,6 +60,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=15,
+                backlog=ACCEPTED,
                 timeout_graceful_shutdown=max(1, round(settings.drain - self._notice() - LINGER)),
             )
         )
@@ -84,6 +86,12 @@ class Server(uvicorn.Server):
         self.state.draining = True
         logs.say("draining", seconds=self.state.settings.drain)
         asyncio.get_running_loop().call_later(self._notice(), setattr, self, "should_exit", True)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; as many as wait to be accepted are not to be taken at once."""
+        await super().startup(sockets)
+        for listening in sockets or []:
+            listening.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, but what has been sent over those that there are."""
