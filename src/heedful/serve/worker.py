@@ -34,7 +34,7 @@ from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
 from heedful.serve.work import Filling, Translating, Work, Writing, translations
 from heedful.translate import Part, Translation, Translator
 
-POLITE = 10  # how much the model gives way to the server, which has to answer at once and needs little
+POLITE = 5  # how much the model gives way to the server, which has to answer at once and needs little
 CROWDED = 0.01  # seconds between two looks at the pipe, if more is asked for than is done at once
 COUNTING = 0.1  # seconds between two words about how much was done
 Parts = list[list[Part]]
