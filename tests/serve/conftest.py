@@ -45,7 +45,7 @@ class Running:
 
 @contextlib.contextmanager
 def serving(models: dict[str, Path], limits: Limits | None = None, drain: float = 2.0, **changes) -> Iterator[Running]:
-    """Serve these models until the end of the block; drained and ended as by SIGTERM."""
+    """Serve these models until the end of the block; drained and ended as by SIGTERM, but without notice."""
     served = tuple(Served.parse(f"{name}={path}") for name, path in models.items())
     settings = Settings(served, port=0, limits=limits or Limits(), drain=drain, **changes)
     begun: list[Running | BaseException] = []
@@ -74,7 +74,8 @@ def serving(models: dict[str, Path], limits: Limits | None = None, drain: float 
         yield running
     finally:
         with contextlib.suppress(RuntimeError):  # it has ended already
-            running.loop.call_soon_threadsafe(running.server.drain)
+            for _ in range(2):  # who says it twice does not want to wait
+                running.loop.call_soon_threadsafe(running.server.drain)
         thread.join(60)
         assert not thread.is_alive()
 

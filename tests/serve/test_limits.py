@@ -236,10 +236,10 @@ def test_who_reads_nothing_is_sent_away(running, monkeypatch):
 
 
 def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
-    monkeypatch.setattr(run, "NOTICE", 1.0)
+    monkeypatch.setattr(run, "NOTICE", 60.0)  # until we say so
     monkeypatch.setattr(run, "LINGER", 0.2)
     statuses: list[object] = []
-    with serving({"en-de": folders["en-de"]}, drain=8.0) as running:
+    with serving({"en-de": folders["en-de"]}, drain=300.0) as running:
 
         def ask() -> None:
             with running.client() as client:
@@ -263,6 +263,7 @@ def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
                 assert last.json() == {"status": "draining"}
                 assert last.headers["connection"] == "close"
                 assert client.get("/health").status_code == 200
+            running.loop.call_soon_threadsafe(running.server.drain)
             for each in clients:
                 each.result(20)
     assert set(statuses) == {200}
