@@ -152,9 +152,10 @@ def reference_beam(toy: Toy, source: tuple[int, ...], beam: int, n_best: int, li
         live = [(-negative, (*live[row][1], token)) for negative, row, token in going]
         # 4. done?
         ended.sort(key=lambda each: -each[1])
-        if len(ended) >= beam or not live:
+        if not live:
             break
-        if len(ended) >= n_best and live[0][0] / gnmt(limit, alpha) <= ended[n_best - 1][1]:
+        longest = length if len(ended) >= beam else limit  # with so many endings only what is better now goes on
+        if len(ended) >= n_best and live[0][0] / gnmt(longest, alpha) <= ended[n_best - 1][1]:
             break
         if length == limit:
             ended += [(False, total / gnmt(length, alpha), ids) for total, ids in live]

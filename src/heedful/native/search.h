@@ -243,15 +243,16 @@ class Search {
         if (job.best.size() > size_t(job.options.n_best)) job.best.resize(job.options.n_best);
     }
 
-    // A sentence is done that has enough endings, is at its limit, or cannot improve: log-probabilities only fall and
-    // the penalty only grows, so no row can become better than it is now by the penalty of the longest output.
+    // A sentence is done at its limit, or when no row has the prospect of joining the n best: log-probabilities only fall
+    // and the penalty only grows, so no row can become better than it is now by the penalty of the longest output. With
+    // as many endings as the beam is wide it goes on only for a row that is better than an ending as it stands.
     void finish(Job& job, const std::vector<Candidate>& live, int length) {
         const Options& asked = job.options;
         const size_t endings = job.found.size();
-        const double bar = endings >= size_t(asked.beam)               ? std::numeric_limits<double>::infinity()
-                           : job.best.size() < size_t(asked.n_best) ? -std::numeric_limits<double>::infinity()
-                                                                    : job.best.back();
-        job.done = live.empty() || live[0].score / length_penalty(asked.limit, asked.alpha) <= bar ||
+        const int longest = endings >= size_t(asked.beam) ? length + 1 : asked.limit;
+        const double bar = job.best.size() < size_t(asked.n_best) ? -std::numeric_limits<double>::infinity()
+                                                                  : job.best.back();
+        job.done = live.empty() || live[0].score / length_penalty(longest, asked.alpha) <= bar ||
                    asked.limit <= length + 1;
         if (!job.done || endings >= size_t(asked.n_best)) return;
         for (const Candidate& each : live) job.found.push_back(spelled(job, each.row, &each, false));

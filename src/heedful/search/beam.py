@@ -72,7 +72,7 @@ def beam_steps(
         if options.observer is not None:
             options.observer.choose(rows.sentence, rows.prefix, candidates, ending, live)
         ends.finish(rows, candidates, ending)  # 3. what ends is a hypothesis
-        done = ends.done(rows, live)  # 4. sentences that nothing can improve
+        done = ends.done(rows, live)  # 4. sentences that nothing is likely to improve
         if gone:
             done |= torch.isin(rows.sentence, torch.tensor(sorted(gone), device=rows.sentence.device))
         if done.any():
@@ -130,7 +130,6 @@ class Ends:
         self.found: list[list[Hypothesis]] = [[] for _ in limit]
         self.count = torch.zeros_like(limit)  # (A,) finished hypotheses
         self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
-        self.bar = self.best[:, -1]  # (A,) what a row must still be able to reach
         self.penalty = ((5 + limit.double()) / 6) ** options.alpha  # (A,) of the longest output
 
     def finish(self, rows: Rows, candidates: Candidates, ending: Tensor) -> None:
@@ -142,15 +141,17 @@ class Ends:
         known = torch.cat((self.best, score.masked_fill(~ending, -torch.inf)), 1)
         self.best = known.topk(self.options.n_best).values  # (A, n_best), largest first
         self.count += ending.sum(1)
-        self.bar = self.best[:, -1].masked_fill(self.count >= self.options.beam, torch.inf)  # W endings are enough
 
     def done(self, rows: Rows, live: Candidates) -> Tensor:
-        """-> (A,) sentences with W endings, at their limit, or whose live rows can no longer reach the n best.
+        """-> (A,) sentences at their limit, or whose live rows have no prospect of joining the n best.
 
         Log-probabilities only fall and the penalty only grows, so no descendant of a row can score better than its sum
-        so far divided by the penalty of the longest output.
+        so far divided by the penalty of the longest output. With W endings such hopes are over: a sentence goes on only
+        for a row that is better than an ending as it stands.
         """
-        done = live.score[:, 0] / self.penalty <= self.bar
+        now = length_penalty(rows.length + 1, self.options.alpha)
+        penalty = self.penalty.masked_fill(self.count >= self.options.beam, now)
+        done = live.score[:, 0] / penalty <= self.best[:, -1]
         return done | rows.at_limit() if rows.length + 1 >= rows.shortest else done
 
     def cut(self, rows: Rows, score: Tensor, live: Candidates, done: Tensor) -> None:
@@ -167,8 +168,7 @@ class Ends:
     def leave(self, done: Tensor) -> None:
         """(A,) which sentences are done."""
         stay = ~done
-        self.count, self.best = self.count[stay], self.best[stay]
-        self.bar, self.penalty = self.bar[stay], self.penalty[stay]
+        self.count, self.best, self.penalty = self.count[stay], self.best[stay], self.penalty[stay]
 
     def ranked(self, sentence: int) -> list[Hypothesis]:
         """-> the n best of one of the B sentences, best first; what was cut off is no output, and comes last."""
