@@ -291,6 +291,9 @@ class TrainSettings(Section):
         "inverse-sqrt", description="After warm-up: the paper's decay, or a decay to zero at the planned end, or none."
     )
     warmup: Count = Field(4000, description="Updates over which the learning rate rises to its peak.")
+    optimiser: Literal["adam", "muon"] = Field(
+        "adam", description="adam (the paper), or muon: needs fewer updates, by orthogonal steps of the layers' matrices."
+    )
     beta1: Probability = Field(0.9, description="Adam's memory of gradients.")
     beta2: Probability = Field(0.98, description="Adam's memory of squared gradients.")
     epsilon: float = Field(1e-9, gt=0, description="Adam's epsilon.")

@@ -34,13 +34,13 @@ def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> dict[str, to
 
 @pytest.fixture(scope="module")
 def two_ranks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
-    return run(corpus, tmp_path_factory.mktemp("two") / "out", "model.dropout=0.1", ranks=2)
+    return run(corpus, tmp_path_factory.mktemp("two") / "out", "model.dropout=0.1", "train.optimiser=muon", ranks=2)
 
 
 def test_two_ranks_equal_two_accumulations_bit_for_bit_with_dropout(
     corpus: Path, tmp_path: Path, two_ranks: dict[str, torch.Tensor]
 ) -> None:
-    one = run(corpus, tmp_path / "out", "model.dropout=0.1", "train.accumulate=2")
+    one = run(corpus, tmp_path / "out", "model.dropout=0.1", "train.optimiser=muon", "train.accumulate=2")
     assert one.keys() == two_ranks.keys()
     assert all(torch.equal(one[name], two_ranks[name]) for name in one)
 

@@ -73,11 +73,11 @@ def load(path: Path, model: nn.Module, optimiser: Optimizer) -> State:
     try:
         model.load_state_dict(load_file(path / WEIGHTS))
         moments = load_file(path / OPTIMISER)
-        for name, parameter in model.named_parameters():
-            optimiser.state[parameter] = {
-                kind: moments[f"{name}.{kind}"].to(parameter.device if kind != "step" else "cpu")
-                for kind in ("step", "exp_avg", "exp_avg_sq")
-            }
+        parameters = dict(model.named_parameters())
+        for key, moment in moments.items():
+            name, _, kind = key.rpartition(".")
+            device = "cpu" if kind == "step" else parameters[name].device
+            optimiser.state[parameters[name]][kind] = moment.to(device)
         return State(**read_json(path / STATE))
     except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
         raise FolderError(f"{path} does not belong to this run's settings ({error}).") from None

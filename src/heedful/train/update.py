@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from heedful.config import TrainSettings
 from heedful.errors import TrainingError
 from heedful.loss import Loss
+from heedful.train.muon import Muon, between_layers
 from heedful.train.ranks import Ranks
 
 P = TypeVar("P")  # a piece of a batch, whatever is learned from it
@@ -51,20 +52,21 @@ class Gradients:
 
 
 def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimizer:
-    """Adam as in section 5.3 of the paper; weight decay, if any, on matrices only."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
+    """Adam as in section 5.3 of the paper, or Muon; weight decay, if any, on matrices only."""
+    orthogonal = between_layers(model) if settings.optimiser == "muon" else []
+    rest = [p for p in model.parameters() if not any(p is matrix for matrix in orthogonal)]
     groups = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": others, "weight_decay": 0.0},
+        {"params": [p for p in rest if p.dim() > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
+    adam = torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=0.0,
         betas=(settings.beta1, settings.beta2),
         eps=settings.epsilon,
         fused=True,
     )
+    return Muon(orthogonal, settings.weight_decay, adam) if orthogonal else adam
 
 
 def apply_update(

@@ -1,0 +1,70 @@
+"""Muon (Jordan et al., 2024): momentum whose steps are made orthogonal, for the matrices between the layers.
+
+The step of a matrix has all its directions of about equal length, where Adam's follow the few strongest: less data and
+fewer updates lead to the same loss. What is not such a matrix (embeddings, norms, biases) is left to Adam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+
+MOMENTUM = 0.95
+LIKE_ADAM = 0.2  # the root mean square of Adam's usual steps: rates mean the same for both (Liu et al., 2025)
+QUINTIC = (3.4445, -4.7750, 2.0315)  # x -> ax + bx³ + cx⁵ takes all of (0, 1] near 1 within a few rounds
+ROUNDS = 5
+
+
+class Muon(Optimizer):
+    """Orthogonal steps for `matrices`, Adam's for the rest, by one rate."""
+
+    def __init__(self, matrices: Sequence[nn.Parameter], weight_decay: float, rest: AdamW) -> None:
+        super().__init__([{"params": list(matrices)}], {"lr": 0.0, "weight_decay": weight_decay})
+        self.rest = rest
+        self.param_groups += rest.param_groups
+        self.rest.state = self.state
+        self.alike: dict[torch.Size, list[nn.Parameter]] = {}
+        for matrix in matrices:
+            self.alike.setdefault(matrix.shape, []).append(matrix)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # noqa: ARG002  a name that torch gives
+        """One step along the gradients."""
+        self.rest.step()
+        rate, decay = self.param_groups[0]["lr"], self.param_groups[0]["weight_decay"]
+        for shape, matrices in self.alike.items():  # of one shape in one product
+            steps = orthogonal(torch.stack([self._direction(matrix) for matrix in matrices]))
+            for matrix, step in zip(matrices, steps, strict=True):
+                matrix.mul_(1 - rate * decay).add_(step, alpha=-rate * LIKE_ADAM * max(shape) ** 0.5)
+
+    def _direction(self, matrix: nn.Parameter) -> Tensor:
+        """The mean of past gradients, looking ahead as Nesterov does."""
+        assert matrix.grad is not None
+        state = self.state[matrix]
+        if not state:
+            state["momentum"] = torch.zeros_like(matrix)
+        state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
+        return matrix.grad.lerp(state["momentum"], MOMENTUM)
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """(N, A, B) -> (N, A, B) with the same singular vectors, and singular values near 1 (Newton-Schulz)."""
+    if matrices.size(1) > matrices.size(2):
+        return orthogonal(matrices.mT).mT
+    a, b, c = QUINTIC
+    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(ROUNDS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x
+
+
+def between_layers(model: nn.Module) -> list[nn.Parameter]:
+    """The matrices of the layers: neither embeddings nor positions nor what projects onto a vocabulary or labels."""
+    layers = [each for name, each in model.named_children() if name in ("encoder", "decoder")]
+    linear = [each for part in layers for each in part.modules() if isinstance(each, nn.Linear)]
+    return [each.weight for each in linear if min(each.weight.shape) > 1 and each.weight.requires_grad]
