@@ -1,6 +1,7 @@
 """The plan of an epoch: every pair once, within the budget, a pure function, little padding."""
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -88,6 +89,15 @@ def test_a_large_corpus_is_planned_quickly() -> None:
     start = time.process_time()
     plan(source, target, 4096, 1, 0)
     assert time.process_time() - start < 3
+
+
+def test_planning_takes_few_bytes_a_pair() -> None:
+    source, target = (lengths.astype(np.int32) for lengths in realistic(100_000))
+    tracemalloc.start()
+    plan(source, target, 4096, 1, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 48 * len(source)
 
 
 @given(st.integers(0, 50), st.integers(1, 12))

@@ -35,8 +35,8 @@ class Ragged:
         return self.ids[self.offsets[i] : self.offsets[i + 1]]
 
     @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        return np.diff(self.offsets)
+    def lengths(self) -> NDArray[np.int32]:
+        return np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
@@ -62,11 +62,11 @@ class Pairs:
         return self.targets[i]
 
     @property
-    def source_lengths(self) -> NDArray[np.int64]:
+    def source_lengths(self) -> NDArray[np.int32]:
         return self.sources.lengths
 
     @property
-    def target_lengths(self) -> NDArray[np.int64]:
+    def target_lengths(self) -> NDArray[np.int32]:
         return self.targets.lengths
 
     @classmethod
