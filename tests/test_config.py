@@ -366,3 +366,21 @@ def test_a_setting_needs_a_name(override):
 def test_a_device_is_one_that_there_is():
     with pytest.raises(SettingError, match=r"train\.device is 'tpu'"):
         read(None, ["train.device=tpu"])
+
+
+@pytest.mark.parametrize(
+    "override", ["x" * 5000, f"train.seed={'9' * 5000}a", f"train.{'y' * 5000}=1", f"model={'z' * 5000}"]
+)
+def test_what_was_given_is_cut_to_a_readable_length(override):
+    message = message_of(lambda: read(None, [override]))
+    assert len(message) < 400
+    assert override[:20] in message or override.partition("=")[2][:20] in message
+
+
+def test_a_table_where_a_value_belongs_is_cut(toml):
+    path = toml(
+        f"[train]\nseed = [{'1, ' * 5000}]\n[data]\nsource = {{ {', '.join(f'k{i} = 1' for i in range(999))} }}"
+    )
+    with pytest.raises(SettingError) as caught:
+        read(path)
+    assert len(str(caught.value)) < 600

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from heedful.errors import SettingError
+from heedful.errors import SettingError, shown
 from heedful.presets import PRESETS, Family, Preset, preset, preset_for, preset_for_text
 from heedful.sections import (
     DataSettings,
@@ -133,25 +133,25 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise SettingError(f"{path} is not UTF-8 text; a run is described by a TOML file.") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise SettingError(f"{path} is not valid TOML: {error}.") from None
 
 
 def _override(tree: dict[str, Any], override: str) -> None:
     name, equals, text = override.partition("=")
     if not equals or not name.strip():
-        raise SettingError(f"'{override}' is not a setting; write section.key=value, such as train.seed=7.")
+        raise SettingError(f"{shown(override)} is not a setting; write section.key=value, such as train.seed=7.")
     value = _value(text)
     section, dot, key = name.strip().partition(".")
     if isinstance(value, int | float) and f"{section}.{key}" in _paths():
         value = text  # a file may be called 2024
     if not dot and section in SECTIONS:
-        raise SettingError(f"'{override}' sets a whole section; write {section}.key=value.")
+        raise SettingError(f"{shown(override)} sets a whole section; write {section}.key=value.")
     if dot:
         settings = tree.setdefault(section, {})
         if not isinstance(settings, dict):
             raise SettingError(
-                f"'{override}': {section} is a section, not a value, and the file sets it to {settings!r}."
+                f"{shown(override)}: {section} is a section, not a value, and the file sets it to {shown(settings)}."
             )
         settings[key] = value
     else:
@@ -162,7 +162,7 @@ def _value(text: str) -> Any:
     """A value as TOML has it, or plain text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # not TOML, or a number of thousands of digits
         return text
 
 
@@ -186,7 +186,7 @@ def _validated(kind: type[S], values: Mapping[str, Any], where: str = "", contex
 
 def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     loc = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
-    name = ".".join(([where] if where else []) + loc[:2])
+    name = shown(".".join(([where] if where else []) + loc[:2]))[1:-1]
     if problem["type"] == "extra_forbidden":
         alike = [other for other in _names(kind) if other.count(".") == len(loc[:2]) - 1]
         near = difflib.get_close_matches(".".join(loc[:2]), alike, n=1, cutoff=0.6)
@@ -196,8 +196,7 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "value_error" and not isinstance(problem["input"], str):
         return f"{name + ': ' if name else ''}{message}."
-    given = problem["input"]
-    return f"{name} is {given!r}: {message[0].lower() + message[1:]}."
+    return f"{name} is {shown(problem['input'])}: {message[0].lower() + message[1:]}."
 
 
 def _names(kind: type[Section]) -> list[str]:

@@ -4,6 +4,18 @@ Every message is one sentence that says what happened, where, what was given and
 without a traceback and ends with exit code 2; in Python it is an ordinary exception.
 """
 
+import reprlib
+
+QUOTE = reprlib.Repr()
+QUOTE.maxstring = QUOTE.maxother = 120
+QUOTE.maxlist = QUOTE.maxdict = QUOTE.maxtuple = 4
+QUOTE.maxlevel = 2
+
+
+def shown(value: object) -> str:
+    """What was given, quoted and cut, so that it can neither fill nor paint a terminal."""
+    return QUOTE.repr(value)
+
 
 class HeedfulError(Exception):
     """Something that the user can put right."""

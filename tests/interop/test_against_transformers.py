@@ -90,7 +90,7 @@ def check_same_search(ours: EncoderDecoder, theirs: Any, source: torch.Tensor, b
     pad, eos = theirs.config.pad_token_id, theirs.config.eos_token_id
     options = Options(beam=beam, alpha=0.0, n_best=beam, max_length=length)
     found = beam_search(ModelNextToken(ours), source, (source != pad).sum(1), options)
-    settings: dict[str, Any] = {"num_return_sequences": beam, "length_penalty": 0.0, "early_stopping": True}
+    settings: dict[str, Any] = {"num_return_sequences": beam, "length_penalty": 0.0, "early_stopping": False}
     result = theirs.generate(
         input_ids=source, attention_mask=(source != pad).long(), num_beams=beam, do_sample=False,
         max_length=length + 1, forced_eos_token_id=None, **settings if beam > 1 else {},

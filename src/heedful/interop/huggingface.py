@@ -11,14 +11,14 @@ from pydantic import ValidationError
 from heedful import folder
 from heedful.config import ModelConfig, SearchSettings
 from heedful.disk import write_file
-from heedful.errors import FolderError, SettingError
+from heedful.errors import FolderError, SettingError, shown
 from heedful.folder import Folder
 from heedful.interop import vocabulary
 from heedful.interop.architecture import Architecture
 from heedful.interop.bert import Bert
 from heedful.interop.gpt2 import Gpt2
 from heedful.interop.marian import Marian
-from heedful.interop.untrusted import Settings, read_json, shown
+from heedful.interop.untrusted import Settings, read_json
 from heedful.interop.weights import SAFE, open_weights
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
 

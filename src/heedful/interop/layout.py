@@ -10,9 +10,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.errors import FolderError
+from heedful.errors import FolderError, shown
 from heedful.folder import finite
-from heedful.interop.untrusted import shown
 from heedful.interop.weights import Weights
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -17,8 +17,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from heedful.errors import FolderError
-from heedful.interop.untrusted import shown
+from heedful.errors import FolderError, shown
 
 MOST_PICKLE = 16 << 20  # bytes of the program; the numbers of the tensors come after it
 LEGACY = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")  # how files begin that torch wrote before version 1.6

@@ -1,31 +1,19 @@
 """Reading a folder that somebody else made: only plain files of plausible sizes, only values that make sense.
 
-Everything foreign that ends up in a message is quoted and cut, so that a file can neither fill nor paint a terminal.
+Everything foreign that ends up in a message is quoted and cut by `shown`.
 """
 
 from __future__ import annotations
 
 import os
-import reprlib
 import stat
 from pathlib import Path
 from typing import Any
 
 from heedful import folder
-from heedful.errors import FolderError
+from heedful.errors import FolderError, shown
 
 LARGEST = 1 << 62
-
-
-QUOTE = reprlib.Repr()
-QUOTE.maxstring = QUOTE.maxother = 120
-QUOTE.maxlist = QUOTE.maxdict = QUOTE.maxtuple = 4
-QUOTE.maxlevel = 2
-
-
-def shown(value: object) -> str:
-    """A foreign value, fit for a message."""
-    return QUOTE.repr(value)
 
 
 def find(path: Path, name: str, most: int = LARGEST) -> Path | None:

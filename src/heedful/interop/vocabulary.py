@@ -12,9 +12,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from heedful import folder
 from heedful.config import ModelConfig
 from heedful.disk import write_file
-from heedful.errors import FolderError
+from heedful.errors import FolderError, shown
 from heedful.folder import Folder
-from heedful.interop.untrusted import find, read_json, read_text, shown
+from heedful.interop.untrusted import find, read_json, read_text
 from heedful.text import Tokenizer
 from heedful.text.sentencepieces import SentencePieces, checked_table
 

@@ -15,10 +15,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from heedful.errors import FolderError
+from heedful.errors import FolderError, shown
 from heedful.folder import FLOATS
 from heedful.interop import pickles
-from heedful.interop.untrusted import find, read_json, shown
+from heedful.interop.untrusted import find, read_json
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 MOST_HEADER = 16 << 20

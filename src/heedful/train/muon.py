@@ -32,7 +32,7 @@ class Muon(Optimizer):
             self.alike.setdefault(matrix.shape, []).append(matrix)
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # noqa: ARG002  a name that torch gives
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # closures are not for it
         """One step along the gradients."""
         self.rest.step()
         rate, decay = self.param_groups[0]["lr"], self.param_groups[0]["weight_decay"]
@@ -47,8 +47,8 @@ class Muon(Optimizer):
         state = self.state[matrix]
         if not state:
             state["momentum"] = torch.zeros_like(matrix)
-        state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
-        return matrix.grad.lerp(state["momentum"], MOMENTUM)
+        momentum: Tensor = state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
+        return matrix.grad.lerp(momentum, MOMENTUM)
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     if matrices.size(1) > matrices.size(2):
         return orthogonal(matrices.mT).mT
     a, b, c = QUINTIC
-    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    x: Tensor = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(ROUNDS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
@@ -66,5 +66,5 @@ def orthogonal(matrices: Tensor) -> Tensor:
 def between_layers(model: nn.Module) -> list[nn.Parameter]:
     """The matrices of the layers: neither embeddings nor positions nor what projects onto a vocabulary or labels."""
     layers = [each for name, each in model.named_children() if name in ("encoder", "decoder")]
-    linear = [each for part in layers for each in part.modules() if isinstance(each, nn.Linear)]
-    return [each.weight for each in linear if min(each.weight.shape) > 1 and each.weight.requires_grad]
+    weights = [each.weight for part in layers for each in part.modules() if isinstance(each, nn.Linear)]
+    return [each for each in weights if isinstance(each, nn.Parameter) and min(each.shape) > 1 and each.requires_grad]

@@ -17,7 +17,7 @@ from heedful import config as settings
 from heedful import folder as model_folder
 from heedful.config import SECTIONS, RunConfig
 from heedful.disk import explained, write_file
-from heedful.errors import FolderError, SettingError
+from heedful.errors import FolderError, SettingError, shown
 from heedful.folder import Folder, parameter_count
 from heedful.model import Model, build
 from heedful.train import checkpoint
@@ -154,8 +154,9 @@ def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
             if key in MAY_CHANGE.get(section, ()):
                 changes.setdefault(section, {})[key] = getattr(new, key)
             elif getattr(new, key) != getattr(old, key):
+                now, was = (shown(getattr(each, key)) for each in (new, old))
                 raise SettingError(
-                    f"{section}.{key} is {getattr(new, key)!r} now and was {getattr(old, key)!r} when {out} began; "
+                    f"{section}.{key} is {now} now and was {was} when {out} began; "
                     "resume with the same settings, or start anew."
                 )
     return config.replace(**changes)

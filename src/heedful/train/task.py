@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.config import RunConfig
+from heedful.errors import SettingError, shown
 from heedful.folder import Folder
 from heedful.loss import Loss
 from heedful.text import Tokenizer
@@ -116,8 +117,6 @@ def resolved_model(asked: RunConfig, init: Folder | None, family: str, found: di
 
     Of a model that is trained further, only dropout may change.
     """
-    from heedful.errors import SettingError
-
     if init is None:
         return {"family": family} | found
     ours = init.model.config
@@ -127,7 +126,7 @@ def resolved_model(asked: RunConfig, init: Folder | None, family: str, found: di
     for key in asked.model.model_fields_set - free:
         if getattr(asked.model, key) != getattr(ours, key):
             raise SettingError(
-                f"model.{key} is {getattr(asked.model, key)!r}, and {init.path} has {getattr(ours, key)!r}; "
+                f"model.{key} is {shown(getattr(asked.model, key))}, and {init.path} has {shown(getattr(ours, key))}; "
                 "leave it out to train that model further."
             )
     return ours.model_dump(exclude=free & asked.model.model_fields_set) | {
