@@ -7,19 +7,20 @@ from heedful.config import ModelConfig, TrainSettings
 from heedful.errors import FolderError
 from heedful.model import EncoderDecoder
 from heedful.train import checkpoint
+from heedful.train.adam import Optimiser
 from heedful.train.checkpoint import State
 from heedful.train.update import build_optimiser
 
 CONFIG = ModelConfig(vocab_size=11, d_model=8, d_ff=8, n_heads=2, encoder_layers=1, decoder_layers=1, max_length=8)
 
 
-def stepped(seed: int = 0) -> tuple[EncoderDecoder, torch.optim.Optimizer]:
+def stepped(seed: int = 0) -> tuple[EncoderDecoder, Optimiser]:
     torch.manual_seed(seed)
     model = EncoderDecoder(CONFIG)
     optimiser = build_optimiser(model, TrainSettings(optimiser="muon"))
     for parameter in model.parameters():
         parameter.grad = torch.randn_like(parameter)
-    optimiser.step()
+    optimiser.step(0.01)
     return model, optimiser
 
 

@@ -14,11 +14,11 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from heedful.disk import digest, explained, new_folder
 from heedful.errors import FolderError
 from heedful.folder import read_json, save_weights
+from heedful.train.adam import Optimiser
 
 WEIGHTS, OPTIMISER, STATE, MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
 
@@ -42,7 +42,7 @@ class State:
     ended: str = ""  # why training ended, once it has
 
 
-def save(folder: Path, model: nn.Module, optimiser: Optimizer, state: State, keep: int) -> Path:
+def save(folder: Path, model: nn.Module, optimiser: Optimiser, state: State, keep: int) -> Path:
     """Write `folder/step-N` and drop all but the last `keep` checkpoints."""
     path = folder / f"step-{state.update}"
     with new_folder(path) as new:
@@ -68,7 +68,7 @@ def latest(folder: Path) -> Path | None:
     return None
 
 
-def load(path: Path, model: nn.Module, optimiser: Optimizer) -> State:
+def load(path: Path, model: nn.Module, optimiser: Optimiser) -> State:
     """Put weights and optimiser back as they were."""
     try:
         model.load_state_dict(load_file(path / WEIGHTS))
@@ -76,8 +76,7 @@ def load(path: Path, model: nn.Module, optimiser: Optimizer) -> State:
         parameters = dict(model.named_parameters())
         for key, moment in moments.items():
             name, _, kind = key.rpartition(".")
-            device = "cpu" if kind == "step" else parameters[name].device
-            optimiser.state[parameters[name]][kind] = moment.to(device)
+            optimiser.state[parameters[name]][kind] = moment.to(parameters[name].device)
         return State(**read_json(path / STATE))
     except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
         raise FolderError(f"{path} does not belong to this run's settings ({error}).") from None
@@ -112,7 +111,7 @@ def _weights(folder: Path, update: int) -> Path:
     return folder / "weights" / f"{update}.safetensors"
 
 
-def _moments(model: nn.Module, optimiser: Optimizer) -> dict[str, Tensor]:
+def _moments(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
     return {
         f"{name}.{kind}": value
         for name, parameter in model.named_parameters()

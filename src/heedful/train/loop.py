@@ -15,13 +15,13 @@ from pathlib import Path
 from types import FrameType
 
 import torch
-from torch.optim import Optimizer
 
 from heedful.config import RunConfig, seconds
 from heedful.loss import Loss, smoothing_of
 from heedful.model import Model, build
 from heedful.ops.precision import choose, computing_in
 from heedful.train import checkpoint
+from heedful.train.adam import Optimiser
 from heedful.train.checkpoint import State
 from heedful.train.ranks import Ranks
 from heedful.train.report import Record, Report
@@ -41,7 +41,7 @@ class Run:
     config: RunConfig
     task: Task
     model: Model
-    optimiser: Optimizer
+    optimiser: Optimiser
     ranks: Ranks
     report: Report
     checkpoints: Path

@@ -7,11 +7,11 @@ fewer updates lead to the same loss. What is not such a matrix (embeddings, norm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
+
+from heedful.train.adam import Adam, Optimiser
 
 MOMENTUM = 0.95
 LIKE_ADAM = 0.2  # the root mean square of Adam's usual steps: rates mean the same for both (Liu et al., 2025)
@@ -19,27 +19,24 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # x -> ax + bx³ + cx⁵ takes all of (0, 1
 ROUNDS = 5
 
 
-class Muon(Optimizer):
+class Muon(Optimiser):
     """Orthogonal steps for `matrices`, Adam's for the rest, by one rate."""
 
-    def __init__(self, matrices: Sequence[nn.Parameter], weight_decay: float, rest: AdamW) -> None:
-        super().__init__([{"params": list(matrices)}], {"lr": 0.0, "weight_decay": weight_decay})
-        self.rest = rest
-        self.param_groups += rest.param_groups
+    def __init__(self, matrices: Sequence[nn.Parameter], weight_decay: float, rest: Adam) -> None:
+        super().__init__()
+        self.weight_decay, self.rest = weight_decay, rest
         self.rest.state = self.state
         self.alike: dict[torch.Size, list[nn.Parameter]] = {}
         for matrix in matrices:
             self.alike.setdefault(matrix.shape, []).append(matrix)
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # closures are not for it
-        """One step along the gradients."""
-        self.rest.step()
-        rate, decay = self.param_groups[0]["lr"], self.param_groups[0]["weight_decay"]
+    def step(self, rate: float) -> None:
+        self.rest.step(rate)
         for shape, matrices in self.alike.items():  # of one shape in one product
             steps = orthogonal(torch.stack([self._direction(matrix) for matrix in matrices]))
             for matrix, step in zip(matrices, steps, strict=True):
-                matrix.mul_(1 - rate * decay).add_(step, alpha=-rate * LIKE_ADAM * max(shape) ** 0.5)
+                matrix.mul_(1 - rate * self.weight_decay).add_(step, alpha=-rate * LIKE_ADAM * max(shape) ** 0.5)
 
     def _direction(self, matrix: nn.Parameter) -> Tensor:
         """The mean of past gradients, looking ahead as Nesterov does."""

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from heedful.config import TrainSettings
 from heedful.errors import TrainingError
 from heedful.loss import Loss
+from heedful.train.adam import Adam, Optimiser
 from heedful.train.muon import Muon, between_layers
 from heedful.train.ranks import Ranks
 
@@ -51,21 +51,11 @@ class Gradients:
         self.flat.zero_()
 
 
-def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimizer:
+def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimiser:
     """Adam as in section 5.3 of the paper, or Muon; weight decay, if any, on matrices only."""
     orthogonal = between_layers(model) if settings.optimiser == "muon" else []
-    rest = [p for p in model.parameters() if not any(p is matrix for matrix in orthogonal)]
-    groups = [
-        {"params": [p for p in rest if p.dim() > 1], "weight_decay": settings.weight_decay},
-        {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    adam = torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=0.0,
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.epsilon,
-        fused=True,
-    )
+    rest = [p for p in model.parameters() if p.requires_grad and not any(p is matrix for matrix in orthogonal)]
+    adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay)
     return Muon(orthogonal, settings.weight_decay, adam) if orthogonal else adam
 
 
@@ -73,7 +63,7 @@ def apply_update(
     pieces: Sequence[tuple[int, P]],
     loss_of: Callable[[P], Loss],
     gradients: Gradients,
-    optimiser: Optimizer,
+    optimiser: Optimiser,
     ranks: Ranks,
     *,
     settings: TrainSettings,
@@ -102,9 +92,7 @@ def apply_update(
     _check_finite(smoothed / tokens, norm, update)
     if settings.clip_norm and norm > settings.clip_norm:
         gradients.weights.mul_(settings.clip_norm / norm)
-    for group in optimiser.param_groups:
-        group["lr"] = rate
-    optimiser.step()
+    optimiser.step(rate)
     ponder = steps / halted if halted else None
     return Outcome(smoothed / tokens, likelihood / tokens, tokens, norm, interruptions > 0, ponder)
 

@@ -1,0 +1,58 @@
+"""Adam against torch's class, and what it is written for."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from heedful.config import ModelConfig, TrainSettings
+from heedful.model import EncoderDecoder
+from heedful.train.update import build_optimiser
+
+CONFIG = ModelConfig(vocab_size=30, d_model=16, d_ff=32, n_heads=2, encoder_layers=1, decoder_layers=1, max_length=32)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_it_equals_torch_to_the_bit(decay: float) -> None:
+    torch.manual_seed(0)
+    model = EncoderDecoder(CONFIG)
+    twin = copy.deepcopy(model)
+    ours = build_optimiser(model, TrainSettings(weight_decay=decay))
+    theirs = torch.optim.AdamW(
+        [
+            {"params": [p for p in twin.parameters() if p.dim() > 1], "weight_decay": decay},
+            {"params": [p for p in twin.parameters() if p.dim() == 1], "weight_decay": 0.0},
+        ],
+        lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True,
+    )  # fmt: skip
+    for rate in (0.01, 0.02, 0.005):
+        for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
+            mine.grad = torch.randn_like(mine)
+            other.grad = mine.grad.clone()
+        ours.step(rate)
+        for group in theirs.param_groups:
+            group["lr"] = rate
+        theirs.step()
+    for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(mine, other)
+        assert {kind: value.tolist() for kind, value in ours.state[mine].items()} == {
+            kind: value.tolist() for kind, value in theirs.state[other].items()
+        }
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "muon"])
+def test_it_does_not_load_the_compiler_of_torch(optimiser: str) -> None:
+    program = f"""
+import sys
+from heedful.config import ModelConfig, TrainSettings
+from heedful.train.start import build, build_optimiser
+model = build(ModelConfig(vocab_size=9, d_model=8, d_ff=8, n_heads=1, encoder_layers=1, decoder_layers=1))
+for parameter in model.parameters():
+    parameter.grad = parameter.detach().clone()
+build_optimiser(model, TrainSettings(optimiser="{optimiser}")).step(0.1)
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
