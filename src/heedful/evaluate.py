@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from heedful.errors import DataError
+from heedful.errors import DataError, SettingError, shown
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def evaluate(
         raise DataError(f"{len(hypotheses)} translations and {len(references)} references; give one for each.")
     if not references:
         raise DataError("there is nothing to evaluate: no sentence was given.")
-    bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
+    bleu = bleu_of(tokenize, lowercase)
     chrf, ter = CHRF(lowercase=lowercase), TER(case_sensitive=not lowercase)
     scores = {
         name: metric.corpus_score(hypotheses, [references]).score
@@ -45,6 +45,19 @@ def evaluate(
     same = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
     signatures = {name: str(metric.get_signature()) for name, metric in (("BLEU", bleu), ("chrF", chrf), ("TER", ter))}
     return Evaluation(exact=100 * same / len(references), sentences=len(references), signatures=signatures, **scores)
+
+
+def bleu_of(tokenize: str | None = None, lowercase: bool = False) -> BLEU:
+    """BLEU by sacreBLEU, which warns of tokenised text unless that is what it is asked to score."""
+    try:
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
+    except KeyError:
+        raise SettingError(
+            f"--tokenize is {shown(tokenize)}; it must be one of {', '.join(BLEU.TOKENIZERS)}."
+        ) from None
+    except (RuntimeError, OSError) as error:  # its package is not installed, or its model cannot be downloaded
+        reason = " ".join(str(error).split())
+        raise SettingError(f"sacreBLEU's tokeniser {shown(tokenize)} is not ready: {reason}") from None
 
 
 def quick_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:

@@ -33,6 +33,7 @@ def evaluate(
     from heedful import evaluate as measures
     from heedful.data.readers import read_pairs
 
+    measures.bleu_of(tokenize, lowercase)  # what cannot be measured is not translated first
     pairs = list(read_pairs(source, reference))
     translator = open_translator(models, threads, precision)
     options = {name: value for name, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
