@@ -13,11 +13,12 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "load", "record"]
 
 
-def load(*folders: Path | str, precision: str = "auto", device: str = "cpu") -> Any:
+def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", shortlist: bool = False) -> Any:
     """Open a model folder, one of ours or a MarianMT, GPT-2 or BERT model in Hugging Face's form, ready for use.
 
     A translator becomes a `Translator` (several, an ensemble), a GPT a `Generator`, a BERT an `Encoder`. Left open, the
-    precision of a translator is the fastest that the machine has, as in every command; others compute in float32.
+    precision of a translator is the fastest that the machine has, as in every command; others compute in float32. With
+    `shortlist` a translator chooses among the tokens that `heedful shortlist` found likely.
     """
     from importlib import import_module  # what is slow is imported when it is needed
 
@@ -31,7 +32,9 @@ def load(*folders: Path | str, precision: str = "auto", device: str = "cpu") -> 
     if family == "encoder-decoder":
         from heedful.translate import Translator
 
-        return Translator(opened, precision, device)
+        return Translator(opened, precision, device, shortlist=shortlist)
+    if shortlist:
+        raise SettingError(f"a shortlist was asked for, and {folders[0]} does not translate; leave it out.")
     if len(opened) > 1:
         raise SettingError(f"{len(opened)} folders were given, and only translators work together; give one.")
     module, kind = {"decoder": ("generate", "Generator"), "encoder": ("encode", "Encoder")}[family]

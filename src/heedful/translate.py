@@ -30,6 +30,7 @@ from heedful.native import Asked, Engine, EngineNextToken, computes, library, se
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose, computing_in
 from heedful.ops.quantise import reduce, restore
 from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, beam_steps, sample
+from heedful.shortlist import load as load_shortlist
 from heedful.text import split_long
 from heedful.translation import Part, Translation, joined
 
@@ -67,7 +68,9 @@ class Translator:
         device: str = "cpu",
         threads: int = 0,
         workers: int = 0,
+        shortlist: bool = False,
     ) -> None:
+        """With `shortlist` a sentence is made of the tokens that the shortlist of the first folder gives it."""
         self.device = torch.device(device)
         self.threads = threads or torch.get_num_threads()
         self.workers = workers or self.threads  # searches at a time, of the compiled engine
@@ -77,14 +80,17 @@ class Translator:
         self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
         self.max_length = min(model.config.max_length for model in self.models)
         self.precision = self._chosen(precision)
+        self.shortlist = load_shortlist(first) if shortlist else None
         self._engines: tuple[Any, list[Engine]] = None, []
         self.observer: Observer | None = None  # told what every search sees and finds
         self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
 
     @classmethod
-    def load(cls, *paths: Path | str, precision: str = "auto", device: str = "cpu") -> Translator:
+    def load(
+        cls, *paths: Path | str, precision: str = "auto", device: str = "cpu", shortlist: bool = False
+    ) -> Translator:
         """Open one model folder, or several as an ensemble."""
-        return cls([model_folder.load(path) for path in paths], precision, device)
+        return cls([model_folder.load(path) for path in paths], precision, device, shortlist=shortlist)
 
     def _chosen(self, precision: str) -> str:
         """The precision to search in: the fastest one that this machine has for these models, if it is left open."""
@@ -102,7 +108,8 @@ class Translator:
     def engine(self) -> str:
         """What translates, in a few words."""
         compiled = "the compiled engine" if self.engines else f"torch on {self.device.type}"
-        return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}"
+        shortlist = "" if self.shortlist is None else ", shortlist"
+        return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}{shortlist}"
 
     @property
     def engines(self) -> list[Engine]:
@@ -121,7 +128,9 @@ class Translator:
         state = [(each.data_ptr(), each._version) for model in self.models for each in model.parameters()]
         if self._engines[0] != state:
             small = self.precision == "int8"
-            self._engines = state, [Engine(_reduced(model) if small else model, small) for model in self.models]
+            shortlists = self.shortlist is not None
+            taken = [Engine(_reduced(model) if small else model, small, shortlists) for model in self.models]
+            self._engines = state, taken
         return self._engines[1]
 
     @property
@@ -252,15 +261,18 @@ class Translator:
                 continue
             prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
             if len(ids) <= longest:
-                parts.append(Part(line, ids, prefix))
+                parts.append(self._part(line, ids, prefix))
                 continue
             pieces = self.source_tokenizer.encode_batch(split_long(self.source_tokenizer.normalise(text), fits))
             self.notice(
                 f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
                 f"it is translated in {len(pieces)} parts."
             )
-            parts += [Part(line, piece, () if number else prefix) for number, piece in enumerate(pieces) if piece]
+            parts += [self._part(line, piece, () if number else prefix) for number, piece in enumerate(pieces) if piece]
         return parts
+
+    def _part(self, line: int, ids: list[int], prefix: tuple[int, ...]) -> Part:
+        return Part(line, ids, prefix, None if self.shortlist is None else self.shortlist.tokens(ids, prefix))
 
     def _search(
         self, parts: Iterator[Part], sampling: bool, options: Options, few: bool
@@ -269,7 +281,7 @@ class Translator:
         engines = self.engines
         if len(engines) == 1 and not (sampling or options.constraints or self.observer):
             eos = self.source_tokenizer.specials.eos
-            asked = (Asked([*part.ids, eos], options, part.prefix) for part in parts)
+            asked = (Asked([*part.ids, eos], options, part.prefix, part.shortlist) for part in parts)
             workers = 1 if few else self.workers
             for hypotheses in search_all(engines[0], asked, workers, max(1, self.threads // workers)):
                 yield self.found(hypotheses)
@@ -314,7 +326,7 @@ class Translator:
             yield [(index, self.found(hypotheses)) for index, hypotheses in ended]
 
     def _batch(self, parts: Sequence[Part], options: Options) -> tuple[list[list[int]], Tensor, Tensor, Options]:
-        """-> the sources, (B, S) the same padded, (B,) their lengths, and the options with their prefixes."""
+        """-> the sources, (B, S) the same padded, (B,) their lengths, and the options with what each part asks for."""
         specials = self.source_tokenizer.specials
         sources = [[*part.ids, specials.eos] for part in parts]
         lengths = torch.tensor([len(ids) for ids in sources])
@@ -322,8 +334,9 @@ class Translator:
         for row, ids in zip(source, sources, strict=True):
             row[: len(ids)] = torch.tensor(ids)
         prefix = tuple(part.prefix for part in parts)
-        asked = options.model_copy(update={"prefix": prefix if any(prefix) else None, "observer": self.observer})
-        return sources, source.to(self.device), lengths.to(self.device), asked
+        shortlists = None if self.shortlist is None else tuple(part.shortlist for part in parts)
+        changes = {"prefix": prefix if any(prefix) else None, "shortlists": shortlists, "observer": self.observer}
+        return sources, source.to(self.device), lengths.to(self.device), options.model_copy(update=changes)
 
     def found(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """What a search found, as text."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from heedful.align import Alignment
 from heedful.text import Tokenizer
 
 
 @dataclass(frozen=True)
 class Part:
-    """A line, or a piece of one that is too long: its ids, and those that its translation must begin with."""
+    """A line, or a piece of one that is too long: its ids, those that its translation must begin with or may have."""
 
     line: int
     ids: list[int]
     prefix: tuple[int, ...]
+    shortlist: npt.NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

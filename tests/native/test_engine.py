@@ -120,6 +120,48 @@ def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool
         assert [found[index] for index in range(len(asked))] == alone
 
 
+def shortlists(count: int, seed: int = 7) -> list[Any]:
+    """Some tokens for most sentences, a few for others, none for every fourth."""
+    random = np.random.default_rng(seed)
+    chosen = [random.choice(np.arange(12, VOCABULARY), size, replace=False) for size in random.integers(1, 40, count)]
+    lists = [np.unique(np.concatenate([np.arange(12), each])).astype(np.int32) for each in chosen]
+    return [None if index % 4 == 2 else each for index, each in enumerate(lists)]
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[3], KINDS[6] | {"vocab_size": VOCABULARY}], ids=str)
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_shortlists_are_those_of_python(options: Options, kind: dict[str, Any]) -> None:
+    plain, asked = model(**kind), sources([7, 1, 12, 3, 5, 9])
+    prefixes, lists = [(), (8,), (), (9, 10, 11), (), (1,)], shortlists(6)
+    changes = {"prefix": tuple(prefixes), "shortlists": tuple(lists)}
+    given = [Asked(s, options, p, ids) for s, p, ids in zip(asked, prefixes, lists, strict=True)]
+    for small in (False, True):
+        engine = Engine(plain, small, shortlists=True)
+        theirs = EngineNextToken(engine) if small else ModelNextToken(plain)
+        expected = beam_search(theirs, *padded(asked), options.model_copy(update=changes))
+        found = list(search_all(engine, given))
+        for ours, others in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
+            assert (ours.ids, ours.finished) == (others.ids, others.finished)
+            assert ours.token_log_probs == pytest.approx(others.token_log_probs, abs=1e-4)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_shortlist_depends_on_no_other_sentence(small: bool) -> None:
+    engine = Engine(model(d_model=128, d_ff=256, n_heads=4), small, shortlists=True)
+    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), Options(beam=3, n_best=3, max_length=25)
+    given = [Asked(s, options, (), ids) for s, ids in zip(asked, shortlists(18), strict=True)]
+    alone = [next(search_all(engine, [each])) for each in given]
+    for workers, threads in ((1, 1), (3, 1), (1, 2)):
+        assert list(search_all(engine, given, workers, threads)) == alone
+
+
+@pytest.mark.parametrize("wrong", [[0, 2, 3, 5, 4], [2, 3, 5], [0, 2, 3, VOCABULARY], [-1, 0, 2, 3], [0, 2, 3]])
+def test_a_wrong_shortlist_is_refused(wrong: list[int]) -> None:
+    search = EngineSearch(Engine(model(), False, shortlists=True))
+    with pytest.raises(HeedfulError, match="shortlist"):
+        search.add([5, 3], Options(beam=2), (9,), np.array(wrong, dtype=np.int32))
+
+
 def test_sentences_have_options_of_their_own_and_may_leave() -> None:
     engine, (one, other, third) = Engine(model(), False), sources([5, 9, 4])
     wide, narrow = Options(beam=4, n_best=2, max_length=12), Options(beam=1, max_length=5)

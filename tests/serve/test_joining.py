@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
+from heedful import shortlist
 from heedful.errors import HeedfulError, SettingError
 from heedful.folder import load
 from heedful.native import library
@@ -33,6 +36,17 @@ def test_requests_join_at_every_step_and_are_the_same_as_alone(work, translator)
         found |= {event.task: event.value for event in work.step()}
     found |= finish(work)
     assert [texts(found[number])[0] for number in range(1, 41)] == translator.translate(LINES)
+
+
+def test_shortlists_are_those_of_the_translator(folders, tmp_path):
+    opened = load(shutil.copytree(folders["en-de"], tmp_path / "model"))
+    pairs = shortlist.encoded(zip(LINES, LINES, strict=True), opened)
+    shortlist.save(shortlist.learn(pairs[:5], opened.source_tokenizer, opened.tokenizer), opened)
+    translator = Translator([opened], shortlist=True)
+    work = Joining(translator, Clock())
+    work.add(Task(1, {"texts": LINES}))
+    found = texts(finish(work)[1])
+    assert found == translator.translate(LINES) != Translator([opened]).translate(LINES)
 
 
 def test_each_has_options_of_its_own(work, translator):

@@ -19,6 +19,7 @@ from heedful.cli.quantize import quantize
 from heedful.cli.score import score
 from heedful.cli.serve import serve
 from heedful.cli.settings import settings
+from heedful.cli.shortlist import shortlist
 from heedful.cli.train import train
 from heedful.cli.translate import translate
 
@@ -59,6 +60,7 @@ for command in (
     heads,
     convert,
     quantize,
+    shortlist,
     settings,
     demo,
 ):

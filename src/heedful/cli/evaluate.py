@@ -21,6 +21,12 @@ def evaluate(
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokeniser: 13a, none, zh, …")] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist", help="Choose among likely tokens (heedful shortlist): pays with large vocabularies."
+        ),
+    ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
     precision: Annotated[
         str, typer.Option(help="auto (the fastest that this machine has), float32, bfloat16 or int8.")
@@ -35,7 +41,7 @@ def evaluate(
 
     measures.bleu_of(tokenize, lowercase)  # what cannot be measured is not translated first
     pairs = list(read_pairs(source, reference))
-    translator = open_translator(models, threads, precision)
+    translator = open_translator(models, threads, precision, shortlist=shortlist)
     options = {name: value for name, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
     began = time.perf_counter()
     translated = translator.translate([text for text, _ in pairs], **options)

@@ -22,7 +22,7 @@ def quantize(
     """
     from dataclasses import replace
 
-    from heedful import folder
+    from heedful import folder, shortlist
     from heedful.disk import check_new, new_folder
     from heedful.interop import open_folder
     from heedful.interop.untrusted import read_text
@@ -38,6 +38,8 @@ def quantize(
     with new_folder(out.resolve()) as temporary:
         folder.save(replace(opened, path=temporary), card, precision="int8")
         folder.load(temporary)  # what is there opens
+        if (model / shortlist.FILE).exists():
+            shortlist.save(shortlist.load(opened), replace(opened, path=temporary))
     before = sum(each.nbytes for each in opened.model.state_dict().values())
     after = (out / folder.WEIGHTS).stat().st_size
     print(f"{out} holds the model in {after / 1e6:.1f} MB instead of {before / 1e6:.1f}.")

@@ -30,6 +30,9 @@ def serve(
     precision: Annotated[
         str, typer.Option(help="auto (the fastest that this machine has), float32, bfloat16 or int8.")
     ] = "auto",
+    shortlist: Annotated[
+        bool, typer.Option("--shortlist", help="Translators choose among likely tokens (heedful shortlist).")
+    ] = False,
 ) -> None:
     """Serve models as a web page and an API: translators, GPTs and BERTs, as many as you like.
 
@@ -69,7 +72,7 @@ def serve(
     served = tuple(Served.parse(model) for model in models)
     settings = Settings(
         served, host, port, limits, read_keys(keys), tuple(cors or ()), drain,
-        threads or max(1, (os.cpu_count() or 2) - 1), precision,
+        threads or max(1, (os.cpu_count() or 2) - 1), precision, shortlist,
     )  # fmt: skip
 
     def started(address: str) -> None:

@@ -159,7 +159,9 @@ def set_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
-def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "auto", workers: int = 0) -> Translator:
+def open_translator(
+    models: Sequence[Path], threads: int = 0, precision: str = "auto", workers: int = 0, shortlist: bool = False
+) -> Translator:
     """Load model folders for translation; what they have to say while translating goes to stderr."""
     import gc
 
@@ -172,7 +174,7 @@ def open_translator(models: Sequence[Path], threads: int = 0, precision: str = "
     if workers < 0:
         raise SettingError(f"--workers is {workers}; it must be 0 (one for each thread) or more.")
     set_threads(threads)
-    translator = Translator([open_folder(model) for model in models], precision, workers=workers)
+    translator = Translator([open_folder(model) for model in models], precision, workers=workers, shortlist=shortlist)
     translator.notice = lambda text: print(text, file=sys.stderr)
     gc.freeze()  # what is loaded stays: to look through it again and again takes a tenth of the time
     return translator

@@ -36,6 +36,12 @@ def translate(
     top_p: Annotated[float | None, typer.Option(help="With --sample: only the most probable share p.")] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: the same seed gives the same text.")] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation has to begin with.")] = "",
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist", help="Choose among likely tokens (heedful shortlist): pays with large vocabularies."
+        ),
+    ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
     workers: Annotated[
         int, typer.Option(help="Sentences of how many searches at a time; 0 for one on each thread, which is fastest.")
@@ -52,7 +58,7 @@ def translate(
     asked |= {"top_p": top_p, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
-    translator = open_translator(models, threads, precision, workers)
+    translator = open_translator(models, threads, precision, workers, shortlist)
     with (
         output_lines(output, read=input) as put,
         progress(input, output, translator.engine) as done,

@@ -16,6 +16,7 @@ struct Node {
 
 struct Sentence {
     std::vector<int32_t> source;
+    std::vector<int32_t> shortlist;  // the tokens that it may be made of, in ascending order; of any if there are none
     std::vector<Node> nodes;
     std::vector<std::vector<float>> memory;  // of each layer and head: (S, d) keys, then (S, d) values of the source
     std::vector<std::vector<float>> past;    // of each layer: (nodes, 2 D) keys and values of what was written
@@ -25,6 +26,7 @@ struct Row {  // the token `id` follows the node `parent`, and is to become a no
     Sentence* sentence;
     int32_t parent, id;
     float log_prob;
+    float* logits = nullptr;  // of what may follow it: a number for each token of the shortlist, or of the vocabulary
 };
 
 class Decoder {
@@ -68,6 +70,7 @@ class Decoder {
             feed(layer, x, N);
         }
         finish(model.encoder_norm, x, N);
+        prepare(x, N, int(D));
         for (size_t l = 0; l < model.decoder.size(); ++l) {
             const float* memory = multiply(model.decoder[l].memory, scratch.wide);
             for (Sentence* each : sentences) {
@@ -82,8 +85,8 @@ class Decoder {
         }
     }
 
-    // One step: every row becomes the last node of its sentence, in order; (R, V) logits of what may follow it.
-    float* step(const std::vector<Row>& rows) {
+    // One step: every row becomes the last node of its sentence, in order, and gets its logits.
+    void step(std::vector<Row>& rows) {
         const size_t D = model.shape.width, d = model.head_width();
         const int R = int(rows.size());
         std::vector<int32_t> node(R), paths;  // of every row: its node; the nodes of all paths, one after the other
@@ -135,7 +138,12 @@ class Decoder {
             feed(layer, x, R);
         }
         finish(model.decoder_norm, x, R);
-        return multiply(model.output, scratch.logits);
+        project(x, rows);
+    }
+
+    // How many logits a row of a sentence has.
+    size_t width(const Sentence& sentence) const {
+        return sentence.shortlist.empty() ? model.shape.vocabulary : sentence.shortlist.size();
     }
 
     template <typename Work>
@@ -159,6 +167,26 @@ class Decoder {
         float* to = room.at_least(size_t(scratch.rows.count) * matrix.out);
         matrix.times(scratch.rows, to, threads);
         return to;
+    }
+
+    // Rows side by side that may be made of any token share a product; a sentence with a shortlist has one of its own.
+    void project(const float* x, std::vector<Row>& rows) {
+        size_t total = 0;
+        for (const Row& row : rows) total += width(*row.sentence);
+        float* to = scratch.logits.at_least(total);
+        for (size_t first = 0, end = 0; first < rows.size(); first = end) {
+            const Sentence& sentence = *rows[first].sentence;
+            const bool any = sentence.shortlist.empty();
+            const size_t numbers = width(sentence);
+            while (end < rows.size() && (any ? rows[end].sentence->shortlist.empty() : rows[end].sentence == &sentence))
+                rows[end].logits = to + (end - first) * numbers, ++end;
+            prepare(x + first * model.shape.width, int(end - first), model.shape.width);
+            if (any)
+                model.output.times(scratch.rows, to, threads);
+            else
+                model.some_output.times(scratch.rows, sentence.shortlist, to, threads);
+            to += (end - first) * numbers;
+        }
     }
 
     // x (rows, D) becomes x + sublayer(norm(x)), or norm(x + sublayer(x)); the sublayer finds its input prepared.
@@ -189,11 +217,10 @@ class Decoder {
         });
     }
 
-    // Pre-norm ends in a norm of its own; then products follow.
+    // Pre-norm ends in a norm of its own.
     void finish(const Norm& norm, float* x, int rows) {
         const size_t D = model.shape.width;
         if (model.shape.norm_first) each_row(rows, [&](int r) { norm.row(x + r * D, x + r * D); });
-        prepare(x, rows, int(D));
     }
 };
 

@@ -44,9 +44,10 @@ Search* heedful_search(const Model* model, int32_t threads) { return new Search(
 void heedful_search_free(Search* search) { delete search; }
 
 int32_t heedful_add(Search* search, const int32_t* source, int32_t length, const Options* options,
-                    const int32_t* prefix, int32_t prefix_length) {
+                    const int32_t* prefix, int32_t prefix_length, const int32_t* shortlist, int32_t tokens) {
     return guarded([&] {
-        return search->add({source, source + length}, *options, {prefix, prefix + prefix_length});
+        return search->add({source, source + length}, *options, {prefix, prefix + prefix_length},
+                           {shortlist, shortlist + tokens});
     });
 }
 
@@ -103,15 +104,15 @@ int32_t heedful_advance(Steps* steps, int32_t rows, const int32_t* sentences, in
         std::vector<Row> all;
         for (int32_t r = 0; r < rows; ++r) all.push_back({steps->sentences[sentences[r]].get(), nodes[r], ids[r], 0});
         const size_t V = steps->decoder.model.shape.vocabulary;
-        float* logits = steps->decoder.step(all);
+        steps->decoder.step(all);
         std::map<int32_t, int32_t> of_sentence;
         for (int32_t r = 0; r < rows; ++r) of_sentence[sentences[r]] += 1;
         for (auto& [s, count] : of_sentence) count = int32_t(steps->sentences[s]->nodes.size()) - count;
         for (int32_t r = 0; r < rows; ++r) nodes[r] = of_sentence[sentences[r]]++;
         steps->decoder.each_row(rows, [&](int r) {
-            const float* row = logits + r * V;
+            float* row = all[r].logits;
             float most = maximum(row, int(V));
-            float normaliser = most + std::log(exponentials<true>(const_cast<float*>(row), int(V), most));
+            float normaliser = most + std::log(exponentials<true>(row, int(V), most));
             for (size_t i = 0; i < V; ++i) log_probs[r * V + i] = row[i] - normaliser;
         });
         return 0;

@@ -13,6 +13,8 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_void_
 from functools import cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -33,7 +35,7 @@ POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}
 class _Shape(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        *((name, c_int32) for name in ("activation", "positions", "norm_first", "small")),
+        *((name, c_int32) for name in ("activation", "positions", "norm_first", "small", "shortlists")),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
     ]
 
@@ -60,7 +62,10 @@ def computes(config: ModelConfig) -> bool:
 class Engine:
     """The weights of one model, laid out for products; searches share it. The model's tensors stay in use."""
 
-    def __init__(self, model: EncoderDecoder, small: bool, loaded: ctypes.CDLL | None = None) -> None:
+    def __init__(
+        self, model: EncoderDecoder, small: bool, shortlists: bool = False, loaded: ctypes.CDLL | None = None
+    ) -> None:
+        """`shortlists` lets sentences have some: it takes memory for another layout of the output's matrix."""
         self.config = model.config
         found = loaded or library()
         assert found is not None
@@ -69,12 +74,13 @@ class Engine:
         given = c_void_p(self.library.heedful_tensors())
         for name, tensor in self.tensors.items():
             self.library.heedful_tensor(given, name.encode(), c_void_p(tensor.data_ptr()))
-        self.model = c_void_p(self.library.heedful_model(byref(_shape(model.config, small)), given))
+        self.model = c_void_p(self.library.heedful_model(byref(_shape(model.config, small, shortlists)), given))
         self.library.heedful_tensors_free(given)
         if not self.model:
             raise HeedfulError(f"the engine cannot take the model: {self.error()}.")
-        kept = ("embedding.weight", "source_embedding.weight", "position.table", "position.slopes")
-        self.tensors = {name: tensor for name, tensor in self.tensors.items() if name.endswith(kept)}
+        kept = ("embedding.weight", "source_embedding.weight", "position.table", "position.slopes", "output_bias")
+        names = {name for name in self.tensors if name.endswith(kept)} | ({"output.weight"} if shortlists else set())
+        self.tensors = {name: tensor for name, tensor in self.tensors.items() if name in names}
 
     def __del__(self) -> None:
         if getattr(self, "model", None):
@@ -164,7 +170,13 @@ class EngineSearch:
         if getattr(self, "search", None):
             self.engine.library.heedful_search_free(self.search)
 
-    def add(self, source: Sequence[int], options: Options, prefix: Sequence[int] = ()) -> int:
+    def add(
+        self,
+        source: Sequence[int],
+        options: Options,
+        prefix: Sequence[int] = (),
+        shortlist: npt.NDArray[np.int32] | None = None,
+    ) -> int:
         """A sentence, with its eos, that joins with the next step, if there is room -> its number."""
         config = self.engine.config
         options.check_beam()
@@ -176,8 +188,12 @@ class EngineSearch:
             options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.alpha
         )
         ids, begin = (c_int32 * len(source))(*source), (c_int32 * len(prefix))(*prefix)
+        some = c_void_p(None if shortlist is None else shortlist.ctypes.data)
+        count = 0 if shortlist is None else len(shortlist)
         number = self.engine.checked(
-            self.engine.library.heedful_add(self.search, ids, len(source), byref(asked), begin, len(prefix))
+            self.engine.library.heedful_add(
+                self.search, ids, len(source), byref(asked), begin, len(prefix), some, count
+            )
         )
         self.options[number] = options
         self.rows += options.beam
@@ -208,11 +224,12 @@ class EngineSearch:
         return sorted(found, key=lambda each: (not each.finished, -each.score))[: options.n_best]
 
 
-def _shape(config: ModelConfig, small: bool) -> _Shape:
+def _shape(config: ModelConfig, small: bool, shortlists: bool) -> _Shape:
     scale = config.d_model**0.5 if config.scale_embedding else 1.0
     return _Shape(
         config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers, config.vocab_size,
         ACTIVATIONS.index(config.activation), POSITIONS[config.positions], config.norm == "pre", small,
+        shortlists,
         config.norm_eps, scale,
     )  # fmt: skip
 
@@ -258,10 +275,16 @@ def _wrong(loaded: ctypes.CDLL) -> str:
     for row, ids in zip(source, sources, strict=True):
         row[: len(ids)] = torch.tensor(ids)
     expected = model.project(model(source, bos.unsqueeze(1)))[:, 0].log_softmax(-1)
+    some = np.array([0, 1, 2, 3, *range(5, 131, 4)], dtype=np.int32)
     for small, bound in ((False, 1e-3), (True, 0.3)):
-        found = EngineNextToken(Engine(model, small, _declared(loaded)))
+        found = EngineNextToken(Engine(model, small, True, _declared(loaded)))
         cache = found.start(source, torch.tensor([len(ids) for ids in sources]))
         apart = float((found.step(bos, cache) - expected).abs().max())
+        search = EngineSearch(found.engine)
+        search.add(sources[2], Options(beam=1, max_length=1), shortlist=some)
+        ((_, (best,)),) = search.step()
+        among = expected[2, torch.from_numpy(some).long()].logsumexp(0)
+        apart = max(apart, abs(best.log_prob - float(expected[2, best.ids[0]] - among)))
         if not apart < bound:
             return f"{'8 bits' if small else 'float32'} are {apart:.2g} apart from torch"
     return ""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from heedful.native.engine import Engine, EngineSearch
 from heedful.search import Hypothesis, Options
@@ -17,11 +20,12 @@ STEPS = 4  # and after how many steps at the latest, so that Ctrl-C is heard
 
 
 class Asked(NamedTuple):
-    """One sentence: its ids with eos, how to search, and the ids that its output must begin with."""
+    """One sentence: its ids with eos, how to search, the ids that its output must begin with, and those it may have."""
 
     source: list[int]
     options: Options
     prefix: tuple[int, ...] = ()
+    shortlist: npt.NDArray[np.int32] | None = None
 
 
 def search_all(
@@ -128,10 +132,10 @@ class EngineSearches:
     def rows(self) -> int:
         return sum(search.rows for search in self.searches)
 
-    def add(self, source: Sequence[int], options: Options, prefix: Sequence[int] = ()) -> int:
-        """To the search that has least to do."""
+    def add(self, *asked: Any) -> int:
+        """A sentence, as `EngineSearch` takes it, to the search that has least to do."""
         place = min(range(len(self.searches)), key=lambda index: self.searches[index].rows)
-        return self.searches[place].add(source, options, prefix) * len(self.searches) + place
+        return self.searches[place].add(*asked) * len(self.searches) + place
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
         """One token more for all."""

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "products.h"
+#include "columns.h"
 
 namespace heedful {
 
@@ -18,7 +18,7 @@ enum Positions { ADDED, ROTARY, ALIBI };
 
 struct Shape {  // what a model looks like; Python fills it in
     int32_t width, inner, heads, encoder_layers, decoder_layers, vocabulary;
-    int32_t activation, positions, norm_first, small;
+    int32_t activation, positions, norm_first, small, shortlists;
     float norm_epsilon, embedding_scale;
 };
 
@@ -98,6 +98,7 @@ class Model {
     std::vector<Layer> encoder, decoder;
     Norm encoder_norm, decoder_norm, encoder_first, decoder_first;
     Matrix output;
+    Columns some_output;  // the same, if sentences have shortlists
     const float *embedding = nullptr, *source_embedding = nullptr;
     const float *encoder_table = nullptr, *decoder_table = nullptr;  // (longest, D) to add, (longest, d / 2, 2) to turn by
     const float* slopes = nullptr;  // (H) of Alibi
@@ -108,6 +109,8 @@ class Model {
         source_embedding = tensors.has("source_embedding.weight") ? tensors["source_embedding.weight"] : embedding;
         const float* projection = tensors.has("output.weight") ? tensors["output.weight"] : embedding;
         output.set({{projection, tensors.maybe("output_bias"), shape.vocabulary}}, shape.width, shape.small);
+        if (shape.shortlists)
+            some_output.set(projection, tensors.maybe("output_bias"), shape.width, shape.vocabulary, shape.small);
         if (shape.positions == ALIBI)
             slopes = tensors["encoder.position.slopes"];
         else

@@ -39,29 +39,31 @@ struct Candidate {
 // One row of logits, read once in blocks, and only then asked for what is best in it.
 class Distribution {
   public:
-    // `logits` (V) may be changed: what is banned goes to minus infinity, after it had its share of the probability.
-    void set(float* row, int size, const Options& options) {
-        logits = row, vocabulary = size;
+    // All tokens are columns of the row, which may be changed: what is banned, bos and pad if they are not eos, goes to
+    // minus infinity, after it had its share of the probability.
+    void set(float* row, int size, int32_t bos, int32_t eos, int32_t pad) {
+        logits = row, width = size;
         maxima.resize((size + BLOCK - 1) / BLOCK);
         float most = -INFINITE;
         for (size_t b = 0; b < maxima.size(); ++b) most = std::max(most, maxima[b] = of_block(b));
         normaliser = most + std::log(exponentials<true>(row, size, most));
         if (!std::isfinite(normaliser)) throw std::domain_error("the model's probabilities are not numbers");
-        before[0] = row[options.bos], before[1] = row[options.pad];
-        bos = options.bos, pad = options.pad;
-        for (int32_t never : {options.bos, options.pad})
-            if (never != options.eos) logits[never] = -INFINITE, maxima[never / BLOCK] = of_block(never / BLOCK);
+        banned[0] = {bos, row[bos]}, banned[1] = {pad, row[pad]};
+        for (int32_t never : {bos, pad})
+            if (never != eos) logits[never] = -INFINITE, maxima[never / BLOCK] = of_block(never / BLOCK);
     }
 
-    float log_prob(int32_t id) const {  // also of what is banned
-        return (id == bos ? before[0] : id == pad ? before[1] : logits[id]) - normaliser;
+    float log_prob(int32_t column) const {  // also of what is banned
+        for (auto& [never, logit] : banned)
+            if (column == never) return logit - normaliser;
+        return logits[column] - normaliser;
     }
 
-    // The k best ids, best first, ties to the lowest; fewer if there are not so many.
+    // The k best columns, best first, ties to the lowest; fewer if there are not so many.
     //
     // They are all as large as the k-th largest maximum of a block, so few numbers are looked at.
-    void best(size_t k, std::vector<int32_t>& ids) const {
-        ids.clear();
+    void best(size_t k, std::vector<int32_t>& columns) const {
+        columns.clear();
         float least = std::numeric_limits<float>::lowest();  // what is banned is below it
         if (maxima.size() > k) {
             sorted = maxima;
@@ -70,13 +72,13 @@ class Distribution {
         }
         for (size_t b = 0; b < maxima.size(); ++b) {
             if (maxima[b] < least) continue;
-            const int end = std::min(vocabulary, int(b + 1) * BLOCK);
+            const int end = std::min(width, int(b + 1) * BLOCK);
             for (int32_t i = int32_t(b) * BLOCK; i < end; ++i) {
-                if (!(logits[i] >= least) || (ids.size() == k && !(logits[i] > logits[ids.back()]))) continue;
-                if (ids.size() == k) ids.pop_back();
-                auto at = ids.end();
-                while (at != ids.begin() && logits[i] > logits[*(at - 1)]) --at;
-                ids.insert(at, i);
+                if (!(logits[i] >= least) || (columns.size() == k && !(logits[i] > logits[columns.back()]))) continue;
+                if (columns.size() == k) columns.pop_back();
+                auto at = columns.end();
+                while (at != columns.begin() && logits[i] > logits[*(at - 1)]) --at;
+                columns.insert(at, i);
             }
         }
     }
@@ -84,14 +86,14 @@ class Distribution {
   private:
     static constexpr int BLOCK = 64;
     float* logits = nullptr;
-    int vocabulary = 0;
-    float normaliser = 0, before[2] = {};
-    int32_t bos = 0, pad = 0;
+    int width = 0;
+    float normaliser = 0;
+    std::pair<int32_t, float> banned[2];
     std::vector<float> maxima;
     mutable std::vector<float> sorted;
 
     float of_block(size_t b) const {
-        return maximum(logits + b * BLOCK, std::min(BLOCK, vocabulary - int(b) * BLOCK));
+        return maximum(logits + b * BLOCK, std::min(BLOCK, width - int(b) * BLOCK));
     }
 };
 
@@ -104,6 +106,13 @@ struct Job {  // one sentence that is searched
     std::vector<double> best;     // scores of what is finished, best first, n_best at most
     std::vector<int32_t> nodes;   // of the live rows, in this step
     bool joined = false, done = false;
+
+    // Where a token stands in a row of logits, and the other way round.
+    int32_t column(int32_t id) const {
+        const std::vector<int32_t>& some = sentence.shortlist;
+        return some.empty() ? id : int32_t(std::lower_bound(some.begin(), some.end(), id) - some.begin());
+    }
+    int32_t token(int32_t column) const { return sentence.shortlist.empty() ? column : sentence.shortlist[column]; }
 };
 
 inline double length_penalty(int length, double alpha) { return std::pow((5.0 + length) / 6.0, alpha); }
@@ -113,9 +122,12 @@ class Search {
     Search(const Model& model, int threads) : decoder(model, threads) {}
 
     // A sentence that joins as soon as there is room.
-    int32_t add(std::vector<int32_t> source, const Options& options, std::vector<int32_t> prefix) {
+    int32_t add(std::vector<int32_t> source, const Options& options, std::vector<int32_t> prefix,
+                std::vector<int32_t> shortlist) {
         auto job = std::make_unique<Job>();
         job->sentence.source = std::move(source), job->options = options, job->prefix = std::move(prefix);
+        job->sentence.shortlist = std::move(shortlist);
+        check(*job);
         job->live = {{0.0, -1, options.bos, 0.0f}};
         jobs[++last] = std::move(job);
         waiting.push_back(last);
@@ -159,14 +171,13 @@ class Search {
             }
         }
         if (rows.empty()) return {};
-        float* logits = decoder.step(rows);
+        decoder.step(rows);
         distributions.resize(rows.size());
         candidates.resize(rows.size());
-        const size_t V = decoder.model.shape.vocabulary;
         bool broken = false;
         each_job(order, [&](Job& job, int first) {
             try {
-                grow(job, logits + first * V, first);
+                grow(job, &rows[first], first);
             } catch (const std::domain_error&) {
                 broken = true;  // an exception may not leave a thread
             }
@@ -203,23 +214,35 @@ class Search {
         decoder.each_row(int(order.size()), [&](int i) { work(*in_order[i], order[i].second); });
     }
 
-    void grow(Job& job, float* logits, int first) {
+    void check(const Job& job) const {
+        const std::vector<int32_t>& some = job.sentence.shortlist;
+        if (some.empty()) return;
+        const Shape& shape = decoder.model.shape;
+        bool right = shape.shortlists && some.front() >= 0 && some.back() < shape.vocabulary;
+        for (size_t i = 1; i < some.size(); ++i) right &= some[i - 1] < some[i];
+        auto has = [&](int32_t id) { return std::binary_search(some.begin(), some.end(), id); };
+        for (int32_t id : {job.options.bos, job.options.eos, job.options.pad}) right &= has(id);
+        for (int32_t id : job.prefix) right &= has(id);
+        if (!right) throw std::invalid_argument("a shortlist is not in order, or lacks a token that is needed");
+    }
+
+    void grow(Job& job, const Row* rows, int first) {
         const Options& asked = job.options;
         const size_t beam = asked.beam;
         const int length = job.sentence.nodes[job.nodes[0]].depth;  // tokens so far
-        const int V = decoder.model.shape.vocabulary;
+        const int32_t bos = job.column(asked.bos), eos = job.column(asked.eos), pad = job.column(asked.pad);
         std::vector<Candidate> all;
         for (size_t r = 0; r < job.live.size(); ++r) {
             Distribution& distribution = distributions[first + r];
-            distribution.set(logits + r * V, V, asked);
-            std::vector<int32_t>& ids = candidates[first + r];
+            distribution.set(rows[r].logits, int(decoder.width(job.sentence)), bos, eos, pad);
+            std::vector<int32_t>& columns = candidates[first + r];
             if (size_t(length) < job.prefix.size())
-                ids.assign(1, job.prefix[length]);
+                columns.assign(1, job.column(job.prefix[length]));
             else
-                distribution.best(2 * beam, ids);
-            for (int32_t id : ids) {
-                float log_prob = distribution.log_prob(id);
-                all.push_back({job.live[r].score + log_prob, int(r), id, log_prob});
+                distribution.best(2 * beam, columns);
+            for (int32_t column : columns) {
+                float log_prob = distribution.log_prob(column);
+                all.push_back({job.live[r].score + log_prob, int(r), job.token(column), log_prob});
             }
         }
         std::sort(all.begin(), all.end());

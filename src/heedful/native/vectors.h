@@ -78,6 +78,18 @@ inline void sums(Floats a, Floats b, Floats c, Floats d, float* to) {
 #endif
 }
 
+inline void sums(Ints a, Ints b, Ints c, Ints d, int32_t* to) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    __m256i ab = _mm256_hadd_epi32((__m256i)a, (__m256i)b), cd = _mm256_hadd_epi32((__m256i)c, (__m256i)d);
+    __m256i four = _mm256_hadd_epi32(ab, cd);
+    __m128i both = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+    std::memcpy(to, &both, sizeof both);
+#else
+    to[0] = to[1] = to[2] = to[3] = 0;
+    for (int i = 0; i < LANES; ++i) to[0] += a[i], to[1] += b[i], to[2] += c[i], to[3] += d[i];
+#endif
+}
+
 inline float largest(Floats v) {
     float most = v[0];
     for (int i = 1; i < LANES; ++i) most = v[i] > most ? v[i] : most;

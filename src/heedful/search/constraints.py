@@ -2,14 +2,16 @@
 
 Each function here builds a `Constraint`: (R, V) log-probabilities, (R, t) the ids so far without bos, (R,) the
 sentence that each row belongs to, counted in the caller's batch -> (R, V) log-probabilities. It may write into what it
-is given. Nothing is normalised again: what is forbidden gets minus infinity, what is allowed keeps its number. None may
-rise above 0, or a beam would stop before its best hypothesis.
+is given. Nothing but `only` normalises again: what is forbidden gets minus infinity, what is allowed keeps its number.
+None may rise above 0, or a beam would stop before its best hypothesis.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -34,6 +36,21 @@ def ban(ids: Iterable[int]) -> Constraint:
 
     def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
         return log_probs.index_fill_(1, banned.to(log_probs.device), -torch.inf)
+
+    return apply
+
+
+def only(shortlists: Sequence[npt.NDArray[np.int32] | None]) -> Constraint:
+    """Sentence b is made of shortlists[b], if it has one: the probabilities of these tokens sum up to 1 again."""
+
+    def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
+        for b in set(sentence.tolist()):
+            if (ids := shortlists[b]) is not None:
+                rows, some = (sentence == b).nonzero(), torch.from_numpy(ids).long().to(log_probs.device)
+                kept = log_probs[rows, some].log_softmax(1)
+                log_probs[rows.squeeze(1)] = -torch.inf
+                log_probs[rows, some] = kept
+        return log_probs
 
     return apply
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from pydantic import Field, InstanceOf
 from torch import Tensor
@@ -40,6 +41,9 @@ class Options(SearchSettings):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="The same seed samples the same text.")
     prefix: tuple[tuple[int, ...], ...] | None = Field(
         None, description="For each sentence the ids that its output must begin with."
+    )
+    shortlists: tuple[InstanceOf[np.ndarray] | None, ...] | None = Field(
+        None, description="For each sentence the ids that its output may have, in ascending order, or None for all."
     )
     constraints: tuple[Constraint, ...] = Field((), description="Functions on log-probabilities, applied in order.")
     observer: InstanceOf[Observer] | None = Field(None, description="Told what the search sees and chooses.")

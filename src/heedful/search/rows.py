@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.search.constraints import ban, compose, force_prefix
+from heedful.search.constraints import ban, compose, force_prefix, only
 from heedful.search.next_token import NextToken
 from heedful.search.options import Constraint, Options
 
@@ -86,4 +86,6 @@ def _constraint(next_token: NextToken, options: Options, sentences: int) -> Cons
     options.check(sentences, next_token.vocab_size, {next_token.bos_id, next_token.eos_id, next_token.pad_id})
     never = {next_token.bos_id, next_token.pad_id} - {next_token.eos_id}
     constraint = compose(*options.constraints, ban(never))
-    return force_prefix(options.prefix, then=constraint) if options.prefix is not None else constraint
+    if options.prefix is not None:
+        constraint = force_prefix(options.prefix, then=constraint)
+    return constraint if options.shortlists is None else compose(only(options.shortlists), constraint)

@@ -35,14 +35,15 @@ class RefusedError(Exception):
         self.reason, self.seconds = reason, max(1, min(120, math.ceil(seconds)))
 
 
-def start_process(threads: int, precision: str) -> START:
+def start_process(threads: int, precision: str, shortlist: bool) -> START:
     """Models in processes of their own."""
 
     def start(pipe: socket.socket, served: Served) -> Callable[[], None]:
         from heedful.serve.start import process  # the model's side; torch is imported there, and not here
 
         context = multiprocessing.get_context("spawn")
-        child = context.Process(target=process, args=(pipe, served.folder, threads, precision), daemon=True)
+        asked = (pipe, served.folder, threads, precision, shortlist)
+        child = context.Process(target=process, args=asked, daemon=True)
         child.start()
         pipe.close()
 

@@ -55,5 +55,6 @@ class Joining(Translating):
         eos = self.translator.source_tokenizer.specials.eos
         while self.waiting and self.search.rows < self.most:
             unit = self.waiting.pop()
-            self.inside[self.search.add([*unit.part.ids, eos], unit.options, unit.part.prefix)] = unit
+            part = unit.part
+            self.inside[self.search.add([*part.ids, eos], unit.options, part.prefix, part.shortlist)] = unit
         self.counts.batches.append(len(self.inside))

@@ -35,7 +35,7 @@ LINGER = 0.5  # seconds that a connection without a request may still bring one 
 
 def make_state(settings: Settings, start: START | None = None) -> State:
     """The server with its models, none of which is loaded yet."""
-    start = start or start_process(settings.threads, settings.precision)
+    start = start or start_process(settings.threads, settings.precision, settings.shortlist)
     engines = [Engine(served, start, settings.limits.queue) for served in settings.models]
     state = State(settings, Engines(engines), settings.keys)
     for engine in engines:

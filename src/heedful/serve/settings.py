@@ -60,6 +60,7 @@ class Settings:
     drain: float = 30.0  # seconds from SIGTERM to the end
     threads: int = 1
     precision: str = "float32"
+    shortlist: bool = False  # of every translator
 
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]

@@ -4,8 +4,8 @@ import socket
 from pathlib import Path
 
 
-def process(pipe: socket.socket, folder: Path, threads: int, precision: str) -> None:
+def process(pipe: socket.socket, folder: Path, threads: int, precision: str, shortlist: bool) -> None:
     """Become the process of a model."""
     from heedful.serve.worker import process
 
-    process(pipe, folder, threads, precision)
+    process(pipe, folder, threads, precision, shortlist)

@@ -41,33 +41,33 @@ Parts = list[list[Part]]
 Found = list[list[list[Translation]]]
 
 
-def process(pipe: socket.socket, folder: Path, threads: int, precision: str) -> None:
+def process(pipe: socket.socket, folder: Path, threads: int, precision: str, shortlist: bool) -> None:
     """Be the process of a model until the other end of the pipe is closed; signals are meant for the server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(POLITE)
     torch.set_num_threads(threads)
     gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
-    serve(pipe, folder, precision)
+    serve(pipe, folder, precision, shortlist)
     os._exit(0)  # nobody waits for what is still computed aside
 
 
-def serve(pipe: socket.socket, folder: Path, precision: str = "float32") -> None:
+def serve(pipe: socket.socket, folder: Path, precision: str = "float32", shortlist: bool = False) -> None:
     """Open a model, say so, and work."""
     try:
-        opened = open_folder(folder)
+        worker = Worker(pipe, open_folder(folder), precision, shortlist)
     except HeedfulError as error:
         pipe.sendall(packed([Event(0, "error", str(error))]))
         return
     with contextlib.suppress(OSError):  # the server is gone
-        Worker(pipe, opened, precision).run()
+        worker.run()
 
 
 class Worker:
     """A model, its work, and the pipe."""
 
-    def __init__(self, pipe: socket.socket, folder: Folder, precision: str) -> None:
-        self.pipe, self.folder, self.precision = pipe, folder, precision
+    def __init__(self, pipe: socket.socket, folder: Folder, precision: str, shortlist: bool = False) -> None:
+        self.pipe, self.folder, self.precision, self.shortlist = pipe, folder, precision, shortlist
         self.work = self._work()
         self.tasks: dict[int, Task] = {}
         self.counting = 0.0  # when to say again what was done
@@ -201,7 +201,7 @@ class Worker:
     def _work(self) -> Work:
         match self.folder.model.config.family:
             case "encoder-decoder":
-                translator = Translator([self.folder], self.precision)
+                translator = Translator([self.folder], self.precision, shortlist=self.shortlist)
                 translator.notice = lambda text: None  # a server says nothing about the texts of its users
                 return (Joining if len(translator.engines) == 1 else Translating)(translator)
             case "decoder":
