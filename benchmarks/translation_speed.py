@@ -7,7 +7,9 @@ The model is converted, and the conversion compares logits and decoding before a
 a random model of the paper's base size (V = 37,000) in place of it, whose end is so unlikely that every engine writes
 exactly 30 tokens a sentence. Searches have no length penalty, so that all of them do the same work; the share of
 sentences for which float32 gives the same tokens here and there is printed. What is measured is the search: sentences
-are cut into tokens before, and put together again after the clock has stopped, for all sides alike.
+are cut into tokens before, and put together again after the clock has stopped, for all sides alike. With `--shortlist`
+both sides choose among the same tokens, those of the model folder's shortlist (`heedful shortlist`): ours by sentence,
+CTranslate2 by batch (its vocabulary map). Sentences with a token that the shortlist was not taught are left out.
 
 Each engine runs in a process of its own, one after another, in several rounds, so that a machine that is busy for a
 while slows all of them down. Before, each finds its best setting on some of the sentences: threads and workers for us,
@@ -57,6 +59,7 @@ class Job:
     isa: str = ""  # of CTranslate2; its own choice if empty
     sentences: int = 0  # the first so many; 0 for all
     alone: bool = False  # one after the other, to see how long each takes
+    shortlist: bool = False
 
     @property
     def name(self) -> str:
@@ -99,12 +102,13 @@ def heedful(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
     from heedful.translate import Translator
 
     torch.set_num_threads(job.threads)
-    translator = Translator([folder.load(job.folder)], job.precision)
+    translator = Translator([folder.load(job.folder)], job.precision, shortlist=job.shortlist)
     options = translator.options({"beam": job.beam, "alpha": 0.0, "max_length": job.length})
     engine = translator.engines[0]
 
     def translate(sources: Sentences) -> list[Sequence[int]]:
-        asked = [Asked(ids, options) for ids in sources]
+        some = translator.shortlist.tokens if translator.shortlist else lambda ids: None
+        asked = (Asked(ids, options, (), some(ids[:-1])) for ids in sources)
         return [each[0].ids for each in search_all(engine, asked, job.workers, job.threads)]
 
     return translate
@@ -117,6 +121,7 @@ def ctranslate2(job: Job) -> Callable[[Sentences], list[Sequence[str]]]:
         job.folder, compute_type=job.precision, inter_threads=job.workers, intra_threads=job.threads
     )
     options = {"beam_size": job.beam, "length_penalty": 0, "max_decoding_length": job.length}
+    options["use_vmap"] = job.shortlist
 
     def translate(sources: Sentences) -> list[Sequence[str]]:
         return [each.hypotheses[0] for each in translator.translate_batch(sources, max_batch_size=job.batch, **options)]
@@ -195,16 +200,20 @@ def run(job: Job, ids: dict[str, int]) -> Measured:
 def prepared(asked: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, int], Bleu | None]]:
     """A job for each engine, the id of each piece, and what scores translations if there is a reference."""
     from heedful.folder import load
+    from heedful.shortlist import load as load_shortlist
 
     opened = load(asked.model)
     with tempfile.TemporaryDirectory() as name:
         folder, forced = Path(name), asked.size == "base"
-        rows, numbers = encoded(opened, read(asked.lines, asked.sentences))
+        shortlist = load_shortlist(opened) if asked.shortlist else None
+        rows, numbers = encoded(opened, read(asked.lines, asked.sentences), shortlist)
         references = asked.reference and read(asked.reference, asked.sentences)
         if forced:
             frame = opened.tokenizer.specials
             opened = replace(opened, model=base_model(frame.pad, frame.bos, frame.eos))
         write_folders(opened, folder, asked.transformers)
+        if shortlist is not None:
+            write_shortlists(shortlist, opened, folder)
         pieces = opened.tokenizer.pieces(range(opened.model.config.vocab_size))
         source_pieces = opened.source_tokenizer.pieces(range(opened.model.config.source_vocab_size or len(pieces)))
         spelled = [[source_pieces[number] for number in row[:-1]] for row in rows]  # theirs adds the end by itself
@@ -215,7 +224,8 @@ def prepared(asked: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, i
         for engine in ["heedful", "ctranslate2", *["transformers"] * asked.transformers]:
             for precision in ("float32", "int8")[: 1 if engine == "transformers" else 2]:
                 sources = folder / ("pieces" if engine == "ctranslate2" else "ids")
-                jobs.append(Job(engine, precision, str(folder / f"{engine}-{precision}"), str(sources), length))
+                jobs.append(Job(engine, precision, str(folder / f"{engine}-{precision}"), str(sources), length,
+                                shortlist=asked.shortlist))  # fmt: skip
         bleu = references and scorer(opened.tokenizer, [references[number] for number in numbers])
         yield jobs, {piece: number for number, piece in enumerate(pieces)}, bleu
 
@@ -224,10 +234,15 @@ def read(path: Path, lines: int) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")[:lines]
 
 
-def encoded(opened, lines: list[str]) -> tuple[list[list[int]], list[int]]:
+def encoded(opened, lines: list[str], shortlist) -> tuple[list[list[int]], list[int]]:
     """Ids of all lines that the model takes as a whole, each with its end, and the numbers of these lines."""
     tokenizer, most = opened.source_tokenizer, opened.model.config.max_length // 2
     rows = {number: ids for number, ids in enumerate(tokenizer.encode_batch(lines)) if 0 < len(ids) < most}
+    if shortlist is not None:
+        lists = {number: shortlist.tokens(ids) for number, ids in rows.items()}
+        rows = {number: ids for number, ids in rows.items() if lists[number] is not None}
+        mean = statistics.mean(len(lists[number]) for number in rows)
+        print(f"{len(rows)} sentences, each with {mean:,.0f} tokens to choose from")
     return [[*ids, tokenizer.eos_id] for ids in rows.values()], list(rows)
 
 
@@ -269,6 +284,17 @@ def write_folders(opened, folder: Path, with_transformers: bool) -> None:
         print(f"{agreement.other}: the same tokens, logits at most {agreement.difference:.1e} apart")
     (folder / "ctranslate2-int8").mkdir()
     ctranslate2.write(opened, folder / "ctranslate2-int8", quantization="int8")
+
+
+def write_shortlists(shortlist, opened, folder: Path) -> None:
+    """The same tokens for every engine."""
+    from heedful.shortlist import save, vocabulary_map
+
+    for precision in ("float32", "int8"):
+        save(shortlist, replace(opened, path=folder / f"heedful-{precision}"))
+        (folder / f"ctranslate2-{precision}" / "vmap.txt").write_text(
+            vocabulary_map(shortlist, opened), encoding="utf-8"
+        )
 
 
 # ---- comparing
@@ -361,7 +387,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--alone", type=int, default=100, help="sentences whose latency is measured; 0 for none")
     parser.add_argument("--transformers", action="store_true", help="measure transformers too, which takes long")
+    parser.add_argument("--shortlist", action="store_true", help="choose among the tokens of the model's shortlist")
     asked = parser.parse_args()
+    if asked.shortlist and asked.transformers:
+        parser.error("transformers has no shortlists; leave one of the two out")
     with prepared(asked) as (jobs, ids, bleu):
         throughput(jobs, ids, asked.rounds, asked.size == "base", bleu)
         if asked.alone:

@@ -225,6 +225,28 @@ def test_nothing_else_is_written_and_probabilities_sum_up_to_one(folder: Folder)
         assert ((log_probs.exp().sum(1) - 1).abs() < 0.1).all()
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+def test_ctranslate2_chooses_the_same(folder: Folder, beam: int, tmp_path: Path) -> None:
+    """Its lists are those of a batch, so every sentence comes alone."""
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    from heedful.interop.convert import convert
+
+    convert(folder.path, tmp_path / "theirs", "ctranslate2")
+    lists = shortlist.load(folder)
+    (tmp_path / "theirs" / "vmap.txt").write_text(shortlist.vocabulary_map(lists, folder), encoding="utf-8")
+    theirs = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32", intra_threads=1)
+    options = {"beam_size": beam, "length_penalty": 0, "max_decoding_length": 20, "return_scores": True}
+    ours = Translator([folder], "float32", shortlist=True)
+    known = [line for line in LINES if line and lists.tokens(folder.tokenizer.encode(line)) is not None]
+    assert len(known) > 8
+    for line in known:
+        pieces = folder.tokenizer.pieces(folder.tokenizer.encode(line))
+        (expected,) = theirs.translate_batch([pieces], use_vmap=True, **options)
+        (found,) = ours.translations([line], beam=beam, alpha=0.0, max_length=20)[0]
+        assert list(found.tokens) == expected.hypotheses[0]
+        assert found.log_prob == pytest.approx(expected.scores[0], abs=1e-3)
+
+
 def test_an_ensemble_has_one_too(folder: Folder) -> None:
     both = Translator([folder, folder], "float32", shortlist=True).translations(LINES, max_length=12)
     one = Translator([folder], "float32", shortlist=True).translations(LINES, max_length=12)

@@ -171,6 +171,14 @@ def vocabulary(folder: Folder) -> str:
     return hashlib.sha256("\n".join(both).encode()).hexdigest()
 
 
+def vocabulary_map(shortlist: Shortlist, folder: Folder) -> str:
+    """The same as CTranslate2 reads it, in vmap.txt beside its model; the first line is for every sentence."""
+    source, target = (each.pieces(range(each.vocab_size)) for each in (folder.source_tokenizer, folder.tokenizer))
+    lists = np.split(shortlist.likely, shortlist.first[1:-1])
+    every = [("", shortlist.always), *((piece, ids) for piece, ids in zip(source, lists, strict=True) if len(ids))]
+    return "".join(f"{piece}\t{' '.join(target[number] for number in ids)}\n" for piece, ids in every)
+
+
 def encoded(pairs: Iterable[tuple[str, str]], folder: Folder) -> list[Pair]:
     """Pairs of text as pairs of ids."""
     ids: list[Pair] = []
