@@ -199,9 +199,13 @@ def fake_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     return out if bias is None else out + bias
 
 
+@pytest.mark.parametrize("extreme", [False, True])
 @torch.no_grad()
-def test_int8_is_whole_numbers_of_64_and_127(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_is_whole_numbers_of_64_and_127(extreme: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = model(d_model=34, n_heads=1, d_ff=51, norm="pre")  # no multiple of four
+    if extreme:  # all weights are 64 or -64, more than sums of 16 bits can take
+        for each in (weight for weight in plain.parameters() if weight.dim() > 1):
+            each.copy_(each.sign() * each.std())
     source, lengths = padded(sources([7, 1, 12]))
     ids = torch.full((3,), 2)
     found = EngineNextToken(Engine(plain, small=True))

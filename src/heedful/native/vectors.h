@@ -21,6 +21,7 @@ constexpr int LANES = 8;
 
 typedef float Floats __attribute__((vector_size(LANES * 4)));
 typedef int32_t Ints __attribute__((vector_size(LANES * 4)));
+typedef int16_t Shorts __attribute__((vector_size(LANES * 4)));
 typedef uint8_t Bytes __attribute__((vector_size(LANES)));
 
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
