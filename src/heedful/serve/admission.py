@@ -14,10 +14,12 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from heedful.errors import HeedfulError
+from heedful.serve.alarms import Alarms
 from heedful.serve.engine import RefusedError
+from heedful.serve.exchange import Exchange
 from heedful.serve.problems import ProblemError
 from heedful.serve.settings import Limits
 
@@ -51,16 +53,21 @@ def check_key(keys: Collection[str], given: str | None) -> None:
 
 
 def bearer(request: Request) -> str | None:
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    scheme, _, key = _header(request, b"authorization").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
+
+
+def _header(request: Request, name: bytes) -> str:
+    headers: dict[bytes, bytes] = request.scope["exchange"].headers
+    return headers.get(name, b"").decode("latin-1")
 
 
 async def read(request: Request, schema: type[B], limits: Limits, keys: Collection[str] = ()) -> B:
     """The body of a request, JSON or a form, as what it should be; the key is looked for in it too."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _header(request, b"content-type").partition(";")[0].strip().lower()
     if kind != JSON and kind not in FORMS:
         raise ProblemError(415, f"the content type is {kind or 'missing'}; send application/json or a form.")
-    body = await _received(request, limits.receiving)
+    body = await _received(request.scope["exchange"], limits)
     values = _json(body) if kind == JSON else await _form(request, body, limits)
     own = values.get("api_key")
     check_key(keys, bearer(request) or (own if isinstance(own, str) else None))
@@ -70,18 +77,26 @@ async def read(request: Request, schema: type[B], limits: Limits, keys: Collecti
         raise _explained(error) from None
 
 
-async def _received(request: Request, seconds: float) -> bytes:
+async def _received(exchange: Exchange, limits: Limits) -> bytes:
     """The body, if it comes before long."""
-    try:
-        if request.scope["connection"].heard:
-            return await request.body()
-        async with asyncio.timeout(seconds):
-            return await request.body()
-    except TimeoutError:
-        said = f"the request took more than {seconds:g} s to come in."
-        raise ProblemError(408, said, reason="slow", headers={"connection": "close"}) from None
-    except ClientDisconnect:
-        raise GoneError from None
+    if not exchange.heard:
+        try:
+            async with asyncio.timeout(limits.receiving):
+                await exchange.whole()
+        except TimeoutError:
+            said = f"the request took more than {limits.receiving:g} s to come in."
+            raise ProblemError(408, said, reason="slow", headers={"connection": "close"}) from None
+    check_size(exchange)
+    if exchange.gone:
+        raise GoneError
+    return exchange.body
+
+
+def check_size(exchange: Exchange) -> None:
+    """As far as it is known."""
+    if exchange.large:
+        said = f"the body has more than {exchange.most:,} bytes."
+        raise ProblemError(413, said, reason="body", headers={"connection": "close"})
 
 
 def _json(data: bytes) -> dict[str, Any]:
@@ -101,7 +116,7 @@ async def _form(request: Request, body: bytes, limits: Limits) -> dict[str, Any]
     """Fields by name; a list where one comes several times."""
     most = limits.texts + 32
     try:
-        if request.headers["content-type"].lower().startswith(FORMS[0]):
+        if _header(request, b"content-type").lower().startswith(FORMS[0]):
             pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=most)
         else:
             form = await request.form(max_files=0, max_fields=most, max_part_size=limits.body)
@@ -147,24 +162,25 @@ class GoneError(Exception):
     """The client hung up: there is nobody to answer."""
 
 
-async def unless_gone(request: Request, work: Awaitable[T], seconds: float) -> T:
+async def unless_gone(request: Request, work: Awaitable[T], seconds: float, alarms: Alarms) -> T:
     """What comes out of it; it is given up when the client hangs up or it takes too long."""
-    connection, task = request.scope["connection"], asyncio.current_task()
-    assert task is not None
-    connection.leave = task.cancel
+    exchange = request.scope["exchange"]
+    task = exchange.task
+    exchange.leave = task.cancel
+    alarms.set(task, seconds, task.cancel)
     try:
-        async with asyncio.timeout(seconds):
-            with explained():
-                return await work
-    except TimeoutError:
+        with explained():
+            return await work
+    except asyncio.CancelledError:
+        if exchange.gone:
+            raise GoneError from None
+        if alarms.off(task):  # it is the server that ends
+            raise
         said = f"this took more than {seconds:g} s and was given up."
         raise ProblemError(503, said, retry=5, reason="time") from None
-    except asyncio.CancelledError:
-        if connection.lost:
-            raise GoneError from None
-        raise
     finally:
-        connection.leave = None
+        exchange.leave = None
+        alarms.off(task)
 
 
 class explained(contextlib.AbstractContextManager[None]):  # noqa: N801

@@ -13,10 +13,10 @@ from importlib.resources import files
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from heedful.serve import libretranslate, logs, openai, openapi, own
-from heedful.serve.admission import GoneError
+from heedful.serve.admission import GoneError, check_size
 from heedful.serve.problems import Json, ProblemError
 from heedful.serve.state import State
 
@@ -33,7 +33,6 @@ SHOWN = [  # with what a browser shows
 ]
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 NOTHING = "there is nothing at this address; see /docs."
-Header = tuple[bytes, bytes]
 Handler = Callable[[State, Request], Awaitable[Response]]
 
 
@@ -104,6 +103,7 @@ POST: dict[str, Handler] = {
     "/v1/fill": own.fill,
     "/inside": own.inside,
 }
+METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 ALLOWED = dict.fromkeys(GET, ("GET", "HEAD")) | dict.fromkeys(POST, ("POST",))
 
 
@@ -157,7 +157,9 @@ class Routes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            answer = await self._handler(scope)(self.state, Request(scope, self._limited(scope, receive)))
+            handler = self._handler(scope)
+            check_size(scope["exchange"])
+            answer = await handler(self.state, Request(scope, receive))
         except ProblemError as problem:
             if problem.reason:
                 self.state.metrics.rejected(problem.reason).inc()
@@ -173,38 +175,18 @@ class Routes:
 
     def _handler(self, scope: Scope) -> Handler:
         """Of the path itself, or of the names under a path."""
-        path, method = scope["path"], scope["method"]
-        above, _, name = path.rpartition("/")
-        for route in (path, f"{above}/{{name}}"):
-            if allowed := ALLOWED.get(route):
-                scope["route"], scope["path_params"] = route, {"name": name}
-                if method in allowed:
-                    return (POST if method == "POST" else GET)[route]
-                takes = ", ".join(allowed)
-                raise ProblemError(405, f"this address takes {takes}, not {method}.", headers={"allow": takes})
-        raise ProblemError(404, NOTHING)
-
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """The body, as long as it is not too large."""
-        announced = dict(scope["headers"]).get(b"content-length")
-        if announced is not None:  # and the parser holds it to that
-            self._check(int(announced))
-            return receive
-        taken = 0
-
-        async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            self._check(taken)
-            return message
-
-        return limited
-
-    def _check(self, size: int) -> None:
-        if size > (most := self.state.settings.limits.body):
-            said = f"the body has more than {most:,} bytes."
-            raise ProblemError(413, said, reason="body", headers={"connection": "close"})
+        route, method = scope["path"], scope["method"]
+        if route not in ALLOWED:
+            above, _, name = route.rpartition("/")
+            route, scope["path_params"] = f"{above}/{{name}}", {"name": name}
+        allowed = ALLOWED.get(route)
+        if allowed is None:
+            raise ProblemError(404, NOTHING)
+        scope["route"] = route
+        if method in allowed:
+            return (POST if method == "POST" else GET)[route]
+        takes = ", ".join(allowed)
+        raise ProblemError(405, f"this address takes {takes}, not {method}.", headers={"allow": takes})
 
 
 class Doorman:
@@ -216,37 +198,33 @@ class Doorman:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        began, status = time.perf_counter(), 0
+        began, exchange = time.perf_counter(), scope["exchange"]
         scope["number"] = number = f"{random.getrandbits(64):016x}"
-
-        async def reply(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = self._dressed(message["headers"], number)
-            await send(message)
-
+        exchange.dress = self._dress
         try:
-            await self.app(scope, receive, reply)
+            await self.app(scope, receive, send)
         except Exception as error:
             logs.say("an answer failed", "error", error, request=number)
         finally:
-            self._note(scope, number, status, time.perf_counter() - began)
+            self._note(scope, number, exchange.status, time.perf_counter() - began)
 
-    def _dressed(self, headers: list[Header], number: str) -> list[Header]:
-        given = dict(headers)
-        shown = given.get(b"content-type", b"").startswith(b"text/html")
-        own = [*(SHOWN if shown else ()), NO_SNIFFING, (b"x-request-id", number.encode())]
+    def _dress(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """What an answer has beside its own headers, which come first."""
+        if headers.get(b"content-type", b"").startswith(b"text/html"):
+            for name, value in SHOWN:
+                headers.setdefault(name, value)
+        headers.setdefault(*NO_SNIFFING)
+        headers[b"x-request-id"] = scope["number"].encode()
         if self.state.draining:
-            own.append((b"connection", b"close"))
-        return headers + [each for each in own if each[0] not in given]
+            headers[b"connection"] = b"close"
 
     def _note(self, scope: Scope, number: str, status: int, seconds: float) -> None:
-        route = scope.get("route", "other")
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        route, client = scope.get("route", "other"), scope["client"]
+        method = scope["method"] if scope["method"] in METHODS else "other"
         self.state.metrics.answered(route, method, str(status)).inc()
         self.state.metrics.took(route).observe(seconds)
-        client = scope["client"][0] if scope.get("client") else None
-        fields = {"request": number, "method": method, "route": route, "status": status, "client": client}
-        fields |= {"ms": round(1000 * seconds, 1)} | ({"reason": scope["rejected"]} if "rejected" in scope else {})
-        logs.say("request", **fields)
+        reason = {"reason": scope["rejected"]} if "rejected" in scope else {}
+        logs.say(
+            "request", request=number, method=method, route=route, status=status,
+            client=client[0] if client else None, ms=round(1000 * seconds, 1), **reason,
+        )  # fmt: skip

@@ -6,7 +6,6 @@ Nothing here computes or waits for a computation, so nothing here keeps a reques
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import math
 import multiprocessing
@@ -14,7 +13,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from heedful.errors import FolderError, SettingError
@@ -243,31 +242,37 @@ class Engine:
             if not told.done():  # or cancelled
                 told.set_result(event)
 
-        with self._given(asked, cost, tell):
+        child, job = self._give(asked, cost, tell)
+        try:
             return self._checked(await told, cost).value
+        finally:
+            self._take_back(child, job, cost)
 
     async def stream(self, asked: dict[str, Any], cost: int = 1) -> AsyncIterator[Event]:
         """Pieces, and at last what is done; leaving early cancels it."""
         told: asyncio.Queue[Event] = asyncio.Queue()
-        with self._given(asked, cost, told.put_nowait):
+        child, job = self._give(asked, cost, told.put_nowait)
+        try:
             while True:
                 event = self._checked(await told.get(), cost)
                 yield event
                 if event.kind == "done":
                     return
+        finally:
+            self._take_back(child, job, cost)
 
-    @contextlib.contextmanager
-    def _given(self, asked: dict[str, Any], cost: int, tell: Callable[[Event], object]) -> Iterator[None]:
-        """The model has it, until its end is of no interest any more."""
+    def _give(self, asked: dict[str, Any], cost: int, tell: Callable[[Event], object]) -> tuple[Child, Job]:
+        """From now on the model has it."""
         child = self._admit(cost)
         job = Job(Task(next(self.numbers), asked), tell)
         self.outstanding += cost
         child.give(job)
-        try:
-            yield
-        finally:
-            self.outstanding -= cost
-            child.drop(job)
+        return child, job
+
+    def _take_back(self, child: Child, job: Job, cost: int) -> None:
+        """What becomes of it is of no interest any more."""
+        self.outstanding -= cost
+        child.drop(job)
 
     def _checked(self, event: Event, cost: int) -> Event:
         """What the model said, unless it is that something went wrong."""
@@ -352,8 +357,9 @@ class Engines:
         """Translators from and to these languages, or any."""
         return [
             engine
-            for engine in self.of("encoder-decoder")
-            if engine.served.pair is not None
-            and source in (None, engine.served.pair.source)
-            and target in (None, engine.served.pair.target)
+            for engine in self.by_name.values()
+            if (pair := engine.served.pair) is not None
+            and (source is None or source == pair.source)
+            and (target is None or target == pair.target)
+            and engine.card.get("family") == "encoder-decoder"
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -12,13 +13,15 @@ from typing import Any, TextIO
 
 DEEP = 8  # frames of a trace
 ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+LATE = 0.1  # seconds that a line about nothing special may wait for others: writing it takes longer than making it
 out: TextIO | None = None  # where lines go; nobody reads them before `begin`
+flushing: asyncio.TimerHandle | None = None
 
 
 def begin() -> None:
     """Write the log to standard error from now on, with what our libraries have to say."""
     global out  # noqa: PLW0603
-    out = sys.stderr
+    out = open(sys.stderr.fileno(), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     for name in ("uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [Libraries(logging.WARNING)], False
@@ -29,9 +32,35 @@ def say(event: str, level: str = "info", error: BaseException | None = None, **f
     if out is None:
         return
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    traced = {} if error is None else {"trace": trace(error)}
+    line = {"time": now, "level": level, "event": event, **fields}
+    if error is not None:
+        line["trace"] = trace(error)
     with contextlib.suppress(OSError, ValueError):  # nobody can be told that the log cannot be written
-        out.write(ENCODER.encode({"time": now, "level": level, "event": event} | fields | traced) + "\n")
+        out.write(ENCODER.encode(line) + "\n")
+        if level != "info" or not _flushed_later():
+            flush()
+
+
+def _flushed_later() -> bool:
+    """Whether somebody will: a loop that runs."""
+    global flushing  # noqa: PLW0603
+    if flushing is None:
+        try:
+            flushing = asyncio.get_running_loop().call_later(LATE, flush)
+        except RuntimeError:
+            return False
+    return True
+
+
+def flush() -> None:
+    """Let out what was said."""
+    global flushing  # noqa: PLW0603
+    if flushing is not None:
+        flushing.cancel()
+        flushing = None
+    if out is not None:
+        with contextlib.suppress(OSError, ValueError):
+            out.flush()
 
 
 def trace(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from heedful.serve.admission import bearer, check_key, check_texts, explained, unless_gone
+from heedful.serve.admission import bearer, check_key, check_texts, explained
 from heedful.serve.engine import Engine
 from heedful.serve.problems import Json, ProblemError, body
 from heedful.serve.schema import CompletionBody
@@ -45,10 +45,10 @@ async def completions(state: State, request: Request) -> Response:
     _check(asked, prompts)
     writing = Writing(state.model(asked.model, "write"), asked, prompts)
     if asked.stream:
-        first = await unless_gone(request, writing.begin(), state.settings.limits.seconds)
+        first = await state.unless_gone(request, writing.begin())
         events = writing.events(first, state.settings.limits.seconds)
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
-    return Json(await unless_gone(request, writing.whole(), state.settings.limits.seconds))
+    return Json(await state.unless_gone(request, writing.whole()))
 
 
 def _check(asked: CompletionBody, prompts: list[str]) -> None:

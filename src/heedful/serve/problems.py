@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -15,10 +16,13 @@ TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_l
 class Json(Response):
     """An answer in JSON."""
 
-    media_type = "application/json"
+    background = None
 
-    def render(self, content: Any) -> bytes:
-        return ENCODER.encode(content).encode()
+    def __init__(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.status_code, self.body = status, ENCODER.encode(content).encode()
+        self.raw_headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")]
+        if headers:
+            self.raw_headers += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
 
 class ProblemError(Exception):

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
@@ -22,10 +22,11 @@ from heedful.errors import HeedfulError, SettingError
 from heedful.serve import logs
 from heedful.serve.app import Refusals, build
 from heedful.serve.engine import START, Engine, Engines, start_process
-from heedful.serve.protocol import protocol
+from heedful.serve.protocol import Doors
 from heedful.serve.settings import Settings, read_keys
 from heedful.serve.state import State
 
+GARBAGE = 20_000  # objects more than before that are worth a look for cycles among them; requests leave none
 BACKLOG = 2048  # connections that wait to be accepted
 ACCEPTED = 32  # of these at once, before requests have their turn again
 NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
@@ -52,7 +53,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 build(state),
-                http=protocol(limits, state.metrics, Refusals(state)),
+                http=cast(Any, Doors(limits, state.metrics, state.alarms, Refusals(state))),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -151,6 +152,7 @@ async def serve(settings: Settings, keys: Path | None = None, started: Callable[
         await state.engines.load()
         loop.add_signal_handler(signal.SIGHUP, hang_up)
         gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
+        gc.set_threshold(GARBAGE)
         listening.listen(BACKLOG)  # from now on nobody is refused, though accepting begins a moment later
         host, port = listening.getsockname()[:2]
         name = f"[{host}]" if ":" in host else host
@@ -179,4 +181,7 @@ async def reload(state: State, keys: Path | None) -> None:
 def run(settings: Settings, keys: Path | None = None, started: Callable[[str], Any] = print) -> None:
     """`serve`, with a log on standard error."""
     logs.begin()
-    asyncio.run(serve(settings, keys, started))
+    try:
+        asyncio.run(serve(settings, keys, started))
+    finally:
+        logs.flush()

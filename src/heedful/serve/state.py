@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
 
-from heedful.serve.admission import B, read, unless_gone
+from heedful.serve.admission import B, T, read, unless_gone
+from heedful.serve.alarms import Alarms
 from heedful.serve.engine import Engine, Engines
 from heedful.serve.metrics import Metrics
 from heedful.serve.problems import ProblemError
@@ -43,13 +44,18 @@ class State:
     keys: frozenset[str]
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
+    alarms: Alarms = field(default_factory=Alarms)
 
     async def read(self, request: Request, schema: type[B]) -> B:
         return await read(request, schema, self.settings.limits, self.keys)
 
     async def ask(self, request: Request, engine: Engine, asked: dict[str, Any], cost: int = 1) -> Any:
         """What a model makes of it, unless the client hangs up."""
-        return await unless_gone(request, engine.ask(asked, cost), self.settings.limits.seconds)
+        return await self.unless_gone(request, engine.ask(asked, cost))
+
+    async def unless_gone(self, request: Request, work: Awaitable[T]) -> T:
+        """What comes out of it, unless the client hangs up or it takes too long."""
+        return await unless_gone(request, work, self.settings.limits.seconds, self.alarms)
 
     async def translate(
         self,
