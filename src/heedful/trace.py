@@ -31,9 +31,13 @@ AXES = {
     "up": ("position", "unit"),
     "gate": ("position", "unit"),
     "logits": ("position", "token"),
+    "ponder": ("position",),
 }
 HIDDEN = ("position", "width")  # what every other module passes on
-UNSEEN = ("query", "key", "value", "embedding")  # taps show the same by heads, and with source and target apart
+UNSEEN = (
+    "query", "key", "value", "embedding",  # taps show the same by heads, and with source and target apart
+    "cells", "convolve", "bridge", "halt",  # parts of other architectures whose results are no row of positions
+)  # fmt: skip
 WEIGHTS = ("output",)  # a module that is only a place for weights, and is never called
 LENGTHS = ("position", "query", "key")
 

@@ -14,8 +14,10 @@ from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
 from heedful.model import POSITIONS, build, causal, not_padding
-from heedful.trace import names, record
+from heedful.trace import LENGTHS, names, record
 from heedful.translate import Translator
+
+from .conftest import FAMILIES
 
 TEXTS = ["The old man sleeps.", "Where is the dog that the children saw yesterday?", "She reads.", "I know it."]
 
@@ -62,14 +64,27 @@ def test_weights_are_the_formula_on_recorded_queries_and_keys(positions):
             assert_close(model.get_submodule(f"{name}.output")(merged), trace[f"{name}.output"] + 0)
 
 
-def test_every_name_is_recorded_with_its_axes(folder):
-    model, ids = folder.model, torch.randint(5, 300, (2, 6))
+SYSTEMS = {
+    "transformer": {},
+    "rnn": {"architecture": "rnn"},
+    "rnn of GRU with dot products": {"architecture": "rnn", "cell": "gru", "source_attention": "dot"},
+    "convolutions": {"architecture": "conv"},
+    "universal": {"recurrent_depth": True},
+    "universal with halting": {"recurrent_depth": True, "halting": True},
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_name_is_recorded_with_its_axes(make_folder, family, system):
+    model, ids = make_folder(family, **SYSTEMS[system]).model, torch.randint(5, 300, (2, 6))
     with record(model, "*") as trace:
-        hidden = model(ids, ids) if folder.model.config.family == "encoder-decoder" else model(ids)
+        hidden = model(ids, ids) if family == "encoder-decoder" else model(ids)
         logits = model.project(hidden)
     assert set(trace) == set(names(model))
     for name, activation in trace.items():
         assert len(activation.axes) == activation.dim(), name
+        assert all(activation.size(i) == 6 for i, axis in enumerate(activation.axes) if axis in LENGTHS), name
     stack = "decoder" if "decoder" in trace else "encoder"
     assert_close(trace[stack] + 0, hidden)
     assert_close(trace["logits"] + 0, logits)
@@ -118,18 +133,23 @@ def test_hooks_are_gone_afterwards_even_after_an_error(translator_folder):
     assert not any(module._forward_hooks for module in translator_folder.model.modules())
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "alibi", "relative"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"positions": each} for each in ("sinusoidal", "rotary", "alibi", "relative")]
+    + [SYSTEMS[name] for name in ("rnn", "rnn of GRU with dot products", "convolutions", "universal with halting")],
+    ids=str,
+)
 @pytest.mark.parametrize("options", [{"beam": 4, "n_best": 2}, {"beam": 1}, {"sampling": True, "n_best": 3}])
-def test_a_search_leaves_the_trace_of_its_best_outputs(make_folder, positions, options):
+def test_a_search_leaves_the_trace_of_its_best_outputs(make_folder, changes, options):
     """As if each output had been given to the model in one piece, alone and without padding."""
-    translator = Translator([make_folder(positions=positions)])
-    model = translator.models[0]
+    translator = Translator([make_folder(**changes)])
+    model = translator.models[0].double()  # what differs is not rounding
     with record(translator, "*") as trace:
         found = translator.translations(TEXTS, **options)
     assert len(trace.searches) == 1
     hypotheses = {i: h[0] for i, h in zip(trace.searches[0].indices, trace.searches[0].found, strict=True)}
     longest = max(len(hypothesis.token_log_probs) for hypothesis in hypotheses.values())
-    assert trace["decoder.1.cross.weights"].shape[:3] == (4, 4, longest)
+    assert trace["decoder.0.cross.weights"].shape[::2] == (4, longest)
     for number, text in enumerate(TEXTS):
         ids = hypotheses[number].ids
         assert translator.tokenizer.decode(ids) == found[number][0].text

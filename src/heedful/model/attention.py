@@ -1,6 +1,6 @@
 """Multi-head attention (section 3.2.2 of the paper), over the sequence itself or over a memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
@@ -20,12 +20,12 @@ class Heads(nn.Module):
     listens.
     """
 
-    def __init__(self, n_heads: int) -> None:
+    def __init__(self, n_heads: int, taps: Sequence[str] = TAPS) -> None:
         super().__init__()
         self.n_heads = n_heads
-        for name in TAPS:
+        for name in taps:
             self.add_module(name, nn.Identity())
-        self._listeners = [self.get_submodule(name)._forward_hooks for name in TAPS]  # all empty, if nobody listens
+        self._listeners = [self.get_submodule(name)._forward_hooks for name in taps]  # all empty, if nobody listens
 
     def _heads(self, x: Tensor) -> Tensor:
         """(B, T, H * d) -> (B, H, T, d)."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.config import ModelConfig
-from heedful.model.attention import Heads
+from heedful.model.attention import TAPS, Heads
 from heedful.model.block import Layers
 from heedful.model.cache import Cache, LayerCache
 from heedful.model.positions import Position
@@ -62,7 +62,7 @@ class SourceAttention(Heads):
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(1)
+        super().__init__(1, taps=TAPS[1:])  # a query is a state, which has its name as what a layer gives
         width, self.score, self.rate = config.d_model, config.source_attention, config.attention_dropout
         self.query = nn.Linear(width, width, bias=False) if self.score == "additive" else None
         self.key = nn.Linear(width, width, bias=False) if self.score != "dot" else None

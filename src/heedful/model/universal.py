@@ -33,7 +33,8 @@ class Universal(Stack):
         table = tabulated(lambda: sinusoids(n_layers, config.d_model + config.d_model % 2))
         self.register_buffer("depth", table, persistent=False)
         self.halt = nn.Linear(config.d_model, 1) if config.halting else None
-        self.ponder = nn.Identity()  # a tap: (B, T), steps that each token took, and the weight that its last one got
+        if config.halting:
+            self.ponder = nn.Identity()  # a tap: (B, T), steps that each token took, and the weight of its last one
 
     def forward(
         self,
