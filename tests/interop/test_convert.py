@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 import heedful
@@ -378,3 +379,44 @@ def test_an_error_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(HeedfulError, match=r"type 'llama'; heedful opens its own and marian, gpt2, bert\.$"):
         interop.open_folder(tmp_path)
+
+
+CARD = """---
+license: cc-by-4.0
+library_name: transformers
+language:
+- en
+---
+
+# opus-mt-en-de
+
+Trained by others, of whom this card speaks.
+"""
+
+
+def test_the_card_goes_along_and_names_the_library_that_opens_the_folder(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    marian(theirs)
+    (theirs / "README.md").write_text(CARD, encoding="utf-8")
+    for source, to, library in (
+        ("theirs", "heedful", "heedful"),
+        ("heedful", "huggingface", "transformers"),
+        ("heedful", "ctranslate2", "ctranslate2"),
+    ):
+        convert(tmp_path / source, tmp_path / to, to)
+        found = ModelCard.load(tmp_path / to / "README.md")
+        assert found.data.to_dict() == {
+            "library_name": library, "pipeline_tag": "translation", "license": "cc-by-4.0", "language": ["en"],
+        }  # fmt: skip
+        assert found.text == ModelCard(CARD).text
+
+
+@pytest.mark.parametrize("card", [None, "", "# Mine\n", "---\nnever: closed\n", "# Mine\n\n---\nnot: front\n---\n"])
+def test_a_folder_without_front_matter_keeps_its_words(tmp_path: Path, card: str | None) -> None:
+    theirs = tmp_path / "theirs"
+    gpt2(theirs)
+    if card is not None:
+        (theirs / "README.md").write_text(card, encoding="utf-8")
+    convert(theirs, tmp_path / "ours")
+    written = (tmp_path / "ours" / "README.md").read_text(encoding="utf-8")
+    assert written == "---\nlibrary_name: heedful\npipeline_tag: text-generation\n---\n" + (card or "")

@@ -25,18 +25,16 @@ def quantize(
     from heedful import folder, shortlist
     from heedful.disk import check_new, new_folder
     from heedful.interop import open_folder
-    from heedful.interop.untrusted import read_text
+    from heedful.interop.card import card
 
     if out is None:
         named = model.resolve() if model.name in ("", "..") else model
         out = named.with_name(f"{named.name}-int8")
     check_new(out)
     opened = open_folder(model)
-    card = (
-        read_text(model, folder.CARD, folder.MOST_JSON) or ""
-    ) + "\nThe weights are of 8 bits (`heedful quantize`).\n"
+    words = card(opened, "heedful") + "\nThe weights are of 8 bits (`heedful quantize`).\n"
     with new_folder(out.resolve()) as temporary:
-        folder.save(replace(opened, path=temporary), card, precision="int8")
+        folder.save(replace(opened, path=temporary), words, precision="int8")
         folder.load(temporary)  # what is there opens
         if (model / shortlist.FILE).exists():
             shortlist.save(shortlist.load(opened), replace(opened, path=temporary))

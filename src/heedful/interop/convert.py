@@ -12,6 +12,7 @@ from heedful.disk import check_new, new_folder
 from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.interop import check, ctranslate2, huggingface, open_folder
+from heedful.interop.card import card
 from heedful.interop.check import Agreement
 
 
@@ -23,7 +24,7 @@ class Format(NamedTuple):
 
 
 def _write_ours(opened: Folder, path: Path) -> None:
-    folder.save(replace(opened, path=path))
+    folder.save(replace(opened, path=path), card(opened, "heedful"))
 
 
 FORMATS = {

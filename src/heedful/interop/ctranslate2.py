@@ -12,8 +12,9 @@ from torch import Tensor
 from heedful.config import ModelConfig
 from heedful.disk import write_file
 from heedful.errors import SettingError
-from heedful.folder import SOURCE_TOKENIZER, TOKENIZER, Folder
+from heedful.folder import CARD, SOURCE_TOKENIZER, TOKENIZER, Folder
 from heedful.interop.architecture import refuse_other_systems, refused
+from heedful.interop.card import card
 from heedful.model import EncoderDecoder, Stack
 from heedful.text import Tokenizer
 
@@ -46,6 +47,7 @@ def write(opened: Folder, path: Path, quantization: str | None = None) -> None:
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(path))
+    write_file(path / CARD, card(opened, "ctranslate2"))
     write_file(path / TOKENIZER, opened.tokenizer.to_json())
     if opened.source_tokenizer is not opened.tokenizer:
         write_file(path / SOURCE_TOKENIZER, opened.source_tokenizer.to_json())

@@ -16,6 +16,7 @@ from heedful.folder import Folder
 from heedful.interop import vocabulary
 from heedful.interop.architecture import Architecture
 from heedful.interop.bert import Bert
+from heedful.interop.card import card
 from heedful.interop.gpt2 import Gpt2
 from heedful.interop.marian import Marian
 from heedful.interop.untrusted import Settings, read_json
@@ -77,7 +78,7 @@ def write(opened: Folder, path: Path) -> None:
     folder.save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
     vocabulary.write(opened, path)
     _write_json(path / folder.SEARCH, _generation(opened))
-    write_file(path / folder.CARD, _card(config))
+    write_file(path / folder.CARD, card(opened, "transformers"))
     _write_json(path / folder.CONFIG, architecture.description(config) | {"dtype": "float32"})
 
 
@@ -105,11 +106,6 @@ def _generation(opened: Folder) -> dict[str, Any]:
     wide = {"num_beams": search.beam, "length_penalty": 0.0, "early_stopping": True}
     beam = wide if search.beam > 1 and search.alpha == 0 else {"num_beams": 1}
     return ids | start | {"bad_words_ids": [[number] for number in never], "max_length": config.max_length} | beam
-
-
-def _card(config: ModelConfig) -> str:
-    tag = {"encoder-decoder": "translation", "decoder": "text-generation", "encoder": "fill-mask"}[config.family]
-    return f"---\nlibrary_name: transformers\npipeline_tag: {tag}\ntags:\n- heedful\n---\n"
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
