@@ -28,7 +28,7 @@ def test_validation_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_tokeniser_of_no_such_name_is_one_sentence() -> None:
-    with pytest.raises(SettingError, match="'13b'; it must be one of .*13a"):
+    with pytest.raises(SettingError, match=r"'13b'; it must be one of .*13a"):
         evaluate(["a"], ["a"], tokenize="13b")
 
 
