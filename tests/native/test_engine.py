@@ -1,6 +1,7 @@
 """The compiled engine against torch: the same numbers, the same search, whoever else is in it."""
 
 import itertools
+import threading
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,29 @@ def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool
         while search.rows:
             found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
         assert [found[index] for index in range(len(asked))] == alone
+
+
+def test_searches_wait_for_no_other_and_who_leaves_meanwhile_is_gone() -> None:
+    engine = Engine(model(d_model=128, d_ff=256, n_heads=4), small=False)
+    asked, options = sources([7, 12, 9, 5]), Options(beam=3, n_best=1, max_length=25)
+    alone = [next(search_all(engine, [Asked(each, options)])) for each in asked]
+    search, go = EngineSearches(engine, 2), threading.Event()
+    slow = search.searches[0].search
+    step, slow.step = slow.step, lambda: go.wait(60) and step()
+    numbers = [search.add(each, options) for each in asked[:3]]  # 0 and 2 wait in the slow one
+    found = dict[int, Any]()
+    while numbers[1] not in found:
+        found |= dict(search.step())
+    search.drop(numbers[0])
+    late = search.add(asked[3], options)
+    while late not in found:
+        found |= dict(search.step())
+    assert found == {numbers[1]: alone[1], late: alone[3]}
+    assert search.rows == options.beam
+    go.set()
+    while search.rows:
+        found |= dict(search.step())
+    assert found == {numbers[1]: alone[1], late: alone[3], numbers[2]: alone[2]}
 
 
 def shortlists(count: int, seed: int = 7) -> list[Any]:

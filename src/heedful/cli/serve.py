@@ -26,7 +26,7 @@ def serve(
     max_receive: Annotated[float, typer.Option(help="Most seconds for a request to come in.")] = 20.0,
     max_connections: Annotated[int, typer.Option(help="Most connections of one address; 0 for any number.")] = 128,
     drain: Annotated[float, typer.Option(help="Seconds from SIGTERM to the end.")] = 30.0,
-    threads: Annotated[int, typer.Option(help="CPU threads of each model; 0 for all cores but one.")] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads of each model; 0 for all cores.")] = 0,
     precision: Annotated[
         str, typer.Option(help="auto (the fastest that this machine has), float32, bfloat16 or int8.")
     ] = "auto",
@@ -72,7 +72,7 @@ def serve(
     served = tuple(Served.parse(model) for model in models)
     settings = Settings(
         served, host, port, limits, read_keys(keys), tuple(cors or ()), drain,
-        threads or max(1, (os.cpu_count() or 2) - 1), precision, shortlist,
+        threads or os.cpu_count() or 1, precision, shortlist,
     )  # fmt: skip
 
     def started(address: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,12 +122,20 @@ class _Flow:
         yield from ready
 
 
+Ended = list[tuple[int, list[Hypothesis]]]  # sentences that a step ended, by number
+
+
 class EngineSearches:
-    """Several searches of one engine that take their steps at the same time, each on a thread; used like one."""
+    """Several searches of one engine, each on a thread, none of which waits for another; used like one.
+
+    A search that takes a step is left alone: who comes or goes meanwhile does so before its next one.
+    """
 
     def __init__(self, engine: Engine, threads: int) -> None:
-        self.searches = [EngineSearch(engine) for _ in range(threads)]
-        self.pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        take = ThreadPoolExecutor(threads).submit if threads > 1 else _now
+        self.searches = [_Search(EngineSearch(engine), take) for _ in range(threads)]
+        self.numbers = itertools.count()
+        self.of: dict[int, _Search] = {}  # the search that each sentence is in
 
     @property
     def rows(self) -> int:
@@ -134,19 +143,84 @@ class EngineSearches:
 
     def add(self, *asked: Any) -> int:
         """A sentence, as `EngineSearch` takes it, to the search that has least to do."""
-        place = min(range(len(self.searches)), key=lambda index: self.searches[index].rows)
-        return self.searches[place].add(*asked) * len(self.searches) + place
+        number, search = next(self.numbers), min(self.searches, key=lambda search: search.rows)
+        self.of[number] = search
+        search.coming[number] = Asked(*asked)
+        search.rows += search.coming[number].options.beam
+        return number
 
-    def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        """One token more for all."""
-        busy = [place for place, search in enumerate(self.searches) if search.options]
-        others = [self.pool.submit(self.searches[place].step) for place in busy[1:]] if self.pool else []
-        ended = [self.searches[place].step() for place in busy[:1]] + [other.result() for other in others]
-        count = len(self.searches)
-        return [
-            (number * count + place, found) for place, each in zip(busy, ended, strict=True) for number, found in each
-        ]
+    def step(self) -> Ended:
+        """One token more for all that no step is being taken for -> those that ended, as soon as one step is over."""
+        for search in self.searches:
+            search.begin()
+        wait([search.step for search in self.searches if search.step is not None], return_when=FIRST_COMPLETED)
+        ended = [each for search in self.searches for each in search.end()]
+        for number, _ in ended:
+            del self.of[number]
+        return ended
 
     def drop(self, number: int) -> None:
-        """A sentence leaves, done or not."""
-        self.searches[number % len(self.searches)].drop(number // len(self.searches))
+        """A sentence leaves."""
+        self.of.pop(number).drop(number)
+
+
+def _now(step: Callable[[], Ended]) -> Future[Ended]:
+    """A step that is taken at once, as an executor gives it."""
+    taken: Future[Ended] = Future()
+    try:
+        taken.set_result(step())
+    except Exception as error:
+        taken.set_exception(error)
+    return taken
+
+
+class _Search:
+    """A search, the step that it is taking, and who comes and goes meanwhile."""
+
+    def __init__(self, search: EngineSearch, take: Callable[[Callable[[], Ended]], Future[Ended]]) -> None:
+        self.search, self.take = search, take
+        self.step: Future[Ended] | None = None
+        self.rows = 0
+        self.coming: dict[int, Asked] = {}  # by number
+        self.inside: dict[int, tuple[int, int]] = {}  # by number in the search: the number here, and the beam
+        self.gone: set[int] = set()
+
+    def begin(self) -> None:
+        """Take a step, if none is being taken and there is somebody to take it for."""
+        if self.step is not None:
+            return
+        for number, asked in self.coming.items():
+            self.inside[self.search.add(*asked)] = number, asked.options.beam
+        self.coming.clear()
+        if self.inside:
+            self.step = self.take(self.search.step)
+
+    def end(self) -> Ended:
+        """What came of the step, if it is over."""
+        if self.step is None or not self.step.done():
+            return []
+        step, self.step = self.step, None
+        ended = []
+        for inner, found in step.result():
+            number, beam = self.inside.pop(inner)
+            if number in self.gone:
+                self.gone.discard(number)
+            else:
+                self.rows -= beam
+                ended.append((number, found))
+        for inner in [inner for inner, (number, _) in self.inside.items() if number in self.gone]:
+            self.gone.discard(self.inside.pop(inner)[0])
+            self.search.drop(inner)
+        return ended
+
+    def drop(self, number: int) -> None:
+        if number in self.coming:
+            self.rows -= self.coming.pop(number).options.beam
+            return
+        inner, beam = next((inner, beam) for inner, (each, beam) in self.inside.items() if each == number)
+        self.rows -= beam
+        if self.step is not None:
+            self.gone.add(number)
+        else:
+            del self.inside[inner]
+            self.search.drop(inner)

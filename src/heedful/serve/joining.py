@@ -23,7 +23,7 @@ class Joining(Translating):
         super().__init__(translator, clock)
         engine = translator.engines[0]
         self.search = EngineSearches(engine, translator.threads)
-        self.most = rows_at_once(engine) * translator.threads
+        self.most = 2 * rows_at_once(engine) * translator.threads  # so many more wait inside
         self.inside: dict[int, Unit] = {}  # what is being searched, by its number there
 
     def idle(self) -> bool:
