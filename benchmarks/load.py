@@ -6,11 +6,13 @@ Nothing here imports heedful. Every function may be called in another process, a
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import random
+import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 
@@ -94,25 +96,85 @@ async def _ask(load: Load, connection: Connection, data: bytes) -> bool:
     return True
 
 
+class Client:
+    """One that asks again and again over a kept connection, without anything between it and the kernel."""
+
+    def __init__(self, port: int, number: int, poll: select.epoll) -> None:
+        self.port, self.address, self.poll = port, f"127.0.{1 + number // 200 % 200}.{1 + number % 200}", poll
+        self.socket: socket.socket | None = None
+        self.asked, self.got, self.began = b"", b"", 0.0
+
+    def ask(self, data: bytes) -> socket.socket:
+        """Send, or connect first and send later."""
+        self.asked, self.got, self.began = data, b"", time.perf_counter()
+        if self.socket is None:
+            self.socket = socket.socket()
+            self.socket.setblocking(False)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.socket.bind((self.address, 0))
+            self.socket.connect_ex(("127.0.0.1", self.port))
+            self.poll.register(self.socket, select.EPOLLOUT)
+        else:
+            self.socket.send(data)
+        return self.socket
+
+    def heard(self, event: int) -> int:
+        """The status of the answer, if all of it is here; 0 if not. Raises OSError at the end of the connection."""
+        assert self.socket is not None
+        if event & select.EPOLLOUT:
+            if error := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(error, "no connection")
+            self.socket.send(self.asked)
+            self.poll.modify(self.socket, select.EPOLLIN)
+            return 0
+        piece = self.socket.recv(65536)
+        if not piece:
+            raise ConnectionResetError
+        self.got += piece
+        head, at = self.got.find(b"\r\n\r\n"), self.got.find(b"content-length: ") + 16
+        if head < 0 or len(self.got) < head + 4 + int(self.got[at : self.got.find(b"\r", at)]):
+            return 0
+        if self.got.find(b"connection: close", 0, head) >= 0:
+            self.close()
+        return int(self.got[9:12])
+
+    def close(self) -> None:
+        if self.socket is not None:
+            self.socket.close()
+        self.socket = None
+
+
 def closed(port: int, requests: Sequence[bytes], clients: int = 64) -> Load:
     """So many clients, each one request after the other, until all are answered or no connection is taken any more."""
+    load, rest, poll, asking = Load(), iter(requests), select.epoll(), dict[int, Client]()
+    began, worked = time.perf_counter(), time.process_time()
+    for number in range(clients):
+        _next(Client(port, number, poll), rest, asking)
+    while asking:
+        for file, event in poll.poll():
+            client = asking[file]
+            try:
+                status = client.heard(event)
+            except OSError as error:
+                if error.errno != errno.ECONNREFUSED:
+                    load.problems.append(repr(error))
+                client.close()
+                del asking[file]
+                continue
+            if status:
+                load.answers.setdefault(status, []).append(time.perf_counter() - client.began)
+                del asking[file]
+                _next(client, rest, asking)
+    load.seconds, load.processor = time.perf_counter() - began, time.process_time() - worked
+    return load
 
-    async def run() -> Load:
-        load, rest = Load(), iter(requests)
 
-        async def client(number: int) -> None:
-            connection = Connection(port, number)
-            for data in rest:
-                if not await _ask(load, connection, data):
-                    break
-            connection.close()
-
-        began, worked = time.perf_counter(), time.process_time()
-        await asyncio.gather(*(client(number) for number in range(clients)))
-        load.seconds, load.processor = time.perf_counter() - began, time.process_time() - worked
-        return load
-
-    return asyncio.run(run())
+def _next(client: Client, rest: Iterator[bytes], asking: dict[int, Client]) -> None:
+    data = next(rest, None)
+    if data is None:
+        client.close()
+    else:
+        asking[client.ask(data).fileno()] = client
 
 
 def opened(port: int, requests: Sequence[bytes], rate: float, seconds: float, seed: int = 1) -> Load:

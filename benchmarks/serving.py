@@ -3,11 +3,13 @@
     python benchmarks/serving.py runs/demo/model runs/demo/data/test.en
     python benchmarks/serving.py MODEL LINES --parts drain --drains 50
 
-Capacity alternates rounds of 64 clients that each send one sentence after the other with rounds of the same lines as a
-file, and prints their ratio: of sentences a second, and of processor seconds that the model took for a sentence, which
-says more when other programs want the processors too. The other parts send at a rate, whether answers come or not: 0.7
-of the capacity for latency, 3 times the capacity for overload. Latencies are those that clients see; clients are
-processes of their own on the same cores, so beside them stand those that the server has in its log.
+Capacity alternates rounds of 64 clients that each send one sentence after the other, over a connection that is kept,
+with rounds of the same lines as a file, and prints their ratio: of sentences a second, and of processor seconds that a
+sentence took, of the model, of the whole server and with the clients, which run on the same cores; these say more when
+other programs want the processors too. Both sides have the threads that they have by default, all cores. The other
+parts send at a rate, whether answers come or not: 0.7 of the capacity for latency, 3 times the capacity for overload.
+Latencies are those that clients see; clients are processes of their own on the same cores, so beside them stand those
+that the server has in its log.
 """
 
 from __future__ import annotations
@@ -89,9 +91,8 @@ class File:
     """What `heedful translate` does with a file, in a process that has loaded the model: seconds for these lines."""
 
     CODE = (
-        "import sys, time, torch; torch.set_num_threads(int(sys.argv[2]))\n"
-        "from heedful.cli.streams import open_translator; from pathlib import Path\n"
-        "translator = open_translator([Path(sys.argv[1])])\n"
+        "import sys, time; from pathlib import Path; from heedful.cli.streams import open_translator\n"
+        "translator = open_translator([Path(sys.argv[1])], int(sys.argv[2]))\n"
         "for path in sys.stdin:\n"
         "    lines = Path(path.strip()).read_text(encoding='utf-8').splitlines()\n"
         "    began = time.perf_counter(); n = sum(1 for _ in translator.stream(lines))\n"
@@ -128,7 +129,7 @@ class Benchmark:
         return len(requests) / found.seconds, found
 
     def capacity(self, server: Server, rounds: int) -> float:
-        file, ratios, rates, works = File(self.model, self.threads), [], [], []
+        file, ratios, rates, works = File(self.model, self.threads), [], [], list[list[float]]()
         with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as text:
             text.write("".join(f"{line}\n" for line in self.lines))
             text.flush()
@@ -144,17 +145,24 @@ class Benchmark:
                         (processor(file.process.pid) - began) / 2, server.work()[1] - model,
                         server.work()[0] - http, found.processor)]  # fmt: skip
                     ratios.append(served / ((alone + after) / 2))
-                    works.append(each[0] / each[1])
+                    works.append(each)
                     rates.append(served)
                     print(
                         f"  round {number + 1}: file {alone:.1f} and {after:.1f}/s, {CLIENTS} clients {served:.1f}/s, "
                         f"ratio {ratios[-1]:.2f}; processor ms a sentence: file {each[0]:.2f}, served {each[1]:.2f} "
-                        f"and {each[2]:.2f} for HTTP (clients {each[3]:.2f}), ratio {works[-1]:.2f}",
+                        f"and {each[2]:.2f} for HTTP (clients {each[3]:.2f}), ratio {each[0] / sum(each[1:3]):.2f}",
                         flush=True,
                     )
             finally:
                 file.end()
-        for name, values in (("sentences a second", ratios), ("processor seconds of the model", works)):
+        took = [[each[0] / sum(each[1:end]) for each in works] for end in (2, 3, 4)]
+        names = (
+            "sentences a second",
+            "processor seconds of the model",
+            "those of the whole server",
+            "with the clients",
+        )
+        for name, values in zip(names, [ratios, *took], strict=True):
             spread = f"({min(values):.2f} to {max(values):.2f})"
             print(f"served to file, by {name}: median {statistics.median(values):.2f} {spread}")
         print(f"capacity: {statistics.median(rates):.1f} sentences/s")
@@ -266,7 +274,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--drains", type=int, default=5)
     parser.add_argument("--requests", type=int, default=2000, help="of schemathesis")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=0, help="of the model, on both sides; 0 for all cores")
     parser.add_argument("--rate", type=float, default=0, help="the capacity, if it is known")
     given = parser.parse_args()
     parts = given.parts.split(",")
