@@ -1,0 +1,155 @@
+"""How long data takes: encoding a corpus, starting from an encoded one, waiting for batches, padding, and memory.
+
+    python benchmarks/data_speed.py --pairs 200000 2000000
+
+The corpus is invented: words of syllables whose frequencies follow Zipf's law, each with a word of the other language
+that stands for it, now and then twice or not at all, so that lengths differ as they do between languages. Each size is
+encoded by `heedful train`, which then makes one update; the same command again finds the corpus ready. CPU seconds, of
+all threads, stand beside those of the clock, which count only on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from heedful import config
+from heedful.data import padding
+from heedful.train import loop
+from heedful.train.start import open_run
+from heedful.train.translation import Translation
+
+WORDS = 60_000  # different ones in each language
+CHUNK = 100_000  # pairs written at once
+START, READY, FIRST = "checking", "encoded corpus:", "update 1 of"  # how the lines of a run begin
+SMALL = [
+    "model.d_model=32", "model.d_ff=32", "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+    "train.max_updates=1", "train.batch_tokens=4096", "train.checkpoint_every=1", "train.valid_sentences=1",
+]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, nargs="+", default=[200_000, 2_000_000])
+    parser.add_argument("--updates", type=int, default=10, help="of Transformer-Tiny, to see how long they wait")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    print(f"{len(os.sched_getaffinity(0))} cores", flush=True)
+    for pairs in asked.pairs:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(Path(folder), pairs, asked.updates, asked.seed)
+
+
+def measure(folder: Path, pairs: int, updates: int, seed: int) -> None:
+    write_corpus(folder, pairs, seed)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(f"{pairs:,} pairs, {size / 1e6:,.0f} MB", flush=True)
+    said, most = train(folder, "new")
+    wall, cpu = said[READY] - said[START]
+    print(f"  encoded in {wall:.1f} s ({cpu:.1f} s of CPU): {60 * pairs / wall:,.0f} pairs a minute, "
+          f"{60 * pairs / cpu:,.0f} a minute of CPU; at most {most:,.0f} MB", flush=True)  # fmt: skip
+    said, most = train(folder, "again")
+    wall, cpu = said[FIRST]
+    print(f"  from command to first update {wall:.1f} s ({cpu:.1f} s of CPU); at most {most:,.0f} MB", flush=True)
+    print_waiting(folder, updates)
+
+
+def write_corpus(folder: Path, pairs: int, seed: int) -> None:
+    """A mean of nine and a half words, at least one."""
+    random = np.random.default_rng(seed)
+    words = [invent(random, "bdfgklmnprstvz", "aeiou"), invent(random, "bdfghklmnprstwz", "aeiouäöü")]
+    often = np.cumsum(1 / np.arange(1, WORDS + 1))
+    for done in range(0, pairs, CHUNK):
+        lengths = 1 + random.gamma(2.0, 4.5, min(CHUNK, pairs - done)).astype(np.int64)
+        firsts = np.cumsum(lengths) - lengths
+        ranks = np.searchsorted(often, often[-1] * random.random(int(lengths.sum())))
+        times = random.choice(3, len(ranks), p=[0.1, 0.8, 0.1])
+        times[firsts] = 1
+        append_lines(folder / "source", words[0][ranks], lengths)
+        append_lines(folder / "target", words[1][np.repeat(ranks, times)], np.add.reduceat(times, firsts))
+
+
+def invent(random: np.random.Generator, consonants: str, vowels: str) -> NDArray[Any]:
+    """Words by rank; the rarer, the longer."""
+    syllables = [first + vowel + last for first in ["", *consonants] for vowel in vowels for last in ["", "n", "s"]]
+    count = 1 + (np.log(np.arange(1, WORDS + 1)) / np.log(60)).astype(int)
+    return np.array(["".join(random.choice(syllables, each)) for each in count], dtype=object)
+
+
+def append_lines(path: Path, words: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+    rest = iter(words.tolist())
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(" ".join(islice(rest, length)) + "\n" for length in lengths.tolist())
+
+
+def train(folder: Path, out: str) -> tuple[dict[str, NDArray[np.float64]], float]:
+    """One update by the command line -> seconds of clock and CPU at which its lines began to be said; megabytes."""
+    files = ["--source", folder / "source", "--target", folder / "target", "--out", folder / out]
+    command = [sys.executable, "-m", "heedful", "train", *map(str, files), *SMALL]
+    began, said, lines = time.perf_counter(), {}, []
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8") as process:
+        assert process.stderr
+        for line in process.stderr:
+            now = np.array([time.perf_counter() - began, cpu_seconds(process.pid)])
+            said |= {beginning: now for beginning in (START, READY, FIRST) if line.startswith(beginning)}
+            lines.append(line)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit("".join(lines))
+    return said, used.ru_maxrss / 1024
+
+
+def cpu_seconds(process: int) -> float:
+    """What all threads of a process have used; Linux tells."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def print_waiting(folder: Path, updates: int) -> None:
+    """What else the loop does beside forward, backward and step, for Transformer-Tiny; and the padding of an epoch."""
+    settings = ["preset=tiny", f"train.max_updates={updates}", f"train.checkpoint_every={updates}"]
+    asked = config.read(None, settings, data={"source": folder / "source", "target": folder / "target"})
+    run = open_run(
+        asked, folder / "waiting", False, lambda _: {"valid_bleu": 0.0, "valid_chrf": 0.0}, Console(quiet=True)
+    )
+    assert isinstance(run.task, Translation)
+    moments: list[float] = []  # CPU seconds at the beginning and the end of every update
+
+    def apply_update(*given: Any, **named: Any) -> Any:
+        moments.append(time.process_time())
+        outcome = real(*given, **named)
+        moments.append(time.process_time())
+        return outcome
+
+    real, loop.apply_update = loop.apply_update, apply_update
+    loop.train(run)
+    loop.apply_update = real
+    began = time.process_time()
+    epoch = run.task.plan(1)
+    planned = (time.process_time() - began) / len(epoch)  # for each update
+    computed = sum(
+        moments[i + 1] - moments[i] for i in range(2, len(moments), 2)
+    )  # the first update waits for the plan
+    between = (moments[-1] - moments[1] - computed) / (updates - 1) + planned
+    share = between / (between + computed / (updates - 1))
+    train = run.task.store.train
+    padded = [padding(epoch, lengths) for lengths in (train.source_lengths, train.target_lengths)]
+    print(f"  beside forward, backward and step {share:.2%} of the CPU time; an epoch is planned in "
+          f"{planned * len(epoch):.1f} s of CPU; padding {padded[0]:.1%} of the source, {padded[1]:.1%} of the target",
+          flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
