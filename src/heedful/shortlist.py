@@ -24,6 +24,7 @@ from heedful.text.vocabulary import BYTES
 
 FILE = "shortlist.safetensors"
 FORMAT = "1"
+TENSORS = ("always", "first", "likely")
 LIKELY, FREQUENT = 100, 100  # target tokens of each source token, and of every sentence
 ROUNDS = 5  # of expectation and maximisation: more change hardly which tokens are the likely ones
 MOST_LINKS = 16_000_000  # of a source token with a target token of its pair: they are held in memory
@@ -42,6 +43,7 @@ class Shortlist:
     Those of source token s are likely[first[s] : first[s + 1]]; a token that has none was never seen.
     """
 
+    vocab_size: int  # of the target
     always: Ids
     first: Ids
     likely: Ids
@@ -56,16 +58,18 @@ class Shortlist:
         each = [self.likely[self.first[token] : self.first[token + 1]] for token in set(source)]
         if not all(map(len, each)):
             return None
-        return np.unique(np.concatenate([self.always, *each, np.array(prefix, dtype=np.int32)]))
+        chosen = np.zeros(self.vocab_size, dtype=bool)
+        chosen[np.concatenate([self.always, *each, np.array(prefix, dtype=np.int32)])] = True
+        return np.flatnonzero(chosen).astype(np.int32)
 
 
 def learn(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) -> Shortlist:
     """A shortlist from pairs of ids without special tokens. Of too many pairs it reads some, evenly spaced."""
-    links = sum(len(a) * len(b) for a, b in pairs)
-    some = [pair for pair in pairs[:: -(-links // MOST_LINKS) or 1] if pair[0] and pair[1]]
-    if not some:
+    pairs = [pair for pair in pairs if pair[0] and pair[1]]
+    if not pairs:
         raise DataError("there is nothing to learn a shortlist from: no pair has text on both sides.")
-    probability, source_ids, target_ids = align(some, target.vocab_size)
+    links = sum(len(a) * len(b) for a, b in pairs)
+    probability, source_ids, target_ids = align(pairs[:: -(-links // MOST_LINKS)], target.vocab_size)
     order = np.lexsort((target_ids, -probability, source_ids))  # by source, the likely ones first
     source_ids, target_ids = source_ids[order], target_ids[order]
     place = np.arange(len(source_ids)) - np.searchsorted(source_ids, source_ids)  # among those of its source token
@@ -77,7 +81,7 @@ def learn(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) -> Shortl
     counts = np.bincount(np.concatenate([ids for _, ids in pairs]), minlength=target.vocab_size)
     frequent = np.argsort(-counts, kind="stable")[:FREQUENT]
     always = np.unique(np.concatenate([frequent[counts[frequent] > 0], needed(target)]))
-    return Shortlist(*(each.astype(np.int32) for each in (always, first, both[:, 1])))
+    return Shortlist(target.vocab_size, *(each.astype(np.int32) for each in (always, first, both[:, 1])))
 
 
 def align(pairs: Sequence[Pair], vocab_size: int) -> tuple[npt.NDArray[np.float64], Ids, Ids]:
@@ -123,7 +127,7 @@ def needed(target: Tokenizer) -> list[int]:
 def save(shortlist: Shortlist, folder: Folder) -> Path:
     """Put it beside the weights, with the digest of the vocabularies that it counts in."""
     path = folder.path / FILE
-    tensors = {name: torch.from_numpy(getattr(shortlist, name)) for name in ("always", "first", "likely")}
+    tensors = {name: torch.from_numpy(getattr(shortlist, name)) for name in TENSORS}
     save_weights(tensors, path, {"format": FORMAT, "vocabulary": vocabulary(folder)})
     return path
 
@@ -139,7 +143,8 @@ def load(folder: Folder) -> Shortlist:
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
-            found = {name: file.get_tensor(name) for name in ("always", "first", "likely")}
+            types = {name: file.get_slice(name).get_dtype() for name in TENSORS}
+            found = {name: file.get_tensor(name) for name in TENSORS if types[name] == "I32"}
     except (SafetensorError, OSError) as error:
         raise FolderError(f"{path} is damaged ({error}); {again}.") from None
     if metadata.get("format") != FORMAT:
@@ -147,16 +152,14 @@ def load(folder: Folder) -> Shortlist:
         raise FolderError(f"{path} was written in format {written} and this version reads {FORMAT}; update heedful.")
     if metadata.get("vocabulary") != vocabulary(folder):
         raise FolderError(f"{path} was learned with another vocabulary; {again}.")
-    shortlist = Shortlist(**found)
-    if not sound(shortlist, folder):
+    if len(found) < len(TENSORS) or not sound(**found, folder=folder):
         raise FolderError(f"{path} is damaged (its numbers do not fit together); {again}.")
-    return shortlist
+    return Shortlist(folder.tokenizer.vocab_size, **found)
 
 
-def sound(shortlist: Shortlist, folder: Folder) -> bool:
+def sound(always: Ids, first: Ids, likely: Ids, folder: Folder) -> bool:
     """Whether all numbers are such that they can be used."""
-    always, first, likely = shortlist.always, shortlist.first, shortlist.likely
-    if any(each.dtype != np.int32 or each.ndim != 1 for each in (always, first, likely)):
+    if any(each.ndim != 1 for each in (always, first, likely)):
         return False
     if len(first) != folder.source_tokenizer.vocab_size + 1 or first[0] != 0 or first[-1] != len(likely):
         return False
