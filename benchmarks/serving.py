@@ -160,7 +160,7 @@ class Benchmark:
             "sentences a second",
             "processor seconds of the model",
             "those of the whole server",
-            "with the clients",
+            "those of all",
         )
         for name, values in zip(names, [ratios, *took], strict=True):
             spread = f"({min(values):.2f} to {max(values):.2f})"

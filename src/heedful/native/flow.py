@@ -153,7 +153,9 @@ class EngineSearches:
         """One token more for all that no step is being taken for -> those that ended, as soon as one step is over."""
         for search in self.searches:
             search.begin()
-        wait([search.step for search in self.searches if search.step is not None], return_when=FIRST_COMPLETED)
+        steps = [search.step for search in self.searches if search.step is not None]
+        if not any(step.done() for step in steps):
+            wait(steps, return_when=FIRST_COMPLETED)
         ended = [each for search in self.searches for each in search.end()]
         for number, _ in ended:
             del self.of[number]
@@ -203,14 +205,14 @@ class _Search:
         ended = []
         for inner, found in step.result():
             number, beam = self.inside.pop(inner)
-            if number in self.gone:
-                self.gone.discard(number)
-            else:
+            if number not in self.gone:
                 self.rows -= beam
                 ended.append((number, found))
-        for inner in [inner for inner, (number, _) in self.inside.items() if number in self.gone]:
-            self.gone.discard(self.inside.pop(inner)[0])
-            self.search.drop(inner)
+        if self.gone:
+            for inner in [inner for inner, (number, _) in self.inside.items() if number in self.gone]:
+                del self.inside[inner]
+                self.search.drop(inner)
+            self.gone.clear()
         return ended
 
     def drop(self, number: int) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import sys
 import traceback
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from pydantic_core import to_json
+
 DEEP = 8  # frames of a trace
-ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 LATE = 0.1  # seconds that a line about nothing special may wait for others: writing it takes longer than making it
 out: TextIO | None = None  # where lines go; nobody reads them before `begin`
 flushing: asyncio.TimerHandle | None = None
@@ -36,7 +36,7 @@ def say(event: str, level: str = "info", error: BaseException | None = None, **f
     if error is not None:
         line["trace"] = trace(error)
     with contextlib.suppress(OSError, ValueError):  # nobody can be told that the log cannot be written
-        out.write(ENCODER.encode(line) + "\n")
+        out.write(to_json(line, fallback=str).decode() + "\n")
         if level != "info" or not _flushed_later():
             flush()
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic_core import to_json
 from starlette.responses import Response
-
-ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error", 503: "overloaded_error"}
 
@@ -19,7 +17,7 @@ class Json(Response):
     background = None
 
     def __init__(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        self.status_code, self.body = status, ENCODER.encode(content).encode()
+        self.status_code, self.body = status, to_json(content, inf_nan_mode="null")
         self.raw_headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")]
         if headers:
             self.raw_headers += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
