@@ -144,6 +144,34 @@ def test_searches_wait_for_no_other_and_who_leaves_meanwhile_is_gone() -> None:
     assert found == {numbers[1]: alone[1], late: alone[3], numbers[2]: alone[2]}
 
 
+def test_a_search_that_breaks_leaves_the_others_in_order() -> None:
+    engine = Engine(model(d_model=128, d_ff=256, n_heads=4), small=False)
+    asked, options = sources([7, 12, 9]), Options(beam=3, n_best=1, max_length=25)
+    expected = next(search_all(engine, [Asked(asked[2], options)]))
+    search, broken = EngineSearches(engine, 2), threading.Event()
+    step = search.searches[1].search.step
+
+    def breaks() -> Any:
+        if broken.is_set():
+            return step()
+        broken.set()
+        raise SettingError("broken")
+
+    search.searches[1].search.step = breaks
+    numbers, ended = [search.add(each, options) for each in asked[:2]], list[int]()
+    with pytest.raises(SettingError, match="broken"):
+        while True:
+            ended += [number for number, _ in search.step()]
+    for number in set(numbers) - set(ended):
+        search.drop(number)
+    last = search.add(asked[2], options)
+    found: dict[int, Any] = {}
+    while last not in found:
+        found |= dict(search.step())
+    assert found[last] == expected
+    assert search.rows == 0
+
+
 def shortlists(count: int, seed: int = 7) -> list[Any]:
     """Some tokens for most sentences, a few for others, none for every fourth."""
     random = np.random.default_rng(seed)

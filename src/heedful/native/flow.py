@@ -132,7 +132,7 @@ class EngineSearches:
     """
 
     def __init__(self, engine: Engine, threads: int) -> None:
-        take = ThreadPoolExecutor(threads).submit if threads > 1 else _now
+        take: Any = ThreadPoolExecutor(threads).submit if threads > 1 else _Now
         self.searches = [_Search(EngineSearch(engine), take) for _ in range(threads)]
         self.numbers = itertools.count()
         self.of: dict[int, _Search] = {}  # the search that each sentence is in
@@ -153,7 +153,7 @@ class EngineSearches:
         """One token more for all that no step is being taken for -> those that ended, as soon as one step is over."""
         for search in self.searches:
             search.begin()
-        steps = [search.step for search in self.searches if search.step is not None]
+        steps: list[Any] = [search.step for search in self.searches if search.step is not None]
         if not any(step.done() for step in steps):
             wait(steps, return_when=FIRST_COMPLETED)
         ended = [each for search in self.searches for each in search.end()]
@@ -166,22 +166,25 @@ class EngineSearches:
         self.of.pop(number).drop(number)
 
 
-def _now(step: Callable[[], Ended]) -> Future[Ended]:
-    """A step that is taken at once, as an executor gives it."""
-    taken: Future[Ended] = Future()
-    try:
-        taken.set_result(step())
-    except Exception as error:
-        taken.set_exception(error)
-    return taken
+class _Now:
+    """A step that is taken at once, used like one that an executor takes."""
+
+    def __init__(self, step: Callable[[], Ended]) -> None:
+        self.ended = step()
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> Ended:
+        return self.ended
 
 
 class _Search:
     """A search, the step that it is taking, and who comes and goes meanwhile."""
 
-    def __init__(self, search: EngineSearch, take: Callable[[Callable[[], Ended]], Future[Ended]]) -> None:
+    def __init__(self, search: EngineSearch, take: Callable[[Callable[[], Ended]], Future[Ended] | _Now]) -> None:
         self.search, self.take = search, take
-        self.step: Future[Ended] | None = None
+        self.step: Future[Ended] | _Now | None = None
         self.rows = 0
         self.coming: dict[int, Asked] = {}  # by number
         self.inside: dict[int, tuple[int, int]] = {}  # by number in the search: the number here, and the beam
@@ -219,7 +222,9 @@ class _Search:
         if number in self.coming:
             self.rows -= self.coming.pop(number).options.beam
             return
-        inner, beam = next((inner, beam) for inner, (each, beam) in self.inside.items() if each == number)
+        inner, beam = next(((inner, beam) for inner, (each, beam) in self.inside.items() if each == number), (-1, 0))
+        if inner < 0:  # it ended with the step in which another search broke
+            return
         self.rows -= beam
         if self.step is not None:
             self.gone.add(number)
