@@ -68,13 +68,15 @@ def test_splits_are_disjoint() -> None:
 
 
 def test_write(tmp_path: Path) -> None:
-    demo.write(tmp_path / "corpus", seed=1, train=50, valid=5, test=5)
+    written = demo.write(tmp_path / "corpus", seed=1, train=50, valid=5, test=5)
     sizes = {"train": 50, "valid": 5, "test": 5}
     for name, size in sizes.items():
         for language in ("en", "de"):
             data = (tmp_path / "corpus" / f"{name}.{language}").read_bytes()
             assert b"\r" not in data
             assert len(data.decode("utf-8").splitlines()) == size
+    test = (tmp_path / "corpus" / "test.de").read_text(encoding="utf-8").splitlines()
+    assert [pair.target for pair in written.test] == test
 
 
 def test_an_english_sentence_has_one_translation(sample: Sample) -> None:

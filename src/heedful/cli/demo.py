@@ -44,14 +44,13 @@ def demo(
         raise FolderError(f"{out} exists already; remove it to run the demo again, or choose another --out.")
     console = Console(stderr=True)
     data = out / "data"
-    corpus.write(data)
+    test = corpus.write(data).test
     files = {"source": "train.en", "target": "train.de", "valid_source": "valid.en", "valid_target": "valid.de"}
     settings = config.read(None, (), data={key: data / name for key, name in files.items()}, **SETTINGS)
     model = out / "model"
     run_training(settings, model, console=console)
 
     translator = Translator.load(model)
-    test = corpus.splits().test
     translated = translator.translate([pair.source for pair in test])
     result = evaluate(translated, [pair.target for pair in test])
     right = [pair for pair, text in zip(test, translated, strict=True) if text == pair.target] or test

@@ -66,10 +66,11 @@ def splits(seed: int = 0, train: int = TRAIN, valid: int = VALID, test: int = TE
     return Splits(pairs[test + valid :], pairs[test : test + valid], pairs[:test])
 
 
-def write(folder: Path, seed: int = 0, *, train: int = TRAIN, valid: int = VALID, test: int = TEST) -> None:
-    """Write train, valid and test as .en and .de files, a sentence a line."""
+def write(folder: Path, seed: int = 0, *, train: int = TRAIN, valid: int = VALID, test: int = TEST) -> Splits:
+    """Write train, valid and test as .en and .de files, a sentence a line -> the same."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = splits(seed, train, valid, test)
     for name, pairs in (("train", parts.train), ("valid", parts.valid), ("test", parts.test)):
         for suffix, lines in (("en", [pair.source for pair in pairs]), ("de", [pair.target for pair in pairs])):
             (folder / f"{name}.{suffix}").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    return parts
