@@ -210,7 +210,7 @@ def prepared(asked: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, i
         references = asked.reference and read(asked.reference, asked.sentences)
         if forced:
             frame = opened.tokenizer.specials
-            opened = replace(opened, model=base_model(frame.pad, frame.bos, frame.eos))
+            opened = replace(opened, weights=base_model(frame.pad, frame.bos, frame.eos))
         write_folders(opened, folder, asked.transformers)
         if shortlist is not None:
             write_shortlists(shortlist, opened, folder)

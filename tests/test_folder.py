@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,28 @@ def test_weights_of_8_bits_come_back_as_their_roundings(tmp_path: Path, changes:
     assert again.keys() == stored.keys() and all(torch.equal(again[name], stored[name]) for name in stored)
 
 
+@pytest.mark.parametrize("precision", folder.STORED)
+def test_weights_are_those_that_were_opened_whenever_they_are_read(tmp_path: Path, precision: str) -> None:
+    saved = make(tmp_path / "model", precision)
+    opened, again = folder.load(saved.path), folder.load(saved.path)
+    expected = again.model.state_dict()
+    folder.save(replace(saved, weights=build(saved.config)), precision=precision)  # another model in the same place
+    with torch.inference_mode():
+        found = opened.model
+    assert all(torch.equal(found.state_dict()[name], weight) for name, weight in expected.items())
+    assert not any(weight.is_inference() for weight in found.parameters())
+    assert not torch.equal(folder.load(saved.path).model.embedding.weight, found.embedding.weight)
+
+
+def test_a_file_that_is_overwritten_is_not_read(copy: Path) -> None:
+    opened = folder.load(copy)
+    content = (copy / W).read_bytes()
+    for changed in (content, content[:-9]):
+        (copy / W).write_bytes(changed)
+        with pytest.raises(FolderError, match="was changed while it was in use"):
+            assert opened.model
+
+
 def test_a_folder_of_8_bits_is_about_a_quarter(tmp_path: Path) -> None:
     sizes = [
         (make(tmp_path / precision, precision, d_model=128, d_ff=512).path / W).stat().st_size
@@ -96,7 +119,7 @@ def test_a_folder_of_8_bits_is_about_a_quarter(tmp_path: Path) -> None:
 def test_opening_a_folder_draws_no_random_numbers_and_imports_nothing_large(saved: Folder) -> None:
     torch.manual_seed(3)
     state = torch.get_rng_state()
-    folder.load(saved.path)
+    assert folder.load(saved.path).model
     assert torch.equal(torch.get_rng_state(), state)
     code = "import sys; from heedful import folder; folder.load(sys.argv[1]); print('sympy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, saved.path], capture_output=True, text=True, check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import torch
 from heedful import demo
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import SettingError
-from heedful.folder import Folder
+from heedful.folder import Folder, Stored, load, save
 from heedful.model import build
+from heedful.native import library
 from heedful.text import learn
 from heedful.translate import Translator
 
@@ -49,6 +51,29 @@ def test_a_line_is_the_same_alone_and_in_any_batch(
         assert [each.text for each in alone] == [each.text for each in whole[index]]
         assert [each.score for each in alone] == pytest.approx([each.score for each in whole[index]], abs=1e-4)
         assert [each.text for each in translator.translations([lines[index]], **options)[0]] == [e.text for e in alone]
+
+
+@pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize("stored", ["float32", "int8"])
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize(
+    "kind", [{}, {"tie": "none", "positions": "learned"}, {"tie": "target", "positions": "rotary"}]
+)
+def test_what_the_engine_computes_is_read_into_torch_only_when_torch_must_compute(
+    tmp_path: Path, stored: str, precision: str, kind: dict[str, object]
+) -> None:
+    save(replace(folder(1, **kind), path=tmp_path), precision=stored)
+    opened, lines = load(tmp_path), [pair.source for pair in PAIRS[:8]]
+    model = load(tmp_path).model
+    translator, whole = Translator([opened], precision), Translator([replace(opened, weights=model)], precision)
+    assert (found := translator.translations(lines)) == whole.translations(lines)
+    assert isinstance(opened.weights, Stored)
+    engines = translator.engines
+    assert translator.translations(lines, alignments=True) == whole.translations(lines, alignments=True)
+    assert not isinstance(opened.weights, Stored) and translator.engines is engines
+    with torch.no_grad():
+        opened.model.embedding.weight.neg_()
+    assert translator.engines is not engines and translator.translations(lines) != found
 
 
 def test_a_stream_is_the_list(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", sho
     if not folders:
         raise SettingError("no model folder was given; give one, such as runs/x.")
     opened = [open_folder(folder) for folder in folders]
-    family = opened[0].model.config.family
+    family = opened[0].config.family
     if family == "encoder-decoder":
         from heedful.translate import Translator
 

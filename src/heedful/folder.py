@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,23 +33,83 @@ from heedful.text import Tokenizer
 
 FORMAT = 1  # raised when older code could misread a folder
 MOST_JSON = 4 << 20  # bytes of a JSON file we are willing to parse
-FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
-FLOAT_NAMES = {"F64", "F32", "F16", "BF16"}  # the same, as safetensors calls them
+TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8}
+FLOAT_NAMES = TYPES.keys() - {"I8"}  # as safetensors calls them
+FLOATS = {TYPES[name] for name in FLOAT_NAMES}
 STORED = ("float32", "int8")  # what weights are kept in
 SCALE = "_scale"  # behind the name of a matrix in int8: the name of its scales
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
 
+AnyModel = EncoderDecoder | DecoderModel | EncoderModel
+
 
 @dataclass
 class Folder:
-    """A model with everything it takes to use it."""
+    """A model with everything it takes to use it; the weights of one on disk are read when the model is wanted."""
 
-    model: EncoderDecoder | DecoderModel | EncoderModel
+    weights: AnyModel | Stored
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer
     search: SearchSettings
     path: Path
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.weights.config
+
+    @property
+    def model(self) -> AnyModel:
+        if isinstance(self.weights, Stored):
+            self.weights = self.weights.model()
+        return self.weights
+
+
+class Stored:
+    """Weights in a file, checked but not kept in memory.
+
+    The file stays open, so they are the same whenever they are read, even if another one has taken its place.
+    """
+
+    def __init__(self, model_config: ModelConfig, path: Path, precision: str) -> None:
+        self.config, self.path, self.shapes = model_config, path, shapes(model_config)
+        _check_weights(path, _expected(self.shapes, precision))
+        self.file = path.open("rb")
+        weakref.finalize(self, self.file.close)
+        self.written = os.fstat(self.file.fileno()).st_mtime_ns
+        size = int.from_bytes(self.file.read(8), "little")
+        self.head, self.first = json.loads(self.file.read(size)), 8 + size
+        for _ in self.tensors():  # which checks them
+            pass
+
+    def tensors(self) -> Iterator[tuple[str, Tensor, Tensor | None]]:
+        """All tensors by name, one after the other; those of 8 bits with their scales."""
+        for name in self.shapes:
+            tensor, scale = self._tensor(name), None
+            if tensor.dtype == torch.int8:
+                if max(-int(tensor.min()), int(tensor.max())) > MOST:
+                    raise FolderError(
+                        f"{self.path}: {name} holds whole numbers beyond {MOST}; the model cannot be used."
+                    )
+                scale = self._tensor(name + SCALE)
+            check_finite(tensor if scale is None else scale * MOST, name, self.path)
+            yield name, tensor, scale
+
+    def model(self) -> AnyModel:
+        """The model as modules, in float32, whatever mode torch is in."""
+        given = ((name, each if scale is None else restore(each, scale)) for name, each, scale in self.tensors())
+        with torch.inference_mode(False):
+            return fill(self.config, given, self.path)
+
+    def _tensor(self, name: str) -> Tensor:
+        """Read and not mapped, so that of the file nothing stays in memory."""
+        about = self.head[name]
+        tensor = torch.empty(about["shape"], dtype=TYPES[about["dtype"]])
+        self.file.seek(self.first + about["data_offsets"][0])
+        read = self.file.readinto(tensor.view(-1).view(torch.uint8).numpy().data)
+        if read != tensor.nbytes or os.fstat(self.file.fileno()).st_mtime_ns != self.written:
+            raise FolderError(f"{self.path} was changed while it was in use; load the model again.")
+        return tensor
 
 
 def save(folder: Folder, card: str = "", precision: str = "float32") -> None:
@@ -102,8 +164,8 @@ def load(path: Path | str) -> Folder:
     tokenizer = source = load_tokenizer(path / TOKENIZER, model_config)
     if model_config.source_vocab_size or _has(path, SOURCE_TOKENIZER):
         source = load_tokenizer(path / SOURCE_TOKENIZER, model_config, source=True)
-    model = load_model(model_config, path / WEIGHTS, _precision(path, description))
-    return Folder(model, tokenizer, source, search or SearchSettings(), path)
+    weights = Stored(model_config, path / WEIGHTS, _precision(path, description))
+    return Folder(weights, tokenizer, source, search or SearchSettings(), path)
 
 
 def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) -> Tokenizer:
@@ -115,31 +177,19 @@ def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) 
     return tokenizer
 
 
-def load_model(
-    model_config: ModelConfig, weights: Path, precision: str = "float32"
-) -> EncoderDecoder | DecoderModel | EncoderModel:
-    """Build the model and fill it; shapes are compared before any memory is taken."""
-    expected = shapes(model_config)
-    _check_weights(weights, _expected(expected, precision))
-    return fill(model_config, _tensors(weights, expected), weights)
-
-
 def shapes(model_config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The tensors of such a model, by name; takes no memory for them."""
     with torch.device("meta"), _Undrawn():
         return {name: tuple(tensor.shape) for name, tensor in build(model_config).state_dict().items()}
 
 
-def fill(
-    model_config: ModelConfig, tensors: Iterable[tuple[str, Tensor]], where: Path
-) -> EncoderDecoder | DecoderModel | EncoderModel:
+def fill(model_config: ModelConfig, tensors: Iterable[tuple[str, Tensor]], where: Path) -> AnyModel:
     """A model of these weights, by name, ready for use; each is asked for when it is wanted, and copied."""
     with _Undrawn():
         model = build(model_config)
     places = model.state_dict()
     for name, tensor in tensors:
-        if not finite(tensor):
-            raise FolderError(f"{where}: {name} holds numbers that are not finite; the model cannot be used.")
+        check_finite(tensor, name, where)
         places.pop(name).copy_(tensor)
     if places:
         raise FolderError(f"{where} lacks {next(iter(places))}, which the configuration calls for.")
@@ -169,18 +219,6 @@ def _reduced(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return stored
 
 
-def _tensors(weights: Path, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-    """Tensors of a file whose shapes and types are as expected, one after the other; those of 8 bits restored."""
-    with safe_open(weights, framework="pt") as file:
-        for name in names:
-            tensor = file.get_tensor(name)
-            if tensor.dtype == torch.int8:
-                if max(-int(tensor.min()), int(tensor.max())) > MOST:
-                    raise FolderError(f"{weights}: {name} holds whole numbers beyond {MOST}; the model cannot be used.")
-                tensor = restore(tensor, file.get_tensor(name + SCALE))
-            yield name, tensor
-
-
 def _expected(shapes: Mapping[str, tuple[int, ...]], precision: str) -> dict[str, tuple[tuple[int, ...], set[str]]]:
     """Every tensor of a file of weights: its shape, and the types that it may have."""
     expected = {name: (shape, FLOAT_NAMES) for name, shape in shapes.items()}
@@ -194,6 +232,11 @@ def _expected(shapes: Mapping[str, tuple[int, ...]], precision: str) -> dict[str
 def finite(tensor: Tensor) -> bool:
     """Whether all are finite numbers; the smallest and the largest of them show what is not, without a copy."""
     return tensor.dtype in FLOATS and all(bool(bound.isfinite()) for bound in tensor.aminmax())
+
+
+def check_finite(tensor: Tensor, name: str, where: Path) -> None:
+    if not finite(tensor):
+        raise FolderError(f"{where}: {name} holds numbers that are not finite; the model cannot be used.")
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -294,6 +337,8 @@ def _has(path: Path, name: str) -> bool:
     return (path / name).is_file()
 
 
-def parameter_count(model: torch.nn.Module) -> int:
+def parameter_count(weights: torch.nn.Module | Stored) -> int:
     """Numbers that the model learned; shared ones count once."""
-    return sum(math.prod(p.shape) for p in model.parameters())
+    if isinstance(weights, Stored):
+        return sum(map(math.prod, weights.shapes.values()))
+    return sum(math.prod(p.shape) for p in weights.parameters())

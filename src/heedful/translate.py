@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
@@ -20,15 +19,15 @@ from torch import Tensor
 
 from heedful import folder as model_folder
 from heedful.align import Alignment, align_words, cross_attention, word_of_piece
+from heedful.config import ModelConfig
 from heedful.data.batch import Batch, collate
 from heedful.data.pairs import Pairs
 from heedful.data.plan import plan
 from heedful.errors import FolderError, SettingError
-from heedful.folder import Folder
-from heedful.model import Cache, Embedding, EncoderDecoder
+from heedful.folder import Folder, Stored
+from heedful.model import Cache, EncoderDecoder
 from heedful.native import Asked, Engine, EngineNextToken, computes, library, search_all
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose, computing_in
-from heedful.ops.quantise import reduce, restore
 from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, beam_steps, sample
 from heedful.shortlist import load as load_shortlist
 from heedful.text import split_long
@@ -74,14 +73,17 @@ class Translator:
         self.device = torch.device(device)
         self.threads = threads or torch.get_num_threads()
         self.workers = workers or self.threads  # searches at a time, of the compiled engine
-        self.models = [_encoder_decoder(each).to(self.device).eval() for each in folders]
+        self.folders = folders
+        self.configs = [_translating(each) for each in folders]
         _check_same_vocabularies(folders)
         first = folders[0]
         self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
-        self.max_length = min(model.config.max_length for model in self.models)
+        self.max_length = min(config.max_length for config in self.configs)
         self.precision = self._chosen(precision)
         self.shortlist = load_shortlist(first) if shortlist else None
-        self._engines: tuple[Any, list[Engine]] = None, []
+        self._models: list[EncoderDecoder] = []
+        self._engines: list[Engine] = []
+        self._taken: list[tuple[int, int]] | None = None  # the weights that are in the engines
         self.observer: Observer | None = None  # told what every search sees and finds
         self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
 
@@ -96,7 +98,7 @@ class Translator:
         """The precision to search in: the fastest one that this machine has for these models, if it is left open."""
         if precision not in PRECISIONS:
             raise SettingError(f"precision is {precision!r}; it must be {PRECISION_NAMES}.")
-        compiled = self.device.type == "cpu" and all(computes(model.config) for model in self.models)
+        compiled = self.device.type == "cpu" and all(map(computes, self.configs))
         if precision == "auto":
             return "int8" if compiled and library() is not None else choose(precision, self.device)
         if precision == "int8" and (not compiled or library() is None):
@@ -112,26 +114,46 @@ class Translator:
         return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}{shortlist}"
 
     @property
+    def models(self) -> list[EncoderDecoder]:
+        """The models as torch computes them; those on disk are read when they are first asked for."""
+        if not self._models:
+            unread = self._stored()
+            read = [folder.model for folder in self.folders]
+            self._models = [each.to(self.device).eval() for each in read if isinstance(each, EncoderDecoder)]
+            self._taken = self._state() if unread and self._engines else None
+        return self._models
+
+    @property
     def engines(self) -> list[Engine]:
         """The models in the compiled engine; none if torch is to compute.
 
         Torch computes what the engine does not know, on other devices, in bfloat16, and while somebody listens to the
-        modules. Weights that have changed are taken over anew.
+        modules. Weights that have changed are taken over anew; what is only on disk needs no room elsewhere.
         """
-        listened = any(
-            module._forward_hooks or module._forward_pre_hooks for each in self.models for module in each.modules()
-        )
-        if self.precision == "bfloat16" or self.device.type != "cpu" or listened:
+        if self.precision == "bfloat16" or self.device.type != "cpu" or not all(map(computes, self.configs)):
             return []
-        if not all(computes(model.config) for model in self.models) or library() is None:
+        if library() is None:
             return []
-        state = [(each.data_ptr(), each._version) for model in self.models for each in model.parameters()]
-        if self._engines[0] != state:
-            small = self.precision == "int8"
-            shortlists = self.shortlist is not None
-            taken = [Engine(_reduced(model) if small else model, small, shortlists) for model in self.models]
-            self._engines = state, taken
-        return self._engines[1]
+        if stored := self._stored():
+            self._engines = self._engines or self._made(stored)
+            return self._engines
+        if any(each._forward_hooks or each._forward_pre_hooks for model in self.models for each in model.modules()):
+            return []
+        if self._taken != (state := self._state()):
+            self._taken, self._engines = state, self._made(self.models)
+        return self._engines
+
+    def _made(self, weights: Sequence[EncoderDecoder] | Sequence[Stored]) -> list[Engine]:
+        return [Engine(each, self.precision == "int8", self.shortlist is not None) for each in weights]
+
+    def _stored(self) -> list[Stored]:
+        """The models, if all of them are on disk and not yet read."""
+        stored = [each.weights for each in self.folders if isinstance(each.weights, Stored)]
+        return stored if len(stored) == len(self.folders) else []
+
+    def _state(self) -> list[tuple[int, int]]:
+        """What changes if weights do."""
+        return [(each.data_ptr(), each._version) for model in self._models for each in model.parameters()]
 
     @property
     def next_token(self) -> NextToken:
@@ -377,23 +399,12 @@ def _batches(order: list[int], size: int) -> Iterator[list[int]]:
         yield order[start : start + size]
 
 
-def _encoder_decoder(folder: Folder) -> EncoderDecoder:
-    if not isinstance(folder.model, EncoderDecoder):
+def _translating(folder: Folder) -> ModelConfig:
+    if folder.config.family != "encoder-decoder":
         raise FolderError(
-            f"{folder.path} holds a model of the {folder.model.config.family} family, which does not translate."
+            f"{folder.path} holds a model of the {folder.config.family} family, which does not translate."
         )
-    return folder.model
-
-
-def _reduced(model: EncoderDecoder) -> EncoderDecoder:
-    """The model with embeddings of 8 bits, as an int8 folder holds them; the engine reduces all else."""
-    shared = {id(each): each for each in (*model.parameters(), *model.buffers())}
-    for module in model.modules():
-        if isinstance(module, Embedding):
-            restored = restore(*reduce(module.weight))
-            if not torch.equal(restored, module.weight):
-                shared[id(module.weight)] = torch.nn.Parameter(restored)
-    return deepcopy(model, shared)
+    return folder.config
 
 
 def _check_same_vocabularies(folders: Sequence[Folder]) -> None:

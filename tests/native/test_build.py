@@ -101,7 +101,7 @@ def test_no_compiler_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_proof_sees_an_engine_that_strays(monkeypatch: pytest.MonkeyPatch) -> None:
     real = library()
     assert real is not None and engine._wrong(real) == ""
-    monkeypatch.setattr(engine, "POSITIONS", {"sinusoidal": 1})  # turned instead of added
+    monkeypatch.setattr(engine, "ACTIVATIONS", ("gelu", "relu"))  # the numbers of each other
     assert "apart from torch" in engine._wrong(real)
 
 

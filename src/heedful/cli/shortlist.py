@@ -25,10 +25,8 @@ def shortlist(
     from heedful.interop import open_folder
 
     opened = open_folder(model)
-    if opened.model.config.family != "encoder-decoder":
-        raise SettingError(
-            f"{model} holds a model of the {opened.model.config.family} family, which does not translate."
-        )
+    if opened.config.family != "encoder-decoder":
+        raise SettingError(f"{model} holds a model of the {opened.config.family} family, which does not translate.")
     pairs = lists.encoded(read_pairs(source, target), opened)
     learned = lists.learn(pairs, opened.source_tokenizer, opened.tokenizer)
     path = lists.save(learned, opened)

@@ -1,8 +1,10 @@
 // Rows times some columns of a matrix, y = x Wᵀ + b, where every sentence wants columns of its own.
 //
-// Each column lies in one piece, and none is copied. Every number is summed in the same order whatever else is asked for.
+// Each column lies in one piece. Every number is summed in the same order whatever else is asked for.
 // In 8 bits the numbers are those of a `Matrix`.
 #pragma once
+
+#include <numeric>
 
 #include "products.h"
 
@@ -10,15 +12,36 @@ namespace heedful {
 
 class Columns {
   public:
-    // weight: (out, in), bias: (out) or null; they stay with the caller.
-    void set(const float* weight, const float* biases, int width, int out, bool small) {
-        in = width, is_small = small, floats = weight, bias = biases;
-        if (!small) return;
+    // Room for (out, in) weights and (out) biases of zero, which `place` and `add` fill.
+    void set(int out, int width, bool small) {
+        in = width, is_small = small;
+        bias.resize(out);
+        if (!small) {
+            floats.at_least(size_t(out) * in);
+            return;
+        }
         stride = (in + BLOCK - 1) / BLOCK * BLOCK;
         std::fill_n(bytes.at_least(size_t(out) * stride), size_t(out) * stride, 0);
         scale.resize(out), offset.resize(out);
-        for (int c = 0; c < out; ++c) reduce(weight + size_t(c) * in, c);
     }
+
+    void place(const Tensor& weight) {
+        std::vector<float> room;
+        for (int c = 0; c < int(bias.size()); ++c) {
+            if (!is_small) {
+                std::copy_n(weight.row(c, in, room), in, floats.get() + size_t(c) * in);
+                continue;
+            }
+            int8_t* to = bytes.get() + size_t(c) * stride;
+            if (weight.wholes)
+                std::copy_n(weight.wholes + size_t(c) * in, in, to), scale[c] = weight.scales[c];
+            else
+                scale[c] = reduce(weight.floats + size_t(c) * in, in, to);
+            offset[c] = 128 * std::accumulate(to, to + in, 0);
+        }
+    }
+
+    void add(const Tensor& biases) { std::copy_n(biases.floats, biases.count, bias.data()); }
 
     // (count, in) -> (count, ids)
     void times(const Rows& x, const std::vector<int32_t>& ids, float* y, int threads) const {
@@ -39,23 +62,10 @@ class Columns {
     static constexpr int BLOCK = 4 * LANES;   // bytes of a register
     int in = 0, stride = 0;                   // bytes of a column, filled up with zeros to whole registers
     bool is_small = false;
-    const float *floats = nullptr, *bias = nullptr;
+    Room<float> floats;
     Room<int8_t> bytes;
-    std::vector<float> scale;     // of each column
-    std::vector<int32_t> offset;  // 128 times the sum of each column
-
-    void reduce(const float* weights, int column) {
-        float bound = 0;
-        for (int k = 0; k < in; ++k) bound = std::max(bound, std::fabs(weights[k]));
-        int8_t* to = bytes.get() + size_t(column) * stride;
-        int total = 0;
-        for (int k = 0; bound > LEAST && k < in; ++k) {
-            to[k] = int8_t(std::nearbyint(weights[k] * (MOST_WEIGHT / bound)));
-            total += to[k];
-        }
-        scale[column] = bound > LEAST ? bound / MOST_WEIGHT : 0.0f;
-        offset[column] = 128 * total;
-    }
+    std::vector<float> bias, scale;  // of each column
+    std::vector<int32_t> offset;     // 128 times the sum of each column
 
     template <int M>
     void tile(const Rows& x, int row, const int32_t* ids, int wanted, float* y, size_t next) const {
@@ -65,7 +75,7 @@ class Columns {
         else
             wide<M>(x, row, ids, found);
         for (int m = 0; m < M; ++m)
-            for (int j = 0; j < wanted; ++j) y[m * next + j] = found[m][j] + (bias ? bias[ids[j]] : 0.0f);
+            for (int j = 0; j < wanted; ++j) y[m * next + j] = found[m][j] + bias[ids[j]];
     }
 
     // Beyond the end of a row it reads what is there, times the zeros of a column.
@@ -95,7 +105,7 @@ class Columns {
     void wide(const Rows& x, int row, const int32_t* ids, float (*found)[FOUR]) const {
         Floats totals[M][FOUR] = {};
         const float *column[FOUR], *from = x.floats + size_t(row) * in;
-        for (int j = 0; j < FOUR; ++j) column[j] = floats + size_t(ids[j]) * in;
+        for (int j = 0; j < FOUR; ++j) column[j] = floats.get() + size_t(ids[j]) * in;
         int k = 0;
         for (; k + LANES <= in; k += LANES)
             for (int j = 0; j < FOUR; ++j) {

@@ -29,59 +29,21 @@ struct Row {  // the token `id` follows the node `parent`, and is to become a no
     float* logits = nullptr;  // of what may follow it: a number for each token of the shortlist, or of the vocabulary
 };
 
+constexpr size_t ENOUGH_TOKENS = 256;  // that the encoder reads at once
+
 class Decoder {
   public:
     Decoder(const Model& model, int threads) : model(model), threads(std::max(1, threads)) {}
 
-    // The encoder, over the tokens of all these sentences.
+    // The encoder, over all these sentences, some at a time: many more tokens would be no faster and take much room.
     void read(const std::vector<Sentence*>& sentences) {
-        const size_t D = model.shape.width, d = model.head_width();
-        std::vector<int> first, place;  // of every token: where its sentence begins, and where it stands there
-        std::vector<int32_t> ids;
+        std::vector<Sentence*> some;
+        size_t tokens = 0;
         for (Sentence* each : sentences) {
-            const int begin = int(ids.size());
-            for (size_t i = 0; i < each->source.size(); ++i) first.push_back(begin), place.push_back(int(i));
-            ids.insert(ids.end(), each->source.begin(), each->source.end());
-            each->memory.resize(model.decoder.size());
-            each->past.resize(model.decoder.size());
-        }
-        const int N = int(ids.size());
-        std::vector<int> length(N);
-        for (int r = N - 1; r >= 0; --r) length[r] = r + 1 < N && place[r + 1] ? length[r + 1] : place[r] + 1;
-        float* x = scratch.x.at_least(N * D);
-        each_row(N, [&](int r) {
-            model.embed(model.source_embedding, model.encoder_table, model.encoder_first, ids[r], place[r], x + r * D);
-        });
-        for (const Layer& layer : model.encoder) {
-            residual(layer.self_norm, x, N, [&](float* to) {
-                float* look = multiply(layer.look, scratch.wide);
-                each_row(N, [&](int r) {
-                    model.turn(look + r * 3 * D, model.encoder_table, place[r]);
-                    model.turn(look + r * 3 * D + D, model.encoder_table, place[r]);
-                });
-                float* heads = scratch.heads.at_least(N * D);
-                each_row(N, [&](int r) {
-                    Kept kept{look + first[r] * 3 * D + D, 3 * D, d, D, nullptr};
-                    model.attend(look + r * 3 * D, length[r], kept, place[r], heads + r * D);
-                });
-                prepare(heads, N, int(D));
-                layer.found.times(scratch.rows, to, threads);
-            });
-            feed(layer, x, N);
-        }
-        finish(model.encoder_norm, x, N);
-        prepare(x, N, int(D));
-        for (size_t l = 0; l < model.decoder.size(); ++l) {
-            const float* memory = multiply(model.decoder[l].memory, scratch.wide);
-            for (Sentence* each : sentences) {
-                each->memory[l].resize(each->source.size() * 2 * D);
-                float* to = each->memory[l].data();
-                for (int h = 0; h < model.shape.heads; ++h)
-                    for (const float* part : {memory + h * d, memory + D + h * d})
-                        for (size_t i = 0; i < each->source.size(); ++i, to += d)
-                            std::copy(part + i * 2 * D, part + i * 2 * D + d, to);
-                memory += each->source.size() * 2 * D;
-            }
+            some.push_back(each), tokens += each->source.size();
+            if (tokens < ENOUGH_TOKENS && each != sentences.back()) continue;
+            read_together(some);
+            some.clear(), tokens = 0;
         }
     }
 
@@ -161,6 +123,58 @@ class Decoder {
         Room<float> x, normed, wide, heads, added, inner, gate, logits;
     } scratch;
 
+    void read_together(const std::vector<Sentence*>& sentences) {
+        const size_t D = model.shape.width, d = model.head_width();
+        std::vector<int> first, place;  // of every token: where its sentence begins, and where it stands there
+        std::vector<int32_t> ids;
+        for (Sentence* each : sentences) {
+            const int begin = int(ids.size());
+            for (size_t i = 0; i < each->source.size(); ++i) first.push_back(begin), place.push_back(int(i));
+            ids.insert(ids.end(), each->source.begin(), each->source.end());
+            each->memory.resize(model.decoder.size());
+            each->past.resize(model.decoder.size());
+        }
+        const int N = int(ids.size());
+        std::vector<int> length(N);
+        for (int r = N - 1; r >= 0; --r) length[r] = r + 1 < N && place[r + 1] ? length[r + 1] : place[r] + 1;
+        float* x = scratch.x.at_least(N * D);
+        const Matrix& embedding = model.source_embedding();
+        each_row(N, [&](int r) {
+            model.embed(embedding, model.encoder_table, model.encoder_first, ids[r], place[r], x + r * D);
+        });
+        for (const Layer& layer : model.encoder) {
+            residual(layer.self_norm, x, N, [&](float* to) {
+                float* look = multiply(layer.look, scratch.wide);
+                each_row(N, [&](int r) {
+                    model.turn(look + r * 3 * D, model.encoder_table, place[r]);
+                    model.turn(look + r * 3 * D + D, model.encoder_table, place[r]);
+                });
+                float* heads = scratch.heads.at_least(N * D);
+                each_row(N, [&](int r) {
+                    Kept kept{look + first[r] * 3 * D + D, 3 * D, d, D, nullptr};
+                    model.attend(look + r * 3 * D, length[r], kept, place[r], heads + r * D);
+                });
+                prepare(heads, N, int(D));
+                layer.found.times(scratch.rows, to, threads);
+            });
+            feed(layer, x, N);
+        }
+        finish(model.encoder_norm, x, N);
+        prepare(x, N, int(D));
+        for (size_t l = 0; l < model.decoder.size(); ++l) {
+            const float* memory = multiply(model.decoder[l].memory, scratch.wide);
+            for (Sentence* each : sentences) {
+                each->memory[l].resize(each->source.size() * 2 * D);
+                float* to = each->memory[l].data();
+                for (int h = 0; h < model.shape.heads; ++h)
+                    for (const float* part : {memory + h * d, memory + D + h * d})
+                        for (size_t i = 0; i < each->source.size(); ++i, to += d)
+                            std::copy(part + i * 2 * D, part + i * 2 * D + d, to);
+                memory += each->source.size() * 2 * D;
+            }
+        }
+    }
+
     void prepare(const float* x, int rows, int width) { scratch.rows.set(x, rows, width, model.shape.small, threads); }
 
     float* multiply(const Matrix& matrix, Room<float>& room) {
@@ -182,7 +196,7 @@ class Decoder {
                 rows[end].logits = to + (end - first) * numbers, ++end;
             prepare(x + first * model.shape.width, int(end - first), model.shape.width);
             if (any)
-                model.output.times(scratch.rows, to, threads);
+                model.output().times(scratch.rows, to, threads);
             else
                 model.some_output.times(scratch.rows, sentence.shortlist, to, threads);
             to += (end - first) * numbers;

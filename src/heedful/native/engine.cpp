@@ -2,6 +2,10 @@
 
 #include "search.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 using namespace heedful;
 
 namespace {
@@ -29,14 +33,20 @@ extern "C" {
 
 const char* heedful_error() { return error.c_str(); }
 
-Tensors* heedful_tensors() { return new Tensors; }
-void heedful_tensor(Tensors* tensors, const char* name, const float* data) { tensors->set(name, data); }
-void heedful_tensors_free(Tensors* tensors) { delete tensors; }
-
-Model* heedful_model(const Shape* shape, const Tensors* tensors) {
+Model* heedful_model(const Shape* shape) {
     Model* model = nullptr;
-    guarded([&] { return model = new Model(*shape, *tensors), 0; });
+    guarded([&] { return model = new Model(*shape), 0; });
     return model;
+}
+int32_t heedful_fill(Model* model, const char* name, const Tensor* tensor) {
+    return guarded([&] { return model->places.fill(name, *tensor), 0; });
+}
+// To be called when all tensors are given; what they took on their way here goes back to the system.
+int32_t heedful_filled(const Model* model) {
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
+    return guarded([&] { return model->places.check_filled(), 0; });
 }
 void heedful_model_free(Model* model) { delete model; }
 

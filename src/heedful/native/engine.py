@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Iterable, Sequence
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,13 @@ from torch import Tensor
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
 from heedful.model import EncoderDecoder
+from heedful.model.positions import POSITIONS as SCHEMES
 from heedful.native.build import BuildError, built
 from heedful.search import Hypothesis, Options
 from heedful.search.hypothesis import hypothesis
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are numbered there
-ROWS = 32, 128  # fewest and most that a search computes at once
+ROWS = 32, 64  # fewest and most that a search computes at once
 
 log = logging.getLogger("heedful")
 POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}
@@ -35,9 +36,14 @@ POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}
 class _Shape(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        *((name, c_int32) for name in ("activation", "positions", "norm_first", "small", "shortlists")),
+        *((name, c_int32) for name in ("source_vocabulary", "longest", "activation", "positions")),
+        *((name, c_int32) for name in ("norm_first", "embedding_norm", "tied", "small", "shortlists")),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
     ]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [*((name, c_void_p) for name in ("floats", "wholes", "scales")), ("count", c_int64)]
 
 
 class _Options(ctypes.Structure):
@@ -59,28 +65,46 @@ def computes(config: ModelConfig) -> bool:
     )
 
 
+class Weights(Protocol):
+    """A model that is not in memory: its tensors come one after the other, and with scales if they are of 8 bits."""
+
+    config: ModelConfig
+
+    def tensors(self) -> Iterable[tuple[str, Tensor, Tensor | None]]: ...
+
+
 class Engine:
-    """The weights of one model, laid out for products; searches share it. The model's tensors stay in use."""
+    """The weights of one model, copied and laid out for products; searches share it."""
 
     def __init__(
-        self, model: EncoderDecoder, small: bool, shortlists: bool = False, loaded: ctypes.CDLL | None = None
+        self,
+        weights: EncoderDecoder | Weights,
+        small: bool,
+        shortlists: bool = False,
+        loaded: ctypes.CDLL | None = None,
     ) -> None:
         """`shortlists` lets sentences have some: it takes memory for another layout of the output's matrix."""
-        self.config = model.config
+        self.config = weights.config
         found = loaded or library()
         assert found is not None
         self.library = found
-        self.tensors = {name: each.detach().float().contiguous() for name, each in _tensors(model)}
-        given = c_void_p(self.library.heedful_tensors())
-        for name, tensor in self.tensors.items():
-            self.library.heedful_tensor(given, name.encode(), c_void_p(tensor.data_ptr()))
-        self.model = c_void_p(self.library.heedful_model(byref(_shape(model.config, small, shortlists)), given))
-        self.library.heedful_tensors_free(given)
-        if not self.model:
+        self.model = c_void_p(self.library.heedful_model(byref(_shape(self.config, small, shortlists))))
+        self._taken(0 if self.model else -1)
+        for name, tensor, scale in _tensors(weights):
+            self._fill(name, tensor.detach().contiguous(), scale)
+        self._taken(self.library.heedful_filled(self.model))
+
+    def _fill(self, name: str, tensor: Tensor, scale: Tensor | None) -> None:
+        if scale is None:
+            tensor = tensor.float()
+            given = _Tensor(tensor.data_ptr(), None, None, tensor.numel())
+        else:
+            given = _Tensor(None, tensor.data_ptr(), scale.data_ptr(), tensor.numel())
+        self._taken(self.library.heedful_fill(self.model, name.encode(), byref(given)))
+
+    def _taken(self, code: int) -> None:
+        if code < 0:
             raise HeedfulError(f"the engine cannot take the model: {self.error()}.")
-        kept = ("embedding.weight", "source_embedding.weight", "position.table", "position.slopes", "output_bias")
-        names = {name for name in self.tensors if name.endswith(kept)} | ({"output.weight"} if shortlists else set())
-        self.tensors = {name: tensor for name, tensor in self.tensors.items() if name in names}
 
     def __del__(self) -> None:
         if getattr(self, "model", None):
@@ -226,18 +250,25 @@ class EngineSearch:
 
 def _shape(config: ModelConfig, small: bool, shortlists: bool) -> _Shape:
     scale = config.d_model**0.5 if config.scale_embedding else 1.0
+    source = 0 if config.tie == "all" else config.source_vocab_size or config.vocab_size
     return _Shape(
         config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers, config.vocab_size,
-        ACTIVATIONS.index(config.activation), POSITIONS[config.positions], config.norm == "pre", small,
-        shortlists,
-        config.norm_eps, scale,
+        source, config.max_length, ACTIVATIONS.index(config.activation), POSITIONS[config.positions],
+        config.norm == "pre", config.embedding_norm, config.tie != "none", small, shortlists, config.norm_eps, scale,
     )  # fmt: skip
 
 
-def _tensors(model: EncoderDecoder) -> Iterable[tuple[str, Tensor]]:
-    yield from model.named_parameters()
-    for name, buffer in model.named_buffers():
-        yield name.replace("position.turns", "position.table"), buffer
+def _tensors(weights: EncoderDecoder | Weights) -> Iterable[tuple[str, Tensor, Tensor | None]]:
+    """All that the engine wants to know, tables of positions that are computed included."""
+    if isinstance(weights, EncoderDecoder):
+        yield from ((name, each, None) for name, each in weights.named_parameters())
+    else:
+        yield from weights.tensors()
+    if weights.config.positions == "learned":
+        return
+    for name, table in SCHEMES[weights.config.positions](weights.config, 0).named_buffers():
+        for side in ("encoder", "decoder"):
+            yield f"{side}.position.{name.replace('turns', 'table')}", table, None
 
 
 def _at(tensor: Tensor) -> c_void_p:
@@ -255,7 +286,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    for name in ("tensors", "model", "search", "steps"):
+    for name in ("model", "search", "steps"):
         getattr(loaded, f"heedful_{name}").restype = c_void_p
     loaded.heedful_error.restype = c_char_p
     return loaded

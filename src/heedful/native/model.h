@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -18,39 +19,52 @@ enum Positions { ADDED, ROTARY, ALIBI };
 
 struct Shape {  // what a model looks like; Python fills it in
     int32_t width, inner, heads, encoder_layers, decoder_layers, vocabulary;
-    int32_t activation, positions, norm_first, small, shortlists;
+    int32_t source_vocabulary;  // 0 if the source shares the embeddings of the target
+    int32_t longest, activation, positions, norm_first, embedding_norm, tied, small, shortlists;
     float norm_epsilon, embedding_scale;
 };
 
-// Tensors by their names in a model folder. They belong to the caller, who keeps them while the model is in use.
-class Tensors {
+// Where each tensor of a model goes, by its name in a model folder; what is a bias may be left out.
+class Places {
   public:
-    void set(const std::string& name, const float* data) { known[name] = data; }
-    bool has(const std::string& name) const { return known.count(name) > 0; }
-    const float* maybe(const std::string& name) const {
+    using Place = std::function<void(const Tensor&)>;
+
+    void set(const std::string& name, int64_t count, Place place) { known[name] = {count, {std::move(place)}}; }
+
+    // A second place for the same tensor.
+    void also(const std::string& name, Place place) { known.at(name).all.push_back(std::move(place)); }
+
+    void fill(const std::string& name, const Tensor& tensor) {
         auto found = known.find(name);
-        return found == known.end() ? nullptr : found->second;
+        if (found == known.end()) throw std::invalid_argument("there is no place for " + name);
+        if (found->second.count != tensor.count) throw std::invalid_argument(name + " has another size");
+        for (const Place& place : found->second.all) place(tensor);
+        known.erase(found);
     }
-    const float* operator[](const std::string& name) const {
-        const float* found = maybe(name);
-        if (!found) throw std::invalid_argument("there is no tensor " + name);
-        return found;
+
+    void check_filled() const {
+        for (const auto& [name, place] : known)
+            if (name.size() < 4 || name.compare(name.size() - 4, 4, "bias"))
+                throw std::invalid_argument("there is no tensor " + name);
     }
 
   private:
-    std::map<std::string, const float*> known;
+    struct Wanted {
+        int64_t count;
+        std::vector<Place> all;
+    };
+    std::map<std::string, Wanted> known;
 };
 
 struct Norm {
     std::vector<float> weight, bias;
     float epsilon = 0;
 
-    void set(const Tensors& tensors, const std::string& name, const Shape& shape) {
-        const float *w = tensors[name + ".weight"], *b = tensors.maybe(name + ".bias");
-        weight.assign(w, w + shape.width);
-        bias.assign(shape.width, 0.0f);
-        if (b) bias.assign(b, b + shape.width);
-        epsilon = shape.norm_epsilon;
+    void set(Places& places, const std::string& name, const Shape& shape) {
+        const int D = shape.width;
+        weight.resize(D), bias.resize(D), epsilon = shape.norm_epsilon;
+        places.set(name + ".weight", D, [this, D](const Tensor& t) { std::copy_n(t.floats, D, weight.data()); });
+        places.set(name + ".bias", D, [this, D](const Tensor& t) { std::copy_n(t.floats, D, bias.data()); });
     }
 
     // One row; `to` may be `x`.
@@ -94,55 +108,67 @@ struct Kept {
 
 class Model {
   public:
-    Shape shape;
+    const Shape shape;
+    Places places;
     std::vector<Layer> encoder, decoder;
     Norm encoder_norm, decoder_norm, encoder_first, decoder_first;
-    Matrix output;
-    Columns some_output;  // the same, if sentences have shortlists
-    const float *embedding = nullptr, *source_embedding = nullptr;
-    const float *encoder_table = nullptr, *decoder_table = nullptr;  // (longest, D) to add, (longest, d / 2, 2) to turn by
-    const float* slopes = nullptr;  // (H) of Alibi
-    bool embedding_norm = false;
+    Matrix embedding, separate_source, separate_output;  // what is shared is kept once
+    Columns some_output;                                 // the output again, if sentences have shortlists
+    std::vector<float> encoder_table, decoder_table;     // (longest, D) to add, (longest, d / 2, 2) to turn by
+    std::vector<float> slopes;                           // (H) of Alibi
 
-    Model(const Shape& given, const Tensors& tensors) : shape(given) {
-        embedding = tensors["embedding.weight"];
-        source_embedding = tensors.has("source_embedding.weight") ? tensors["source_embedding.weight"] : embedding;
-        const float* projection = tensors.has("output.weight") ? tensors["output.weight"] : embedding;
-        output.set({{projection, tensors.maybe("output_bias"), shape.vocabulary}}, shape.width, shape.small);
-        if (shape.shortlists)
-            some_output.set(projection, tensors.maybe("output_bias"), shape.width, shape.vocabulary, shape.small);
-        if (shape.positions == ALIBI)
-            slopes = tensors["encoder.position.slopes"];
-        else
-            encoder_table = tensors["encoder.position.table"], decoder_table = tensors["decoder.position.table"];
-        build(encoder, "encoder.", shape.encoder_layers, tensors, false);
-        build(decoder, "decoder.", shape.decoder_layers, tensors, true);
-        embedding_norm = tensors.has("encoder.first_norm.weight");
-        if (embedding_norm) {
-            encoder_first.set(tensors, "encoder.first_norm", shape);
-            decoder_first.set(tensors, "decoder.first_norm", shape);
+    // A model of zeros, which `places` take the tensors of.
+    explicit Model(const Shape& given) : shape(given) {
+        const int D = shape.width, V = shape.vocabulary;
+        set(embedding, "embedding.weight", V, "output_bias");
+        if (shape.source_vocabulary) set(separate_source, "source_embedding.weight", shape.source_vocabulary);
+        if (!shape.tied) set(separate_output, "output.weight", V, "output_bias");
+        if (shape.shortlists) {
+            some_output.set(V, D, shape.small);
+            const char* weight = shape.tied ? "embedding.weight" : "output.weight";
+            places.also(weight, [&](const Tensor& t) { some_output.place(t); });
+            places.also("output_bias", [&](const Tensor& t) { some_output.add(t); });
+        }
+        if (shape.positions == ALIBI) {
+            set(slopes, "encoder.position.slopes", shape.heads);
+            set(slopes, "decoder.position.slopes", shape.heads);  // the same
+        } else {
+            const size_t width = shape.positions == ROTARY ? head_width() : D;
+            set(encoder_table, "encoder.position.table", shape.longest * width);
+            set(decoder_table, "decoder.position.table", shape.longest * width);
+        }
+        build(encoder, "encoder.", shape.encoder_layers, false);
+        build(decoder, "decoder.", shape.decoder_layers, true);
+        if (shape.embedding_norm) {
+            encoder_first.set(places, "encoder.first_norm", shape);
+            decoder_first.set(places, "decoder.first_norm", shape);
         }
         if (shape.norm_first) {
-            encoder_norm.set(tensors, "encoder.norm", shape);
-            decoder_norm.set(tensors, "decoder.norm", shape);
+            encoder_norm.set(places, "encoder.norm", shape);
+            decoder_norm.set(places, "decoder.norm", shape);
         }
     }
+    Model(const Model&) = delete;  // places point into it
 
+    const Matrix& source_embedding() const { return shape.source_vocabulary ? separate_source : embedding; }
+    const Matrix& output() const { return shape.tied ? embedding : separate_output; }
     int head_width() const { return shape.width / shape.heads; }
 
     // A token's embedding with its position.
-    void embed(const float* table, const float* positions, const Norm& first, int id, int position, float* to) const {
-        const float* from = table + size_t(id) * shape.width;
-        for (int i = 0; i < shape.width; ++i) to[i] = from[i] * shape.embedding_scale;
-        if (shape.positions == ADDED) add_scaled(to, positions + size_t(position) * shape.width, 1.0f, shape.width);
-        if (embedding_norm) first.row(to, to);
+    void embed(const Matrix& tokens, const std::vector<float>& positions, const Norm& first, int id, int position,
+               float* to) const {
+        tokens.column(id, to);
+        for (int i = 0; i < shape.width; ++i) to[i] *= shape.embedding_scale;
+        if (shape.positions == ADDED)
+            add_scaled(to, positions.data() + size_t(position) * shape.width, 1.0f, shape.width);
+        if (shape.embedding_norm) first.row(to, to);
     }
 
     // Rotary positions turn each pair of neighbours in every head.
-    void turn(float* x, const float* table, int position) const {
+    void turn(float* x, const std::vector<float>& table, int position) const {
         if (shape.positions != ROTARY) return;
         int half = head_width() / 2;
-        const float* angle = table + size_t(position) * 2 * half;
+        const float* angle = table.data() + size_t(position) * 2 * half;
         for (int h = 0; h < shape.heads; ++h, x += 2 * half)
             for (int i = 0; i < half; ++i) {
                 float a = x[2 * i], b = x[2 * i + 1], c = angle[2 * i], s = angle[2 * i + 1];
@@ -231,29 +257,47 @@ class Model {
         for (int c = 0; c < COUNT; ++c) store(to + at + c * LANES, found[c] * scale);
     }
 
-    void build(std::vector<Layer>& layers, const std::string& side, int count, const Tensors& tensors, bool cross) {
+    void set(Matrix& matrix, const std::string& weight, int rows, const std::string& bias = "") {
+        matrix.set(rows, shape.width, shape.small);
+        part(matrix, weight, bias, 0, rows);
+    }
+
+    void set(std::vector<float>& numbers, const std::string& name, size_t count) {
+        numbers.resize(count);
+        places.set(name, count, [&](const Tensor& t) { std::copy_n(t.floats, numbers.size(), numbers.data()); });
+    }
+
+    // Rows of a tensor are columns of a matrix, from the `first` on.
+    void part(Matrix& matrix, const std::string& weight, const std::string& bias, int first, int rows) {
+        places.set(weight, int64_t(rows) * matrix.in, [&matrix, first](const Tensor& t) { matrix.place(t, first); });
+        if (!bias.empty()) places.set(bias, rows, [&matrix, first](const Tensor& t) { matrix.add(t, first); });
+    }
+
+    void build(std::vector<Layer>& layers, const std::string& side, int count, bool cross) {
         layers.resize(count);
         for (int i = 0; i < count; ++i) {
             const std::string at = side + std::to_string(i) + ".";
-            Layer& layer = layers[i];
-            auto part = [&](const std::string& name, int out) {
-                return Matrix::Part{tensors[at + name + ".weight"], tensors.maybe(at + name + ".bias"), out};
+            // Several tensors of (rows, in) as one matrix, their columns side by side.
+            auto join = [&](Matrix& matrix, const std::vector<std::string>& names, int rows, int in) {
+                matrix.set(rows * int(names.size()), in, shape.small);
+                for (size_t n = 0; n < names.size(); ++n)
+                    part(matrix, at + names[n] + ".weight", at + names[n] + ".bias", int(n) * rows, rows);
             };
+            Layer& layer = layers[i];
             const int D = shape.width, F = shape.inner;
-            const bool small = shape.small;
-            layer.look.set({part("self.query", D), part("self.key", D), part("self.value", D)}, D, small);
-            layer.found.set({part("self.output", D)}, D, small);
-            layer.self_norm.set(tensors, at + "self_residual.norm", shape);
+            join(layer.look, {"self.query", "self.key", "self.value"}, D, D);
+            join(layer.found, {"self.output"}, D, D);
+            layer.self_norm.set(places, at + "self_residual.norm", shape);
             if (cross) {
-                layer.ask.set({part("cross.query", D)}, D, small);
-                layer.memory.set({part("cross.key", D), part("cross.value", D)}, D, small);
-                layer.answered.set({part("cross.output", D)}, D, small);
-                layer.cross_norm.set(tensors, at + "cross_residual.norm", shape);
+                join(layer.ask, {"cross.query"}, D, D);
+                join(layer.memory, {"cross.key", "cross.value"}, D, D);
+                join(layer.answered, {"cross.output"}, D, D);
+                layer.cross_norm.set(places, at + "cross_residual.norm", shape);
             }
-            layer.up.set({part("feed.up", F)}, D, small);
-            layer.down.set({part("feed.down", D)}, F, small);
-            if (shape.activation == SWIGLU) layer.gate.set({part("feed.gate", F)}, D, small);
-            layer.feed_norm.set(tensors, at + "feed_residual.norm", shape);
+            join(layer.up, {"feed.up"}, F, D);
+            join(layer.down, {"feed.down"}, D, F);
+            if (shape.activation == SWIGLU) join(layer.gate, {"feed.gate"}, F, D);
+            layer.feed_norm.set(places, at + "feed_residual.norm", shape);
         }
     }
 };

@@ -126,42 +126,80 @@ inline Ints add_products(Ints sum, const Ints* row, Ints weights0, Ints weights1
 #endif
 }
 
+// A row of weights in 8 bits, and its scale.
+inline float reduce(const float* row, int count, int8_t* to) {
+    float bound = 0;
+    for (int k = 0; k < count; ++k) bound = std::max(bound, std::fabs(row[k]));
+    const bool nothing = !(bound > LEAST);
+    for (int k = 0; k < count; ++k) to[k] = nothing ? 0 : int8_t(std::nearbyint(row[k] * (MOST_WEIGHT / bound)));
+    return nothing ? 0.0f : bound / MOST_WEIGHT;
+}
+
+// A tensor, lent for the time of a call: numbers, or whole numbers of at most 64 with a scale for each row.
+struct Tensor {
+    const float* floats;
+    const int8_t* wholes;
+    const float* scales;
+    int64_t count;
+
+    // Row r of (…, width), restored into `room` if it is of whole numbers.
+    const float* row(int r, int width, std::vector<float>& room) const {
+        const size_t at = size_t(r) * width;
+        if (floats) return floats + at;
+        room.resize(width);
+        for (int k = 0; k < width; ++k) room[k] = wholes[at + k] * scales[r];
+        return room.data();
+    }
+};
+
 class Matrix {
   public:
     int in = 0, out = 0;
 
-    // Several matrices of (out_i, in) as one, their columns side by side; biases may be null.
-    struct Part {
-        const float* weight;
-        const float* bias;
-        int out;
-    };
-
-    void set(const std::vector<Part>& parts, int width, bool small) {
-        in = width, out = 0, is_small = small;
-        for (const Part& part : parts) out += part.out;
+    // Room for zeros, which `place` and `add` fill.
+    void set(int columns, int width, bool small) {
+        in = width, out = columns, is_small = small;
         int panels = (out + PANEL - 1) / PANEL;
         float* biases = bias.at_least(size_t(panels) * PANEL);
         std::fill(biases, biases + panels * PANEL, 0.0f);
         if (small) {
             std::fill_n(bytes.at_least(panels * panel_bytes()), panels * panel_bytes(), 0);
+            modest.assign(panels * panel_bytes() / GROUP, true);
             std::fill_n(scale.at_least(size_t(panels) * PANEL), panels * PANEL, 0.0f);
             std::fill_n(offset.at_least(size_t(panels) * PANEL), panels * PANEL, 0);
         } else {
             std::fill_n(floats.at_least(size_t(panels) * PANEL * in), size_t(panels) * PANEL * in, 0.0f);
         }
-        int column = 0;
-        for (const Part& part : parts)
-            for (int row = 0; row < part.out; ++row, ++column) {
-                if (part.bias) biases[column] = part.bias[row];
-                place(part.weight + size_t(row) * in, column);
-            }
-        if (small)
-            for (size_t group = 0; group < panels * panel_bytes() / GROUP; ++group)
-                modest.push_back(is_modest(bytes.get() + group * GROUP));
     }
 
-    bool small() const { return is_small; }
+    // (rows, in): its rows become columns, from the `first` on.
+    void place(const Tensor& weight, int first) {
+        const int rows = int(weight.count / in);
+        std::vector<float> room;
+        for (int row = 0; row < rows; ++row)
+            if (weight.wholes && is_small)
+                put(weight.wholes + size_t(row) * in, weight.scales[row], first + row);
+            else
+                put(weight.row(row, in, room), first + row);
+        if (!is_small) return;
+        const size_t groups = panel_bytes() / GROUP, last = (first + rows - 1) / PANEL + 1;
+        for (size_t g = first / PANEL * groups; g < last * groups; ++g) modest[g] = is_modest(bytes.get() + g * GROUP);
+    }
+
+    // (rows): the biases of these columns.
+    void add(const Tensor& biases, int first) { std::copy_n(biases.floats, biases.count, bias.get() + first); }
+
+    // One column: (in).
+    void column(int number, float* to) const {
+        const int p = number / PANEL, c = number % PANEL;
+        if (!is_small) {
+            const float* from = floats.get() + size_t(p) * in * PANEL + c;
+            for (int k = 0; k < in; ++k) to[k] = from[size_t(k) * PANEL];
+            return;
+        }
+        const int8_t* from = bytes.get() + p * panel_bytes() + 4 * c;
+        for (int k = 0; k < in; ++k) to[k] = from[size_t(k / 4) * 4 * PANEL + k % 4] * scale.get()[number];
+    }
 
     // (count, in) -> (count, out)
     void times(const Rows& x, float* y, int threads) const {
@@ -201,24 +239,25 @@ class Matrix {
         return true;
     }
 
-    void place(const float* row, int column) {
-        int p = column / PANEL, c = column % PANEL;
+    void put(const float* row, int column) {
         if (!is_small) {
-            float* to = floats.get() + size_t(p) * in * PANEL + c;
+            float* to = floats.get() + size_t(column / PANEL) * in * PANEL + column % PANEL;
             for (int k = 0; k < in; ++k) to[size_t(k) * PANEL] = row[k];
             return;
         }
-        float bound = 0;
-        for (int k = 0; k < in; ++k) bound = std::max(bound, std::fabs(row[k]));
+        std::vector<int8_t> wholes(in);
+        const float of_row = reduce(row, in, wholes.data());
+        put(wholes.data(), of_row, column);
+    }
+
+    void put(const int8_t* row, float of_row, int column) {
+        int8_t* to = bytes.get() + column / PANEL * panel_bytes() + 4 * (column % PANEL);
         int total = 0;
-        int8_t* to = bytes.get() + p * panel_bytes() + 4 * c;
         for (int k = 0; k < in; ++k) {
-            int whole = bound > LEAST ? int(std::nearbyint(row[k] * (MOST_WEIGHT / bound))) : 0;
-            to[size_t(k / 4) * 4 * PANEL + k % 4] = int8_t(whole);
-            total += whole;
+            to[size_t(k / 4) * 4 * PANEL + k % 4] = row[k];
+            total += row[k];
         }
-        scale.get()[column] = bound > LEAST ? bound / MOST_WEIGHT : 0.0f;
-        offset.get()[column] = 128 * total;
+        scale.get()[column] = of_row, offset.get()[column] = 128 * total;
     }
 
     template <bool small, int TILE>

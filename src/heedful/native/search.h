@@ -184,8 +184,12 @@ class Search {
         });
         if (broken) throw std::domain_error("the model's probabilities are not numbers");
         std::vector<int32_t> ended;
-        for (auto& [number, first] : order)
-            if (jobs[number]->done) ended.push_back(number), live -= jobs[number]->options.beam;
+        for (auto& [number, first] : order) {
+            Job& job = *jobs[number];
+            if (!job.done) continue;
+            ended.push_back(number), live -= job.options.beam;
+            job.sentence = {};  // only what was found is asked for now
+        }
         return ended;
     }
 

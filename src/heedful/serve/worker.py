@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,9 @@ import torch
 
 from heedful.encode import Encoder
 from heedful.errors import HeedfulError
-from heedful.folder import Folder, parameter_count
+from heedful.folder import Folder, Stored, parameter_count
 from heedful.generate import Generator
 from heedful.interop import open_folder
-from heedful.model import EncoderDecoder
 from heedful.serve.joining import Joining
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
@@ -73,6 +73,7 @@ class Worker:
         self.counting = 0.0  # when to say again what was done
         self.sending = threading.Lock()
         self.aside = ThreadPoolExecutor(1, "aside")
+        self.seen = _aside(self.folder)
         self.shown = self._shared()
 
     def run(self) -> None:
@@ -191,15 +192,14 @@ class Worker:
         """The page that shows the model at work on a text."""
         from heedful.inside import explain  # matplotlib takes its time
 
-        folder = copy.copy(self.folder)
-        folder.model = _sharing(self.folder.model)
-        folder.path = Path(folder.path.name)  # where it stands is nobody's business, should it be said what is wrong
+        name = Path(self.seen.path.name)  # where it stands is nobody's business, should it be said what is wrong
+        folder = replace(self.seen, weights=self.seen.model, path=name)
         return explain(folder, text, target).html()
 
     # ---- the model
 
     def _work(self) -> Work:
-        match self.folder.model.config.family:
+        match self.folder.config.family:
             case "encoder-decoder":
                 translator = Translator([self.folder], self.precision, shortlist=self.shortlist)
                 translator.notice = lambda text: None  # a server says nothing about the texts of its users
@@ -212,19 +212,17 @@ class Worker:
                 return Filling(encoder)
 
     def _shared(self) -> Translator | None:
-        if not isinstance(self.folder.model, EncoderDecoder):
+        if self.folder.config.family != "encoder-decoder":
             return None
-        folder = copy.copy(self.folder)
-        folder.model = _sharing(self.folder.model)
-        return Translator([folder], self.precision)
+        return Translator([self.seen], self.precision)
 
     def _card(self) -> dict[str, Any]:
         """What the server has to know of the model."""
-        config = self.folder.model.config
+        config = self.folder.config
         mask = self.folder.tokenizer.mask_id
         return {
             "family": config.family,
-            "parameters": parameter_count(self.folder.model),
+            "parameters": parameter_count(self.folder.weights),
             "max_length": config.max_length,
             "aligns": config.architecture != "rnn" or config.source_attention != "none",
             "fills": config.family == "encoder" and config.head != "none" and mask is not None,
@@ -232,7 +230,10 @@ class Worker:
         }
 
 
-def _sharing(model: Any) -> Any:
-    """The same weights in modules of their own."""
-    shared = [*model.parameters(), *model.buffers()]
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+def _aside(folder: Folder) -> Folder:
+    """The same weights in modules of their own; what is only on disk is read once it is looked at."""
+    aside = copy.copy(folder)
+    if not isinstance(aside.weights, Stored):
+        shared = [*aside.weights.parameters(), *aside.weights.buffers()]
+        aside.weights = copy.deepcopy(aside.weights, {id(tensor): tensor for tensor in shared})
+    return aside
