@@ -7,10 +7,11 @@ alone. A line that is longer than the model can take is cut at sentence or claus
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, overload
 
@@ -27,6 +28,7 @@ from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder, Stored
 from heedful.model import Cache, EncoderDecoder
 from heedful.native import Asked, Engine, EngineNextToken, computes, library, search_all
+from heedful.native.flow import PAUSE
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose, computing_in
 from heedful.search import Ensemble, Hypothesis, NextToken, Observer, Options, beam_search, beam_steps, sample
 from heedful.shortlist import load as load_shortlist
@@ -190,45 +192,51 @@ class Translator:
         alignments: bool = False,
         prefix: str | Iterable[str] = "",
         few: bool = False,
+        ready: Callable[[], bool] = lambda: True,
         **search: Any,
     ) -> Generator[list[Translation], None, None]:
         """As `translations`, for as many lines as there are, in order and in bounded memory.
 
         `search` changes the settings of the model folder: beam, alpha, n_best, max_length, temperature and so on. Of a
-        `few` lines each gets all threads, where many share them.
+        `few` lines each gets all threads, where many share them. `ready` says whether the next line, or the end, can be
+        had without waiting: while it cannot, nothing waits for it.
         """
         options = self.options(search)
         waiting: deque[list[Part]] = deque()  # the parts of every line that is read and not out
         nothing = Translation("", 0.0, 0.0, (), (), self.tokenizer, [] if alignments else None)
 
         def line(parts: list[Part], found: list[list[Translation]]) -> list[Translation]:
-            if not parts:
+            if not parts[0].ids:
                 return [nothing] * options.n_best
             return joined(self.aligned(parts, found) if alignments else found)
 
         found: list[list[Translation]] = []  # of the first line
-        for translations in self._search(self._read(lines, prefix, waiting), sampling, options, few):
-            while not waiting[0]:
-                yield line(waiting.popleft(), [])
+        for translations in self._search(self._read(lines, prefix, ready, waiting), sampling, options, few):
             found.append(translations)
             if len(found) == len(waiting[0]):
                 yield line(waiting.popleft(), found)
                 found = []
-        for _ in waiting:
-            yield line([], [])
 
-    def _read(self, lines: Iterable[str], prefix: str | Iterable[str], waiting: deque[list[Part]]) -> Iterator[Part]:
-        """The parts of all lines, some lines at a time; those of every line are also put into `waiting`."""
+    def _read(
+        self, lines: Iterable[str], prefix: str | Iterable[str], ready: Callable[[], bool], waiting: deque[list[Part]]
+    ) -> Iterator[Part | None]:
+        """The parts of all lines, some lines at a time, None while there are none; also put into `waiting`, by line.
+
+        An empty line is one part without tokens.
+        """
         each = zip(lines, repeat(prefix) if isinstance(prefix, str) else prefix, strict=False)
-        done = 0
-        while read := list(islice(each, READ)):
-            parts = self.parts([text for text, _ in read], [begin for _, begin in read], done + 1)
+        done, ended = 0, False
+        while not ended:
+            read, ended = _there(each, ready)
             of_line: list[list[Part]] = [[] for _ in read]
-            for part in parts:
+            for part in self.parts([text for text, _ in read], [begin for _, begin in read], done + 1):
                 of_line[part.line].append(part)
+            of_line = [parts or [Part(line, [], ())] for line, parts in enumerate(of_line)]
             waiting.extend(of_line)
-            yield from parts
+            yield from chain.from_iterable(of_line)
             done += len(read)
+            if not ended and len(read) < READ:
+                yield None
 
     def options(self, changes: dict[str, Any]) -> Options:
         """The settings of a search: the model folder's, changed by a request; more hypotheses widen the beam."""
@@ -297,28 +305,30 @@ class Translator:
         return Part(line, ids, prefix, None if self.shortlist is None else self.shortlist.tokens(ids, prefix))
 
     def _search(
-        self, parts: Iterator[Part], sampling: bool, options: Options, few: bool
+        self, parts: Iterator[Part | None], sampling: bool, options: Options, few: bool
     ) -> Iterator[list[Translation]]:
         """What each part becomes, in order."""
         engines = self.engines
         if len(engines) == 1 and not (sampling or options.constraints or self.observer):
             eos = self.source_tokenizer.specials.eos
-            asked = (Asked([*part.ids, eos], options, part.prefix, part.shortlist) for part in parts)
+            asked = (
+                None if part is None else Asked(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist)
+                for part in parts
+            )
             workers = 1 if few else self.workers
             for hypotheses in search_all(engines[0], asked, workers, max(1, self.threads // workers)):
                 yield self.found(hypotheses)
             return
-        size = ROWS  # at first, so that the first lines do not wait for many
-        while chunk := list(islice(parts, size)):
+        for chunk in _chunks(parts):
             yield from self._search_chunk(chunk, sampling, options)
-            size = min(2 * size, CHUNK)
 
     @torch.inference_mode()
     def _search_chunk(self, parts: list[Part], sampling: bool, options: Options) -> list[list[Translation]]:
         """The same in batches of about equal length, by the model as any search sees it."""
         find = sample if sampling else beam_search
         width = options.n_best if sampling else options.beam
-        order = sorted(range(len(parts)), key=lambda index: -len(parts[index].ids))
+        order = [index for index, part in enumerate(parts) if part.ids]
+        order.sort(key=lambda index: -len(parts[index].ids))
         found: list[list[Translation]] = [[] for _ in parts]
         for chosen in _batches(order, max(1, ROWS // width)):
             sources, source, lengths, asked = self._batch([parts[index] for index in chosen], options)
@@ -392,6 +402,33 @@ class Translator:
     def _collate(self, pairs: Pairs, indices: Any) -> Batch:
         source, target = self.source_tokenizer.specials, self.tokenizer.specials
         return collate(pairs, indices, source, target).to(self.device)
+
+
+def _there(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple[list[tuple[str, str]], bool]:
+    """As many as are there, and are encoded at once, and whether they are the last."""
+    read: list[tuple[str, str]] = []
+    while len(read) < READ and ready():
+        pair = next(pairs, None)
+        if pair is None:
+            return read, True
+        read.append(pair)
+    return read, False
+
+
+def _chunks(parts: Iterable[Part | None]) -> Iterator[list[Part]]:
+    """Parts to be sorted by length together: those that are there, and few at first, so that none waits for many."""
+    chunk: list[Part] = []
+    size = ROWS
+    for part in parts:
+        if part is not None:
+            chunk.append(part)
+        elif not chunk:
+            time.sleep(PAUSE)
+        if chunk and (part is None or len(chunk) == size):
+            yield chunk
+            chunk, size = [], min(2 * size, CHUNK)
+    if chunk:
+        yield chunk
 
 
 def _batches(order: list[int], size: int) -> Iterator[list[int]]:

@@ -19,7 +19,7 @@ import pytest
 
 from heedful.cli.streams import DASH, _lines, input_lines, output_lines
 from heedful.errors import FolderError, SettingError
-from heedful.translate import READ, Translator
+from heedful.translate import Translator
 from tests.cli.conftest import Call
 from tests.cli.test_errors import assert_one_sentence
 
@@ -146,6 +146,30 @@ def test_standard_input_has_the_lines_of_a_file(blocks: list[bytes]) -> None:
         os.close(ours)
 
 
+@pytest.mark.parametrize("options", [["--workers", "1"], ["--workers", "2"], ["--sample"], ["--precision", "bfloat16"]])
+def test_a_line_is_out_before_the_next_one_comes(trained: Path, options: list[str]) -> None:
+    lines = ["The dog sleeps.", "", "The old man reads a book.", "  ", "", "The dog sleeps."]
+    with subprocess.Popen(
+        [sys.executable, "-m", "heedful", "translate", str(trained), "--beam", "1", *options],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            found = []
+            for line in lines:
+                process.stdin.write(f"{line}\n".encode())
+                process.stdin.flush()
+                assert select.select([process.stdout], [], [], 60)[0], f"nothing came after {line!r}"
+                found.append(process.stdout.readline().decode().removesuffix("\n"))
+            process.stdin.close()
+            assert process.stdout.read() == b"" and process.wait(60) == 0
+        finally:
+            process.kill()
+    assert [bool(line) for line in found] == [bool(line.strip()) for line in lines]
+    if options[0] == "--workers":
+        assert found == Translator.load(trained).translate(lines, beam=1)
+
+
 def test_ctrl_c_ends_a_program_that_waits_for_a_line(trained: Path) -> None:
     words = ["translate", str(trained), "--threads", "2", "--precision", "float32"]
     with subprocess.Popen(
@@ -155,7 +179,7 @@ def test_ctrl_c_ends_a_program_that_waits_for_a_line(trained: Path) -> None:
     ) as process:  # fmt: skip
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         try:
-            process.stdin.write(b"The dog sleeps.\n" * READ)
+            process.stdin.write(b"The dog sleeps.\n")
             process.stdin.flush()
             assert process.stdout.readline()
             time.sleep(1)  # until there is nothing left to do but to wait

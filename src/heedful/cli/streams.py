@@ -9,6 +9,7 @@ import stat
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,26 +26,52 @@ _interrupted = threading.Event()  # Ctrl-C has come
 
 def input_lines(path: Path) -> Iterator[str]:
     """The lines of a file, plain or .gz, or of standard input."""
+    return arriving_lines(path)[0]
+
+
+def arriving_lines(path: Path) -> tuple[Iterator[str], Callable[[], bool]]:
+    """The same, and whether the next one can be had without waiting for it."""
     from heedful.data.readers import decode_lines, read_lines
 
-    return decode_lines(_standard_input(), "standard input") if path == DASH else read_lines(path)
+    if path != DASH:
+        return read_lines(path), lambda: True
+    given = _StandardInput()
+    return decode_lines(given, "standard input"), given.ready
 
 
-def _standard_input() -> Iterator[bytes]:
+class _StandardInput:
     """Its lines, until its end or until Ctrl-C: a worker that waits for a line would hold up the end of the program."""
-    started: list[bytes] = []  # a line whose end is yet to come
-    while not _interrupted.is_set():
-        if not select.select([0], [], [], 0.1)[0]:
-            continue
-        block = os.read(0, 1 << 16)
-        if not block:
-            yield from [b"".join(started)] if started else []
-            return
-        *ended, rest = block.split(b"\n")
-        for line in ended:
-            yield b"".join((*started, line, b"\n"))
-            started = []
-        started += [rest] if rest else []
+
+    def __init__(self) -> None:
+        self.lines: deque[bytes] = deque()
+        self.started: list[bytes] = []  # a line whose end is yet to come
+        self.ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        while not self.ready(0.1):
+            pass
+        if _interrupted.is_set() or not self.lines:
+            raise StopIteration
+        return self.lines.popleft()
+
+    def ready(self, wait: float = 0.0) -> bool:
+        """Whether the next line, or the end, is there or comes soon enough."""
+        if not self.lines and not self.ended and select.select([0], [], [], wait)[0]:
+            self._take(os.read(0, 1 << 16))
+        return bool(self.lines) or self.ended or _interrupted.is_set()
+
+    def _take(self, block: bytes) -> None:
+        *lines, rest = block.split(b"\n")
+        for line in lines:
+            self.lines.append(b"".join((*self.started, line, b"\n")))
+            self.started = []
+        self.started += [rest] if rest else []
+        self.ended = not block
+        if self.ended and self.started:
+            self.lines.append(b"".join(self.started))
 
 
 @contextmanager

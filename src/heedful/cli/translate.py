@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.streams import DASH, input_lines, open_translator, output_lines, progress
+from heedful.cli.streams import DASH, arriving_lines, open_translator, output_lines, progress
 
 if TYPE_CHECKING:
     from heedful.translate import Translation
@@ -59,10 +59,11 @@ def translate(
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
     translator = open_translator(models, threads, precision, workers, shortlist)
+    lines, ready = arriving_lines(input)
     with (
         output_lines(output, read=input) as put,
         progress(input, output, translator.engine) as done,
-        closing(translator.stream(input_lines(input), **options)) as found,
+        closing(translator.stream(lines, ready=ready, **options)) as found,
     ):
         for number, translations in enumerate(found):
             for translation in translations:

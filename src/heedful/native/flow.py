@@ -18,6 +18,7 @@ from heedful.search import Hypothesis, Options
 AHEAD = 4096  # sentences that may be done before one that was asked earlier
 ENOUGH = 16  # sentences that are fetched at a time, so that workers seldom wait for Python,
 STEPS = 4  # and after how many steps at the latest, so that Ctrl-C is heard
+PAUSE = 0.01  # seconds that one who has nothing to do waits until he looks for a sentence again
 
 
 class Asked(NamedTuple):
@@ -30,11 +31,12 @@ class Asked(NamedTuple):
 
 
 def search_all(
-    engine: Engine, asked: Iterable[Asked], workers: int = 1, threads: int = 1
+    engine: Engine, asked: Iterable[Asked | None], workers: int = 1, threads: int = 1
 ) -> Iterator[list[Hypothesis]]:
     """For each sentence, in order and as early as can be, its hypotheses; `asked` is read as there is room.
 
-    Each worker has so many threads.
+    Each worker has so many threads. None among the sentences says that there is no more for now, and a sentence of no
+    tokens has no hypotheses.
     """
     flow = _Flow(asked, threads)
     if workers == 1:
@@ -57,9 +59,9 @@ def search_all(
 class _Flow:
     """What workers share: the sentences to come, and those that are found but wait for an earlier one."""
 
-    def __init__(self, asked: Iterable[Asked], threads: int) -> None:
+    def __init__(self, asked: Iterable[Asked | None], threads: int) -> None:
         self.threads = threads
-        self.asked = enumerate(asked)
+        self.asked, self.taken = iter(asked), 0
         self.reading, self.news = threading.Lock(), threading.Condition()
         self.found: dict[int, list[Hypothesis]] = {}
         self.given = 0  # how many are out
@@ -86,24 +88,39 @@ class _Flow:
         most = 2 * search.most  # so many more wait inside
         while True:
             while search.rows < most and (each := self._next()) is not None:
-                places[search.add(*each[1])] = each[0]
-            if not places and self.read:
+                place, asked = each
+                if asked.source:
+                    places[search.add(*asked)] = place
+                else:
+                    self._tell({place: []})
+            if places:
+                ended = search.step(STEPS, ENOUGH)
+                self._tell({places.pop(number): hypotheses for number, hypotheses in ended})
+            elif self.read:
                 return
-            ended = search.step(STEPS, ENOUGH)
-            if ended:
-                with self.news:
-                    self.found |= {places.pop(number): hypotheses for number, hypotheses in ended}
-                    self.news.notify()
+            else:
+                time.sleep(PAUSE)
             yield
 
     def _next(self) -> tuple[int, Asked] | None:
+        """A sentence and its place, if there is one for now."""
         if len(self.found) > AHEAD:
             time.sleep(0.001)  # whoever takes what is found is behind
             return None
         with self.reading:
-            each = next(self.asked, None)
-        self.read |= each is None
-        return each
+            for asked in self.asked:
+                if asked is None:
+                    return None
+                self.taken += 1
+                return self.taken - 1, asked
+            self.read = True
+            return None
+
+    def _tell(self, found: dict[int, list[Hypothesis]]) -> None:
+        if found:
+            with self.news:
+                self.found |= found
+                self.news.notify()
 
     def ready(self) -> Iterator[list[Hypothesis]]:
         """What can go out."""
