@@ -2,12 +2,13 @@
 
     python benchmarks/table1.py --picture docs/images/table1.svg
 
-For self-attention, restricted self-attention, recurrent, convolutional and dilated layers, as heedful builds them: the
-time of one layer, forward and backward, and the memory that it takes, against the length n and against the width d,
-with the exponents of fitted power laws beside the paper's; the number of steps that wait for each other, counted in the
-graph of operations that a backward pass follows; and the number of layers after which the last output depends on the
-first input, found by following the gradient. Attention is measured without its projections, as in the paper's table,
-once by its plain body and once by torch's fused kernel. A minute on one core.
+For self-attention, restricted self-attention, recurrent, convolutional and dilated layers, and for two that followed,
+low-rank and kernel attention, as heedful builds them: the time of one layer, forward and backward, and the memory that
+it takes, against the length n and against the width d, with the exponents of fitted power laws beside the papers'; the
+number of steps that wait for each other, counted in the graph of operations that a backward pass follows; and how many
+layers it takes until the last output depends on the first input, found by following the gradient. Attention is measured
+without its projections, as in the paper's table, once by its plain body and once by torch's fused kernel. Time is the
+processor's; a minute on one core.
 """
 
 from __future__ import annotations
@@ -40,8 +41,16 @@ PAPER = {  # exponents of n and d in the complexity of a layer, sequential opera
     "recurrent": (1, 2, "n", "n"),
     "convolutional": (1, 2, "1", "n / k"),
     "dilated": (1, 2, "1", "log_k n"),
+    "low-rank": (1, 1, "1", "1"),
+    "kernel": (1, 2, "1", "1"),
 }
-ATTENTION = {"self-attention": "full", "self-attention, fused": "full", "restricted": "window"}
+ATTENTION = {
+    "self-attention": "full",
+    "self-attention, fused": "full",
+    "restricted": "window",
+    "low-rank": "lowrank",
+    "kernel": "kernel",
+}
 LENGTHS, WIDTHS = [512, 1024, 2048, 4096], [128, 256, 512, 1024]
 LENGTH, WIDTH = 256, 128  # what stays while the other changes
 PATHS, REACH = [16, 32, 64], 8  # lengths of which the path is found, and the window there
@@ -76,10 +85,10 @@ def seconds(run: Callable[[Tensor], Tensor], length: int, width: int, repeats: i
     x = torch.randn(1, length, width, requires_grad=True)
     times = []
     for number in range(repeats + 1):
-        began = time.perf_counter()
+        began = time.process_time()
         run(x).sum().backward()
         if number:  # the first one warms up
-            times.append(time.perf_counter() - began)
+            times.append(time.process_time() - began)
     return statistics.median(times)
 
 
@@ -89,7 +98,7 @@ def memory(run: Callable[[Tensor], Tensor], length: int, width: int) -> int:
 
     def pack(tensor: Tensor) -> Tensor:
         if (
-            not isinstance(tensor, nn.Parameter)
+            not isinstance(tensor if tensor._base is None else tensor._base, nn.Parameter)
             and tensor.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
         ):
             kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
@@ -182,7 +191,7 @@ def main() -> None:
             f"{'':6}{reach} ({longest})"
         )
     print(
-        f"In brackets the paper's. n = {LENGTH} while d changes, d = {WIDTH} while n does; r = {WINDOW}, k = {KERNEL}."
+        f"In brackets the papers'. n = {LENGTH} while d changes, d = {WIDTH} while n does; r = {WINDOW}, k = {KERNEL}."
     )
     if asked.picture:
         draw(rows, asked.picture)

@@ -290,6 +290,14 @@ def test_what_it_does_not_know_is_left_to_torch() -> None:
     assert not computes(ModelConfig(**usual.model_dump() | {"architecture": "rnn"}))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("empty", [{0}, {0, 1, 2}, {2}, {1, 2}])
+def test_sentences_of_no_tokens_keep_their_places(empty: set[int], workers: int) -> None:
+    asked = [Asked([] if i in empty else [5, 6, 3], Options(beam=2, max_length=4)) for i in range(3)]
+    found = list(search_all(Engine(model(), False), asked, workers))
+    assert [not each for each in found] == [i in empty for i in range(3)]
+
+
 def test_a_problem_in_a_worker_reaches_the_caller_and_an_early_end_stops_them() -> None:
     engine, options = Engine(model(), False), Options(beam=2, max_length=9)
     with pytest.raises(SettingError, match="n_best"):

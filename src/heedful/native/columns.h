@@ -119,26 +119,6 @@ class Columns {
                 for (int i = k; i < in; ++i) found[m][j] += from[size_t(m) * in + i] * column[j][i];
         }
     }
-
-    // sum += four products of an unsigned and a signed byte, in every lane.
-    static Ints add_fours(Ints sum, Ints numbers, Ints weights) {
-#if defined(__AVX512VNNI__) && defined(__AVX512F__)
-        return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)numbers, (__m512i)weights);
-#elif defined(__AVX512BW__)
-        __m512i pairs = _mm512_maddubs_epi16((__m512i)numbers, (__m512i)weights);
-        return sum + (Ints)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
-#elif defined(__AVX2__) && !defined(__AVX512F__)
-        __m256i pairs = _mm256_maddubs_epi16((__m256i)numbers, (__m256i)weights);
-        return sum + (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-#else
-        uint8_t a[BLOCK];
-        int8_t b[BLOCK];
-        std::memcpy(a, &numbers, sizeof a);
-        std::memcpy(b, &weights, sizeof b);
-        for (int i = 0; i < BLOCK; ++i) sum[i / 4] += int32_t(a[i]) * b[i];
-        return sum;
-#endif
-    }
 };
 
 }  // namespace heedful

@@ -42,6 +42,7 @@ def search_all(
     if workers == 1:
         for _ in flow.work(engine):
             yield from flow.ready()
+        yield from flow.ready()  # sentences of no tokens take no step
         return
     flow.working = workers
     crew = [threading.Thread(target=flow.run, args=(engine,), daemon=True) for _ in range(workers)]

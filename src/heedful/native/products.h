@@ -93,37 +93,44 @@ inline Ints everywhere(const uint8_t* from) {
     return four - Ints{};
 }
 
-// sum += eight products of an unsigned and a signed byte, in every lane: four of row[0] and weights[0], four of the others.
-// Modest weights are those whose four products of 255 with the first two bytes, and with the last two, fit into 16 bits.
-template <bool modest>
-inline Ints add_products(Ints sum, const Ints* row, Ints weights0, Ints weights1) {
+// sum += four products of an unsigned and a signed byte, in every lane.
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
-    sum = (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)row[0], (__m512i)weights0);
-    return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)row[1], (__m512i)weights1);
+inline Ints add_fours(Ints sum, Ints row, Ints weights) {
+    return (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)row, (__m512i)weights);
+}
 #elif defined(__AVXVNNI__) && !defined(__AVX512F__)
-    sum = (Ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)row[0], (__m256i)weights0);
-    return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)row[1], (__m256i)weights1);
+inline Ints add_fours(Ints sum, Ints row, Ints weights) {
+    return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)row, (__m256i)weights);
+}
 #elif defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__))
+#define HEEDFUL_SUMS_OF_16_BITS
 #if defined(__AVX512BW__)
-    auto pairs = [](Ints a, Ints b) { return (Shorts)_mm512_maddubs_epi16((__m512i)a, (__m512i)b); };
-    auto sums = [](Shorts a) { return (Ints)_mm512_madd_epi16((__m512i)a, _mm512_set1_epi16(1)); };
+inline Shorts pairs(Ints row, Ints weights) { return (Shorts)_mm512_maddubs_epi16((__m512i)row, (__m512i)weights); }
+inline Ints widened(Shorts pairs) { return (Ints)_mm512_madd_epi16((__m512i)pairs, _mm512_set1_epi16(1)); }
 #else
-    auto pairs = [](Ints a, Ints b) { return (Shorts)_mm256_maddubs_epi16((__m256i)a, (__m256i)b); };
-    auto sums = [](Shorts a) { return (Ints)_mm256_madd_epi16((__m256i)a, _mm256_set1_epi16(1)); };
+inline Shorts pairs(Ints row, Ints weights) { return (Shorts)_mm256_maddubs_epi16((__m256i)row, (__m256i)weights); }
+inline Ints widened(Shorts pairs) { return (Ints)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1)); }
 #endif
-    Shorts first = pairs(row[0], weights0), second = pairs(row[1], weights1);
-    return modest ? sum + sums(first + second) : sum + sums(first) + sums(second);
+inline Ints add_fours(Ints sum, Ints row, Ints weights) { return sum + widened(pairs(row, weights)); }
 #else
-    for (int half = 0; half < 2; ++half) {
-        uint8_t a[4 * LANES];
-        int8_t b[4 * LANES];
-        std::memcpy(a, &row[half], sizeof a);
-        std::memcpy(b, half ? &weights1 : &weights0, sizeof b);
-        for (int i = 0; i < LANES; ++i)
-            for (int j = 0; j < 4; ++j) sum[i] += int32_t(a[4 * i + j]) * b[4 * i + j];
-    }
+inline Ints add_fours(Ints sum, Ints row, Ints weights) {
+    uint8_t a[4 * LANES];
+    int8_t b[4 * LANES];
+    std::memcpy(a, &row, sizeof a);
+    std::memcpy(b, &weights, sizeof b);
+    for (int i = 0; i < 4 * LANES; ++i) sum[i / 4] += int32_t(a[i]) * b[i];
     return sum;
+}
 #endif
+
+// sum += eight such products: four of row[0] and the first weights, four of row[1] and the second. Modest weights are those
+// whose four products of 255 with the first two bytes of both, and with the last two, fit into 16 bits.
+template <bool modest>
+inline Ints add_eights(Ints sum, const Ints* row, Ints first, Ints second) {
+#if defined(HEEDFUL_SUMS_OF_16_BITS)
+    if (modest) return sum + widened(pairs(row[0], first) + pairs(row[1], second));
+#endif
+    return add_fours(add_fours(sum, row[0], first), row[1], second);
 }
 
 // A row of weights in 8 bits, and its scale.
@@ -284,8 +291,8 @@ class Matrix {
         const Ints w0 = part(0), w1 = part(1), w2 = part(2), w3 = part(3);
         for (int m = 0; m < M; ++m, from += stride) {
             const Ints row[2] = {everywhere(from), everywhere(from + 4)};
-            sums[m][0] = add_products<modest>(sums[m][0], row, w0, w2);
-            sums[m][1] = add_products<modest>(sums[m][1], row, w1, w3);
+            sums[m][0] = add_eights<modest>(sums[m][0], row, w0, w2);
+            sums[m][1] = add_eights<modest>(sums[m][1], row, w1, w3);
         }
     }
 
