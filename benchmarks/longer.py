@@ -4,14 +4,16 @@
 
 Every scheme of the Transformer, and an LSTM with additive attention, learns to copy digits, to reverse them, and to
 translate the embedded grammar, from short input only; then it is tested up to four times as long, greedily. Shown is
-the share of outputs that are right as a whole: the digits, or the sentence. All models get the same share of the time,
-which is the processor's, so that other work on the machine takes nothing from them.
+the share of tokens that are right, each in its place, and printed beside it that of outputs that are right as a whole.
+All models get the same share of the time, which is the processor's, so that other work on the machine takes nothing
+from them.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -120,15 +122,16 @@ def trained(changes: dict[str, object], corpus: Digits | Sentences, seconds: flo
     return model.eval()
 
 
-def right(model: EncoderDecoder, pairs: list[Pair]) -> float:
-    """The share of outputs that are right from the first token to the end."""
-    if not pairs:
-        return float("nan")
+def right(model: EncoderDecoder, pairs: list[Pair]) -> tuple[float, float]:
+    """The share of tokens that are right in their places, the end among them, and of outputs that are so as a whole."""
     given = batch(pairs)
-    longest = int(given.target_lengths.max()) + 5
-    options = Options(beam=1, max_length=longest)
+    options = Options(beam=1, max_length=int(given.target_lengths.max()) + 5)
     found = beam_search(ModelNextToken(model), given.source, given.source_lengths, options)
-    return sum(list(each[0].ids) == target for each, (_, target) in zip(found, pairs, strict=True)) / len(pairs)
+    tokens = []
+    for (best, *_), (_, target) in zip(found, pairs, strict=True):
+        ours, theirs = [*best.ids, 3], [*target, 3]
+        tokens.append(sum(a == b for a, b in zip(ours, theirs, strict=False)) / max(len(ours), len(theirs)))
+    return statistics.mean(tokens), tokens.count(1.0) / len(tokens)
 
 
 def main() -> None:
@@ -140,7 +143,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     seconds = 60 * asked.minutes / (len(SHORT) * len(SYSTEMS) * asked.seeds)
-    print(f"{seconds:.0f} s a model, {asked.seeds} seed(s); share of outputs that are right as a whole, mean and range")
+    print(f"{seconds:.0f} s a model, {asked.seeds} seed(s); share of right tokens, mean (range); of right outputs")
     results: dict[str, dict[str, Tensor]] = {}
     for task, short in SHORT.items():
         print(f"{task}: trained on up to {short} tokens, tested on {', '.join(f'{short * f:g}' for f in FACTORS)}")
@@ -151,10 +154,11 @@ def main() -> None:
                 corpus = Sentences(seed) if task == "translate" else Digits(task, seed)
                 model = trained(changes, corpus, seconds, seed)
                 shares.append([right(model, corpus.test(factor)) for factor in FACTORS])
-            found = results[task][name] = torch.tensor(shares)  # (seeds, factors)
+            found, whole = torch.tensor(shares).unbind(2)  # (seeds, factors)
+            results[task][name] = found
             each = [
-                f"{m:.2f} ({a:.2f}-{b:.2f})"
-                for m, a, b in zip(found.mean(0), found.amin(0), found.amax(0), strict=True)
+                f"{m:.2f} ({a:.2f}-{b:.2f}); {w:.2f}"
+                for m, a, b, w in zip(found.mean(0), found.amin(0), found.amax(0), whole.mean(0), strict=True)
             ]
             print(f"  {name:11} {'  '.join(each)}", flush=True)
     if asked.picture:
@@ -163,7 +167,7 @@ def main() -> None:
                 for name, found in systems.items():
                     axis.plot(FACTORS, found.mean(0), label=name)
                 axis.set(xlabel="length, as a multiple of the longest in training", ylim=(-0.03, 1.03), title=task)
-            axes[0].set_ylabel("outputs that are right as a whole")
+            axes[0].set_ylabel("tokens that are right in their places")
             axes[0].legend(fontsize=8)
         print(f"wrote {asked.picture}")
 
