@@ -137,15 +137,17 @@ def right(model: EncoderDecoder, pairs: list[Pair]) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60, help="training time of all models together")
+    parser.add_argument("--tasks", nargs="+", choices=list(SHORT), default=list(SHORT))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--picture", type=Path, help="where to draw the shares: .svg or .png")
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    seconds = 60 * asked.minutes / (len(SHORT) * len(SYSTEMS) * asked.seeds)
+    seconds = 60 * asked.minutes / (len(asked.tasks) * len(SYSTEMS) * asked.seeds)
     print(f"{seconds:.0f} s a model, {asked.seeds} seed(s); share of right tokens, mean (range); of right outputs")
     results: dict[str, dict[str, Tensor]] = {}
-    for task, short in SHORT.items():
+    for task in asked.tasks:
+        short = SHORT[task]
         print(f"{task}: trained on up to {short} tokens, tested on {', '.join(f'{short * f:g}' for f in FACTORS)}")
         results[task] = {}
         for name, changes in SYSTEMS.items():
@@ -162,14 +164,18 @@ def main() -> None:
             ]
             print(f"  {name:11} {'  '.join(each)}", flush=True)
     if asked.picture:
-        with figure(asked.picture, len(results), (13, 4)) as axes:
-            for axis, (task, systems) in zip(axes, results.items(), strict=True):
-                for name, found in systems.items():
-                    axis.plot(FACTORS, found.mean(0), label=name)
-                axis.set(xlabel="length, as a multiple of the longest in training", ylim=(-0.03, 1.03), title=task)
-            axes[0].set_ylabel("tokens that are right in their places")
-            axes[0].legend(fontsize=8)
-        print(f"wrote {asked.picture}")
+        draw(results, asked.picture)
+
+
+def draw(results: dict[str, dict[str, Tensor]], path: Path) -> None:
+    with figure(path, len(results), (1 + 4 * len(results), 4)) as axes:
+        for axis, (task, systems) in zip(axes, results.items(), strict=True):
+            for name, found in systems.items():
+                axis.plot(FACTORS, found.mean(0), label=name)
+            axis.set(xlabel="length, as a multiple of the longest in training", ylim=(-0.03, 1.03), title=task)
+        axes[0].set_ylabel("tokens that are right in their places")
+        axes[0].legend(fontsize=8)
+    print(f"wrote {path}")
 
 
 if __name__ == "__main__":
