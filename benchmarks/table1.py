@@ -59,7 +59,8 @@ PATHS, REACH = [16, 32, 64], 8  # lengths of which the path is found, and the wi
 def config(width: int, length: int = 4096, layers: int = 1, **changes: object) -> ModelConfig:
     sizes = {"vocab_size": 8, "d_model": width, "n_heads": 1, "max_length": length, "dropout": 0.0, "d_ff": 8}
     sizes |= {"encoder_layers": layers, "decoder_layers": layers, "attention_window": WINDOW, "kernel_width": KERNEL}
-    return ModelConfig.model_validate(sizes | {"bidirectional": False, "cell": "rnn", "positions": "learned"} | changes)
+    sizes |= {"bidirectional": False, "cell": "rnn", "positions": "learned"}
+    return ModelConfig.model_validate(sizes | changes)
 
 
 def layer(name: str, width: int, index: int = 1, **changes: object) -> Callable[[Tensor], Tensor]:
@@ -67,7 +68,10 @@ def layer(name: str, width: int, index: int = 1, **changes: object) -> Callable[
     torch.manual_seed(index)
     if name in ATTENTION:
         kind = ATTENTION[name]
-        attention, nothing = ATTENTIONS[kind](config(width, attention=kind, **changes)), Position(config(width), 1)
+        attention, nothing = (
+            ATTENTIONS[kind](config(width, attention=kind, decoder_attention="full", **changes)),
+            Position(config(width), 1),
+        )
 
         def find(x: Tensor) -> Tensor:
             ops.FUSED_FROM = 0 if name == "self-attention, fused" else 10**12
@@ -206,7 +210,7 @@ def draw(rows: dict[str, dict[str, list[float]]], path: Path) -> None:
     with figure(path, 3, (12, 4)) as axes:
         for axis, (key, sizes, across, up, scale) in zip(axes, panels, strict=True):
             for name, found in rows.items():
-                axis.loglog(sizes, [value * scale for value in found[key]], marker="o", label=name)
+                axis.loglog(sizes, [value * scale for value in found[key]], label=name)
             axis.set(xlabel=across, ylabel=up, xticks=sizes, xticklabels=sizes)
             axis.minorticks_off()
         axes[0].legend(fontsize=8)
