@@ -135,9 +135,10 @@ def save(shortlist: Shortlist, folder: Folder) -> Path:
 def load(folder: Folder) -> Shortlist:
     """Open the shortlist of a model folder, or say in one sentence why there is none."""
     path = folder.path / FILE
+    command = f"heedful shortlist {folder.path} --source FILE --target FILE"
     if not path.is_file():
-        raise FolderError(f"{folder.path} has no shortlist; make one with heedful shortlist {folder.path}.")
-    again = f"make it again with heedful shortlist {folder.path}"
+        raise FolderError(f"{folder.path} has no shortlist; make one with {command}.")
+    again = f"make it again with {command}"
     if path.stat().st_size > MOST_BYTES:
         raise FolderError(f"{path} has {path.stat().st_size:,} bytes; a shortlist is not that large, {again}.")
     try:
