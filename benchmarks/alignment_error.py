@@ -17,9 +17,10 @@ from pathlib import Path
 import torch
 
 from heedful import demo
-from heedful.align import Alignment, Choice, alignment_error
+from heedful.align import Choice, alignment_error
 from heedful.folder import load
 from heedful.inside.aligner import Aligner, align_both
+from heedful.translation import Alignment
 
 GOAL = 0.10
 

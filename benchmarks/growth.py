@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from heedful.native import Asked, Engine, library, search_all
+from heedful.native.bridge import Live
 from heedful.search import Options
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -47,7 +48,7 @@ def main() -> None:
     if library() is None:
         sys.exit("there is no compiled engine to measure")
     torch.set_num_threads(1)
-    engine = Engine(base_model(), small=True)
+    engine = Engine(Live(base_model()), small=True)
     milliseconds(engine, 5, 50)  # warm
     rounds = [
         {(beam, length): milliseconds(engine, beam, length) for length in LENGTHS for beam in BEAMS}

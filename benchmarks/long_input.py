@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.model import build
-from heedful.ops import linear_cross_entropy
+from heedful.ops.cross_entropy import linear_cross_entropy
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure

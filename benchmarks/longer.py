@@ -26,10 +26,11 @@ from heedful.config import ModelConfig
 from heedful.data.batch import Batch
 from heedful.loss import translation_loss
 from heedful.model import EncoderDecoder, build
-from heedful.search import Options, beam_search
+from heedful.plain import ModelNextToken
+from heedful.search import Options
+from heedful.search.beam import beam_search
 from heedful.text import Tokenizer
 from heedful.text.vocabulary import learn
-from heedful.translate import ModelNextToken
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure

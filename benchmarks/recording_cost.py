@@ -26,7 +26,8 @@ from heedful.config import ModelConfig
 from heedful.model import Attention, EncoderDecoder, FeedForward, Stack
 from heedful.model.cache import LayerCache
 from heedful.model.positions import Position
-from heedful.ops import attend, dropout
+from heedful.ops.attention import attend
+from heedful.ops.dropout import dropout
 
 SIZES = {"vocab_size": 4000, "d_model": 128, "d_ff": 512, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
 ROUNDS = 7

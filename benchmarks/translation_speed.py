@@ -95,13 +95,10 @@ class Measured:
 
 
 def heedful(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
-    import torch
-
     from heedful import folder
     from heedful.native import Asked, search_all
     from heedful.translate import Translator
 
-    torch.set_num_threads(job.threads)
     translator = Translator([folder.load(job.folder)], job.precision, shortlist=job.shortlist)
     options = translator.options({"beam": job.beam, "alpha": 0.0, "max_length": job.length})
     engine = translator.engines[0]

@@ -26,6 +26,11 @@ TINY = [
 ]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that no worker is left alone with it at the end."""
+    items.sort(key=lambda item: "learn" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with train.en, train.de, valid.en and valid.de from the embedded grammar."""

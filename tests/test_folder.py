@@ -121,7 +121,10 @@ def test_opening_a_folder_draws_no_random_numbers_and_imports_nothing_large(save
     state = torch.get_rng_state()
     assert folder.load(saved.path).model
     assert torch.equal(torch.get_rng_state(), state)
-    code = "import sys; from heedful import folder; folder.load(sys.argv[1]); print('sympy' in sys.modules)"
+    code = "import sys; from heedful import folder; folder.load(sys.argv[1]); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, saved.path], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    code = "import sys; from heedful import folder; folder.load(sys.argv[1]).model; print('sympy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, saved.path], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -305,7 +308,7 @@ def test_a_failed_save_leaves_the_old_model(copy: Path, monkeypatch: pytest.Monk
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("heedful.folder.save_file", full)
+    monkeypatch.setattr("heedful.weights.save_file", full)
     with pytest.raises(FolderError, match="No space left on device; what was there before is unchanged"):
         folder.save(loaded)
     folder.load(copy)

@@ -14,8 +14,10 @@ from heedful.errors import FolderError, SettingError
 from heedful.folder import Folder
 from heedful.generate import Generator, Texts, Writer
 from heedful.model import build
-from heedful.search import Options, beam_search, sample
+from heedful.search import Options
+from heedful.search.beam import beam_search
 from heedful.search.constraints import ban
+from heedful.search.sample import sample
 from heedful.text import learn_plain
 from heedful.window import NextGpt, Window
 

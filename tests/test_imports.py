@@ -12,7 +12,8 @@ import heedful
 ROOT = Path(heedful.__file__).parent
 ORDER = [
     "errors", "presets", "sections", "config", "disk", "text", "data", "ops", "model", "loss", "search", "trace",
-    "native", "folder", "shortlist", "train", "align", "translation", "translate", "window", "generate", "encode",
+    "native", "stored", "weights", "folder", "shortlist", "train", "translation", "align", "plain", "translate",
+    "window", "generate", "encode",
     "evaluate", "inside", "interop", "serve", "demo", "cli", "__main__",
 ]  # fmt: skip
 ALLOWED_ALONE = {"model": {"ops", "config"}, "demo": set(), "ops": set(), "text": {"errors"}}

@@ -13,7 +13,7 @@ from heedful.config import ModelConfig, TrainSettings
 from heedful.data.batch import Batch
 from heedful.loss import smoothing_of, translation_loss
 from heedful.model import EncoderDecoder
-from heedful.ops import linear_cross_entropy
+from heedful.ops.cross_entropy import linear_cross_entropy
 
 SIZES = {"vocab_size": 19, "d_model": 16, "d_ff": 24, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
 

@@ -12,9 +12,10 @@ import torch
 from heedful import demo
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import SettingError
-from heedful.folder import Folder, Stored, load, save
+from heedful.folder import Folder, load, save
 from heedful.model import build
 from heedful.native import library
+from heedful.stored import Stored
 from heedful.text import learn
 from heedful.translate import Translator
 
@@ -46,7 +47,7 @@ def test_a_line_is_the_same_alone_and_in_any_batch(
     shuffled = random.Random(0).sample(range(len(lines)), len(lines))
     mixed = translator.translations([lines[index] for index in shuffled], **options)
     assert [[each.text for each in mixed[shuffled.index(i)]] for i in range(24)] == [[e.text for e in w] for w in whole]
-    monkeypatch.setattr("heedful.translate.ROWS", 1)
+    monkeypatch.setattr("heedful.plain.ROWS", 1)
     for index, alone in enumerate(translator.translations(lines, **options)):
         assert [each.text for each in alone] == [each.text for each in whole[index]]
         assert [each.score for each in alone] == pytest.approx([each.score for each in whole[index]], abs=1e-4)
@@ -79,7 +80,7 @@ def test_what_the_engine_computes_is_read_into_torch_only_when_torch_must_comput
 def test_a_stream_is_the_list(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [pair.source for pair in PAIRS[:30]] + ["", " "]
     whole = [each[0].text for each in translator.translations(lines)]
-    monkeypatch.setattr("heedful.translate.CHUNK", 7)
+    monkeypatch.setattr("heedful.plain.CHUNK", 7)
     assert [each[0].text for each in translator.stream(iter(lines))] == whole
     assert translator.translate(lines) == whole
     assert translator.translate(lines[3]) == whole[3]

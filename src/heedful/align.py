@@ -17,8 +17,8 @@ from heedful.data.batch import Batch
 from heedful.errors import SettingError
 from heedful.model import EncoderDecoder
 from heedful.trace import names, record
+from heedful.translation import Alignment
 
-Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 WORD_START = "▁"
 AGREEING = 0.7  # heads that agree so well, relative to the best, are read
 LEAST = 0.05  # weight from which on a source word that nobody took is given to who looks at it most
@@ -151,11 +151,6 @@ def alignment_error(found: Sequence[Iterable[tuple[int, int]]], true: Sequence[I
     for mine, theirs in zip(map(set, found), map(set, true), strict=True):
         right, given, known = right + len(mine & theirs), given + len(mine), known + len(theirs)
     return 1 - 2 * right / (given + known) if given + known else 0.0
-
-
-def pharaoh(alignment: Alignment) -> str:
-    """[(0, 0), (2, 1)] -> '0-0 2-1'."""
-    return " ".join(f"{source}-{target}" for source, target in sorted(alignment))
 
 
 def _free(word: int, links: set[tuple[int, int]], side: int) -> bool:

@@ -19,7 +19,7 @@ from heedful.data.labelled import Examples
 from heedful.data.masking import Masked
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel, Model
 from heedful.model.universal import Universal
-from heedful.ops import linear_cross_entropy
+from heedful.ops.cross_entropy import linear_cross_entropy
 
 LossFunction = TypeVar("LossFunction", bound=Callable[..., "Loss"])
 

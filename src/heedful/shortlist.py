@@ -14,11 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError, safe_open
 
 from heedful.errors import DataError, FolderError
-from heedful.folder import Folder, save_weights
+from heedful.folder import Folder
 from heedful.text import Tokenizer
 from heedful.text.vocabulary import BYTES
 
@@ -126,6 +125,10 @@ def needed(target: Tokenizer) -> list[int]:
 
 def save(shortlist: Shortlist, folder: Folder) -> Path:
     """Put it beside the weights, with the digest of the vocabularies that it counts in."""
+    import torch
+
+    from heedful.weights import save_weights
+
     path = folder.path / FILE
     tensors = {name: torch.from_numpy(getattr(shortlist, name)) for name in TENSORS}
     save_weights(tensors, path, {"format": FORMAT, "vocabulary": vocabulary(folder)})

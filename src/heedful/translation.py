@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from heedful.align import Alignment
 from heedful.text import Tokenizer
+
+Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,8 @@ def joined(parts: Sequence[list[Translation]]) -> list[Translation]:
             )
         )
     return lines
+
+
+def pharaoh(alignment: Alignment) -> str:
+    """[(0, 0), (2, 1)] -> '0-0 2-1'."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(alignment))

@@ -103,7 +103,7 @@ def test_out_is_needed_and_must_be_new_and_writable(call: Call, corpus: Path, tr
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.folder import save_file
+    from heedful.weights import save_file
 
     calls = [0]
 
@@ -113,7 +113,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
             raise OSError(28, "No space left on device")
         save_file(*args)
 
-    monkeypatch.setattr("heedful.folder.save_file", filling)
+    monkeypatch.setattr("heedful.weights.save_file", filling)
     done = call(*training(corpus, tmp_path / "out"))
     assert done.code == 2
     assert_one_sentence(done.err, "No space left on device")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from heedful.native import library
 from heedful.translate import Translator
 from tests.cli.conftest import Call, process
 
@@ -29,6 +30,19 @@ def test_n_lines_in_n_lines_out_and_empty_stays_empty(trained: Path, lines: list
     assert (out[1], out[3], out[-1]) == ("", "", "")
     assert out[0] == out[4]
     assert out[:1] + out[2:3] == Translator.load(trained).translate([lines[0], lines[1]])
+
+
+@pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+def test_the_engine_translates_without_torch(trained: Path, lines: list[str]) -> None:
+    code = (
+        "import atexit, sys; sys.argv = ['heedful', *sys.argv[1:]]\n"
+        "atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr))\n"
+        "from heedful.cli import main; main()"
+    )
+    words = [sys.executable, "-c", code, "translate", str(trained), "--threads", "1", "--n-best", "2", "--prefix", "a"]
+    done = subprocess.run(words, input="\n".join(lines), capture_output=True, text=True, check=True)
+    assert done.stderr == "False\n"
+    assert len(done.stdout.splitlines()) == 2 * len(lines)
 
 
 def test_no_lines_in_no_lines_out(trained: Path) -> None:

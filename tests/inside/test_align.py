@@ -15,7 +15,6 @@ from heedful.align import (
     choose_heads,
     cross_attention,
     hiding,
-    pharaoh,
     symmetrise,
     word_of_piece,
 )
@@ -24,6 +23,7 @@ from heedful.data.pairs import Pairs
 from heedful.errors import FolderError, SettingError
 from heedful.inside.aligner import Aligner, align_both, words_and_marks
 from heedful.translate import Translator
+from heedful.translation import pharaoh
 
 TEXTS = [
     ("The old man sleeps.", "Der alte Mann schläft."),

@@ -15,9 +15,11 @@ from heedful import interop
 from heedful.folder import read_json
 from heedful.interop.huggingface import read_model
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
-from heedful.search import Options, beam_search
+from heedful.plain import ModelNextToken
+from heedful.search import Options
+from heedful.search.beam import beam_search
 from heedful.text import Tokenizer
-from heedful.translate import ModelNextToken, Translator
+from heedful.translate import Translator
 
 from .makers import TEXTS, bert, gpt2, marian, padded
 

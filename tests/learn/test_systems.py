@@ -13,9 +13,10 @@ from heedful import config, folder
 from heedful.data.batch import Batch
 from heedful.loss import translation_loss
 from heedful.model import build
-from heedful.search import Options, beam_search
+from heedful.plain import ModelNextToken
+from heedful.search import Options
+from heedful.search.beam import beam_search
 from heedful.train.loop import train
-from heedful.translate import ModelNextToken
 from tests.train.test_resume import Killed, killing, open_, settings
 
 COPY, REVERSE, FIRST = 4, 5, 6

@@ -9,9 +9,15 @@ from torch import Tensor
 
 from heedful.config import ModelConfig
 from heedful.model import POSITIONS, Position
-from heedful.model.positions import Alibi, Learned, Relative, Rotary, Sinusoidal, alibi_slopes, sinusoids
+from heedful.model.positions import Alibi, Learned, Relative, Rotary, Sinusoidal
+from heedful.ops import tables
+from heedful.ops.tables import alibi_slopes
 
 from .samples import small
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    return torch.from_numpy(tables.sinusoids(length, width))
 
 
 def scheme(name: str, n_layers: int = 1, **changes) -> Position:

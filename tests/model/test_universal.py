@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from heedful.model import build
-from heedful.model.positions import sinusoids
+from heedful.ops import tables
 
 from .samples import fresh, sentences, shared, small
 
@@ -28,7 +28,7 @@ def test_each_step_is_the_block_over_position_and_step(norm):
     ids = sentences([6, 4])
     keep, x = (ids != 0)[:, None, None, :], model.embedding(ids)
     for step in range(3):
-        x = x + (sinusoids(80, 16)[:6] + sinusoids(3, 16)[step]).double()
+        x = x + torch.from_numpy(tables.sinusoids(80, 16)[:6] + tables.sinusoids(3, 16)[step]).double()
         x = model.encoder.blocks[0](x, keep, model.encoder.position)
     expected = x if norm == "post" else model.encoder.norm(x)
     torch.testing.assert_close(model(ids), expected)
@@ -52,7 +52,7 @@ def test_the_gradient_is_the_sum_over_the_steps():
     block = {k.removeprefix("encoder.0."): v for k, v in state.items() if k.startswith("encoder.0.")}
     apart.load_state_dict(state | {f"encoder.{i}.{k}": v for i in range(3) for k, v in block.items()})
     for step, each in enumerate(apart.encoder.blocks):
-        depth = sinusoids(3, 16)[step].double()
+        depth = torch.from_numpy(tables.sinusoids(3, 16)[step]).double()
         each.register_forward_pre_hook(lambda module, given, depth=depth: (given[0] + depth, *given[1:]))
     ids = sentences([6, 4])
     for model in (ours, apart):

@@ -11,9 +11,12 @@ import torch
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError, SettingError
 from heedful.model import EncoderDecoder, build
-from heedful.native import Asked, Engine, EngineNextToken, EngineSearch, EngineSearches, computes, library, search_all
-from heedful.search import Options, beam_search, sample
-from heedful.translate import ModelNextToken
+from heedful.native import Asked, Engine, EngineSearch, EngineSearches, computes, library, search_all
+from heedful.native.bridge import EngineNextToken, Live
+from heedful.plain import ModelNextToken
+from heedful.search import Options
+from heedful.search.beam import beam_search
+from heedful.search.sample import sample
 
 pytestmark = pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
 VOCABULARY = 61
@@ -58,7 +61,7 @@ KINDS: list[dict[str, Any]] = [
 def test_every_step_has_the_numbers_of_torch(kind: dict[str, Any]) -> None:
     plain = model(**kind)
     source, lengths = padded(sources([7, 1, 12, 3]))
-    theirs, ours = ModelNextToken(plain), EngineNextToken(Engine(plain, small=False))
+    theirs, ours = ModelNextToken(plain), EngineNextToken(Engine(Live(plain), small=False))
     caches = theirs.start(source, lengths), ours.start(source, lengths)
     ids, generator = torch.full((4,), 2), torch.Generator().manual_seed(3)
     for step in range(6):
@@ -91,7 +94,7 @@ def test_the_search_is_that_of_python(options: Options, seed: int) -> None:
     plain = model(seed)
     asked = sources([7, 1, 12, 3, 5, 9], seed)
     prefixes = [(), (8,), (), (9, 10, 11), (), (1,)]
-    engine = Engine(plain, small=False)
+    engine = Engine(Live(plain), small=False)
     expected = beam_search(
         EngineNextToken(engine), *padded(asked), options.model_copy(update={"prefix": tuple(prefixes)})
     )
@@ -106,7 +109,7 @@ def test_the_search_is_that_of_python(options: Options, seed: int) -> None:
 
 @pytest.mark.parametrize("small", [False, True])
 def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool) -> None:
-    engine = Engine(model(d_model=128, d_ff=256, n_heads=4), small)
+    engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small)
     asked, options = sources([7, 1, 12, 3, 30, 9] * 3), Options(beam=3, n_best=3, max_length=25)
     alone = [next(search_all(engine, [Asked(each, options)])) for each in asked]
     for workers, threads in ((1, 1), (3, 1), (1, 2)):
@@ -122,7 +125,7 @@ def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool
 
 
 def test_searches_wait_for_no_other_and_who_leaves_meanwhile_is_gone() -> None:
-    engine = Engine(model(d_model=128, d_ff=256, n_heads=4), small=False)
+    engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small=False)
     asked, options = sources([7, 12, 9, 5]), Options(beam=3, n_best=1, max_length=25)
     alone = [next(search_all(engine, [Asked(each, options)])) for each in asked]
     search, go = EngineSearches(engine, 2), threading.Event()
@@ -145,7 +148,7 @@ def test_searches_wait_for_no_other_and_who_leaves_meanwhile_is_gone() -> None:
 
 
 def test_a_search_that_breaks_leaves_the_others_in_order() -> None:
-    engine = Engine(model(d_model=128, d_ff=256, n_heads=4), small=False)
+    engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small=False)
     asked, options = sources([7, 12, 9]), Options(beam=3, n_best=1, max_length=25)
     expected = next(search_all(engine, [Asked(asked[2], options)]))
     search, broken = EngineSearches(engine, 2), threading.Event()
@@ -188,7 +191,7 @@ def test_shortlists_are_those_of_python(options: Options, kind: dict[str, Any]) 
     changes = {"prefix": tuple(prefixes), "shortlists": tuple(lists)}
     given = [Asked(s, options, p, ids) for s, p, ids in zip(asked, prefixes, lists, strict=True)]
     for small in (False, True):
-        engine = Engine(plain, small, shortlists=True)
+        engine = Engine(Live(plain), small, shortlists=True)
         theirs = EngineNextToken(engine) if small else ModelNextToken(plain)
         expected = beam_search(theirs, *padded(asked), options.model_copy(update=changes))
         found = list(search_all(engine, given))
@@ -199,7 +202,7 @@ def test_shortlists_are_those_of_python(options: Options, kind: dict[str, Any]) 
 
 @pytest.mark.parametrize("small", [False, True])
 def test_a_shortlist_depends_on_no_other_sentence(small: bool) -> None:
-    engine = Engine(model(d_model=128, d_ff=256, n_heads=4), small, shortlists=True)
+    engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small, shortlists=True)
     asked, options = sources([7, 1, 12, 3, 30, 9] * 3), Options(beam=3, n_best=3, max_length=25)
     given = [Asked(s, options, (), ids) for s, ids in zip(asked, shortlists(18), strict=True)]
     alone = [next(search_all(engine, [each])) for each in given]
@@ -209,13 +212,13 @@ def test_a_shortlist_depends_on_no_other_sentence(small: bool) -> None:
 
 @pytest.mark.parametrize("wrong", [[0, 2, 3, 5, 4], [2, 3, 5], [0, 2, 3, VOCABULARY], [-1, 0, 2, 3], [0, 2, 3]])
 def test_a_wrong_shortlist_is_refused(wrong: list[int]) -> None:
-    search = EngineSearch(Engine(model(), False, shortlists=True))
+    search = EngineSearch(Engine(Live(model()), False, shortlists=True))
     with pytest.raises(HeedfulError, match="shortlist"):
         search.add([5, 3], Options(beam=2), (9,), np.array(wrong, dtype=np.int32))
 
 
 def test_sentences_have_options_of_their_own_and_may_leave() -> None:
-    engine, (one, other, third) = Engine(model(), False), sources([5, 9, 4])
+    engine, (one, other, third) = Engine(Live(model()), False), sources([5, 9, 4])
     wide, narrow = Options(beam=4, n_best=2, max_length=12), Options(beam=1, max_length=5)
     search = EngineSearch(engine)
     first, gone, last = search.add(one, wide), search.add(other, wide), search.add(third, narrow)
@@ -233,7 +236,7 @@ def test_sentences_have_options_of_their_own_and_may_leave() -> None:
 
 def test_sampling_and_constraints_see_the_same_model() -> None:
     plain = model()
-    engine = EngineNextToken(Engine(plain, False))
+    engine = EngineNextToken(Engine(Live(plain), False))
     given = padded(sources([7, 1, 12, 3]))
     options = Options(n_best=3, max_length=12, top_k=9)
     ours, theirs = sample(engine, *given, options), sample(ModelNextToken(plain), *given, options)
@@ -262,7 +265,7 @@ def test_int8_is_whole_numbers_of_64_and_127(extreme: bool, monkeypatch: pytest.
     whole = plain.embedding.weight / scale
     source, lengths = padded(sources([7, 1, 12]))
     ids = torch.full((3,), 2)
-    found = EngineNextToken(Engine(plain, small=True))
+    found = EngineNextToken(Engine(Live(plain), small=True))
     cache = found.start(source, lengths)
     ours = found.step(ids, cache)
     monkeypatch.setattr("torch.nn.functional.linear", fake_linear)
@@ -279,7 +282,7 @@ def test_weights_that_are_no_numbers_are_said() -> None:
     with torch.no_grad():
         broken.embedding.weight.fill_(1e38)
     with pytest.raises(HeedfulError, match="not numbers"):
-        list(search_all(Engine(broken, False), [Asked([5, 3], Options(beam=2))]))
+        list(search_all(Engine(Live(broken), False), [Asked([5, 3], Options(beam=2))]))
 
 
 def test_what_it_does_not_know_is_left_to_torch() -> None:
@@ -294,12 +297,12 @@ def test_what_it_does_not_know_is_left_to_torch() -> None:
 @pytest.mark.parametrize("empty", [{0}, {0, 1, 2}, {2}, {1, 2}])
 def test_sentences_of_no_tokens_keep_their_places(empty: set[int], workers: int) -> None:
     asked = [Asked([] if i in empty else [5, 6, 3], Options(beam=2, max_length=4)) for i in range(3)]
-    found = list(search_all(Engine(model(), False), asked, workers))
+    found = list(search_all(Engine(Live(model()), False), asked, workers))
     assert [not each for each in found] == [i in empty for i in range(3)]
 
 
 def test_a_problem_in_a_worker_reaches_the_caller_and_an_early_end_stops_them() -> None:
-    engine, options = Engine(model(), False), Options(beam=2, max_length=9)
+    engine, options = Engine(Live(model()), False), Options(beam=2, max_length=9)
     with pytest.raises(SettingError, match="n_best"):
         list(search_all(engine, [Asked([5, 3], Options(beam=1, n_best=2))] * 3, workers=2))
     endless = (Asked([5, 6, 3], options) for _ in itertools.count())

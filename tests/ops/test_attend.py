@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.ops import attend, attention
-from heedful.ops.attention import attend_fused, attend_plain
+from heedful.ops import attention
+from heedful.ops.attention import attend, attend_fused, attend_plain
 
 MASKS = ["nothing", "padding", "causal", "bias", "padding and bias", "causal, padding and bias"]
 

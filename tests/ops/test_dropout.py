@@ -8,8 +8,7 @@ import math
 import pytest
 import torch
 
-from heedful.ops import dropout
-from heedful.ops.dropout import random_keep
+from heedful.ops.dropout import dropout, random_keep
 
 RATES = [0.01, 0.1, 0.3, 0.5, 0.75, 0.9, 0.99]
 COUNT = 1 << 20

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.ops import cross_entropy, linear_cross_entropy
-from heedful.ops.cross_entropy import linear_cross_entropy_plain
+from heedful.ops import cross_entropy
+from heedful.ops.cross_entropy import linear_cross_entropy, linear_cross_entropy_plain
 
 VOCABULARY = 23
 CHUNKS = [1, 20 * VOCABULARY, 37 * VOCABULARY, 1 << 21]  # 16 rows at once (the least), 20, 37, all

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from search_toys import BOS, EOS, PAD, Conditional, Toy, batch, exhaustive, greedy, reference_beam
 
 from heedful.errors import HeedfulError, SettingError
-from heedful.search import Options, beam_search, beam_steps, length_penalty
+from heedful.search import Options, length_penalty
+from heedful.search.beam import beam_search, beam_steps
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3), (3, 3)]
 

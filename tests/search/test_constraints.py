@@ -11,8 +11,10 @@ from transformers.generation.logits_process import (
 )
 
 from heedful.errors import SettingError
-from heedful.search import Options, beam_search, sample
+from heedful.search import Options
+from heedful.search.beam import beam_search
 from heedful.search.constraints import ban, compose, force_prefix, min_length, no_repeat, penalise_repetition
+from heedful.search.sample import sample
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3)]
 PREFIXES = ((4, 3), (), (3,), (5, 5, 4))

@@ -6,7 +6,10 @@ import torch
 from search_toys import Conditional, Toy, batch
 
 from heedful.errors import SettingError
-from heedful.search import Ensemble, Options, beam_search, sample
+from heedful.search import Options
+from heedful.search.beam import beam_search
+from heedful.search.ensemble import Ensemble
+from heedful.search.sample import sample
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3)]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from search_toys import EOS, Conditional, Toy, batch
 
-from heedful.search import Observer, Options, beam_search, sample
+from heedful.search import Observer, Options
+from heedful.search.beam import beam_search
+from heedful.search.sample import sample
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3)]
 

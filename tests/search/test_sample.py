@@ -16,8 +16,9 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from heedful.search import Options, beam_search, sample
-from heedful.search.sample import draw, keep_min_p, keep_top_p, throw
+from heedful.search import Options
+from heedful.search.beam import beam_search
+from heedful.search.sample import draw, keep_min_p, keep_top_p, sample, throw
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3), (3, 3)]
 

@@ -9,7 +9,8 @@ from heedful.errors import SettingError
 from heedful.folder import load
 from heedful.generate import Generator
 from heedful.serve.messages import Task
-from heedful.serve.work import LANES, PATIENCE, WORTH, Translating, Writing, translations
+from heedful.serve.work import LANES, PATIENCE, WORTH, Translating, translations
+from heedful.serve.writing import Writing
 from heedful.translate import Translator
 
 LINES = [pair.source for pair in demo.generate(120, seed=21) if len(pair.source.split()) < 8][:40]
@@ -219,7 +220,7 @@ def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_a
 
 
 def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(generator, monkeypatch):
-    monkeypatch.setattr("heedful.serve.work.WRITTEN", 4)
+    monkeypatch.setattr("heedful.serve.writing.WRITTEN", 4)
     work, asked = Writing(generator), {"max_tokens": 30, "seed": 1}
     for number in (1, 2, 3, 4):
         work.add(Task(number, {"prompt": "The", "n": 2, **asked}))
@@ -235,7 +236,7 @@ def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(genera
 
 
 def test_a_step_that_breaks_takes_only_those_that_were_in_it(generator, monkeypatch):
-    monkeypatch.setattr("heedful.serve.work.WRITTEN", 1)
+    monkeypatch.setattr("heedful.serve.writing.WRITTEN", 1)
     work = Writing(generator)
     for number in (1, 2):
         work.add(Task(number, {"prompt": "The", "n": 1, "max_tokens": 3, "seed": 1}))

@@ -74,7 +74,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_and_no_rubbish(
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("heedful.folder.save_file", full)
+    monkeypatch.setattr("heedful.weights.save_file", full)
     with pytest.raises(FolderError, match="No space left on device"):
         checkpoint.save(tmp_path, model, optimiser, State(update=2), keep=2)
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]

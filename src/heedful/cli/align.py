@@ -33,13 +33,14 @@ def align(
     """
     import torch
 
-    from heedful.align import Choice, pharaoh
+    from heedful.align import Choice
     from heedful.data.readers import read_pairs
     from heedful.errors import SettingError
     from heedful.inside import Head
     from heedful.inside.aligner import Aligner, align_both
     from heedful.inside.patch import heads as all_heads
     from heedful.interop import open_folder
+    from heedful.translation import pharaoh
 
     if threads:
         torch.set_num_threads(threads)

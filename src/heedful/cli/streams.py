@@ -166,24 +166,22 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def prepare_torch(threads: int = 0, precision: str = "float32") -> str:
     """Check and apply what every command that computes can be told; the precision to compute in."""
-    import torch
-
     from heedful.ops.precision import choose
 
     if precision not in ("auto", "float32", "bfloat16"):
         raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
     set_threads(threads)
-    return choose(precision, torch.device("cpu"))
+    return choose(precision, "cpu")
 
 
 def set_threads(threads: int) -> None:
     """As many CPU threads as are asked for; 0 for all cores."""
-    import torch
+    from heedful.ops import threads as cpu
 
     if threads < 0:
         raise SettingError(f"--threads is {threads}; it must be 0 (all cores) or more.")
     if threads:
-        torch.set_num_threads(threads)
+        cpu.set_threads(threads)
 
 
 def open_translator(

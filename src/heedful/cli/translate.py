@@ -73,7 +73,7 @@ def translate(
 
 def line(translation: Translation, score: bool) -> str:
     """Score, text and alignment, as far as they are wanted, between TABs."""
-    from heedful.align import pharaoh
+    from heedful.translation import pharaoh
 
     fields = [f"{translation.score:.4f}"] if score else []
     fields.append(translation.text)
@@ -84,7 +84,7 @@ def line(translation: Translation, score: bool) -> str:
 
 def n_best_line(number: int, translation: Translation) -> str:
     """One line of an n-best list, as other tools read it."""
-    from heedful.align import pharaoh
+    from heedful.translation import pharaoh
 
     fields = [str(number), translation.text, f"{translation.log_prob:.4f}", f"{translation.score:.4f}"]
     if translation.alignment is not None:

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from heedful.align import (
-    Alignment,
     Choice,
     align_words,
     by_words,
@@ -29,6 +28,7 @@ from heedful.inside.pieces import Reader
 from heedful.inside.run import Run
 from heedful.model import EncoderDecoder
 from heedful.text import Tokenizer
+from heedful.translation import Alignment
 
 SAMPLE = 64  # pairs on which the heads are chosen
 TOKENS = 2048  # of either side that are run at once

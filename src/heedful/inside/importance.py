@@ -17,7 +17,7 @@ from heedful.evaluate import quick_scores
 from heedful.folder import Folder
 from heedful.inside.patch import Head, heads, heads_off
 from heedful.model import DecoderModel, EncoderDecoder
-from heedful.ops import linear_cross_entropy
+from heedful.ops.cross_entropy import linear_cross_entropy
 from heedful.translate import Translator
 
 TOKENS = 2048  # that are run at once

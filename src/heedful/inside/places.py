@@ -9,7 +9,8 @@ from torch import Tensor
 
 from heedful.inside.pack import half
 from heedful.inside.run import Run
-from heedful.model.positions import Position, alibi_slopes
+from heedful.model.positions import Position
+from heedful.ops.tables import alibi_slopes
 
 LEAST, MOST = 64, 128  # positions that are drawn
 WIDEST = 512  # dimensions that are drawn
@@ -64,7 +65,7 @@ def _turned(run: Run, stacks: list[str], count: int) -> list[dict[str, Any]]:
 
 def _lowered(run: Run, stacks: list[str], count: int) -> list[dict[str, Any]]:
     """What each head subtracts from a score, by distance."""
-    slopes = alibi_slopes(run.folder.model.config.n_heads)  # (H,)
+    slopes = torch.from_numpy(alibi_slopes(run.folder.model.config.n_heads))  # (H,)
     here = torch.arange(count)
     distance = (here[:, None] - here[None, :]).abs()
     table = -here[:, None] * slopes  # (distances, heads)

@@ -17,7 +17,8 @@ from heedful.folder import Folder
 from heedful.inside.pieces import Reader, Side
 from heedful.inside.tree import Tree
 from heedful.model import Cache, DecoderModel, EncoderDecoder, EncoderModel, Model
-from heedful.search import Options, beam_search
+from heedful.search import Options
+from heedful.search.beam import beam_search
 from heedful.text import Tokenizer, split_long
 from heedful.trace import Trace, names, record
 from heedful.translate import Translator

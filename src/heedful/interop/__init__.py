@@ -8,16 +8,17 @@ from pathlib import Path
 
 from heedful import folder
 from heedful.folder import Folder
-from heedful.interop import huggingface
-from heedful.interop.untrusted import read_json
 
 __all__ = ["open_folder"]
 
 
 def open_folder(path: Path | str) -> Folder:
-    """A model folder, whoever wrote it."""
+    """A model folder, whoever wrote it; only theirs needs torch to be read."""
     path = Path(path)
     description = folder.read_description(path)
     if description.get("model_type") == "heedful":
         return folder.load(path)
+    from heedful.interop import huggingface
+    from heedful.interop.untrusted import read_json
+
     return huggingface.read(path, read_json(path, folder.CONFIG) or {})

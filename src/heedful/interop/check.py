@@ -19,9 +19,10 @@ from heedful.interop import ctranslate2
 from heedful.interop.huggingface import architecture_for
 from heedful.interop.vocabulary import TARGET
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
-from heedful.search import Options, beam_search
+from heedful.plain import ModelNextToken
+from heedful.search import Options
+from heedful.search.beam import beam_search
 from heedful.text import Tokenizer
-from heedful.translate import ModelNextToken
 
 LINES = (
     "Hello!",

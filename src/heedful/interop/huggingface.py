@@ -22,6 +22,7 @@ from heedful.interop.marian import Marian
 from heedful.interop.untrusted import Settings, read_json
 from heedful.interop.weights import SAFE, open_weights
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
+from heedful.weights import fill, save_weights, shapes
 
 ARCHITECTURES: dict[str, Architecture] = {each.model_type: each for each in (Marian(), Gpt2(), Bert())}
 
@@ -55,12 +56,11 @@ def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | Deco
         raise FolderError(f"{given.where} contradicts itself: {reason}.") from None
     layout = architecture.layout(config)
     layout.names(weights)
-    shapes = folder.shapes(config)
-    state = architecture.inwards(layout.inwards(weights, shapes))
+    state = architecture.inwards(layout.inwards(weights, shapes(config)))
     if config.output_bias and not state["output_bias"].any():  # where they always have one, zeros mean none
         del state["output_bias"]
         config = config.model_copy(update={"output_bias": False})
-    return folder.fill(config, state.items(), weights.where)
+    return fill(config, state.items(), weights.where)
 
 
 def write(opened: Folder, path: Path) -> None:
@@ -75,7 +75,7 @@ def write(opened: Folder, path: Path) -> None:
     if homeless:
         raise SettingError(f"the model holds {homeless[0]}, for which a {architecture.title} model has no place.")
     theirs = layout.outwards(architecture.outwards(state))
-    folder.save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
+    save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
     vocabulary.write(opened, path)
     _write_json(path / folder.SEARCH, _generation(opened))
     write_file(path / folder.CARD, card(opened, "transformers"))

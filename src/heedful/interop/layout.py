@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import FolderError, shown
-from heedful.folder import finite
 from heedful.interop.weights import Weights
+from heedful.weights import finite
 
 Shapes = Mapping[str, tuple[int, ...]]
 

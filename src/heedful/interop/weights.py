@@ -16,9 +16,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from heedful.errors import FolderError, shown
-from heedful.folder import FLOATS
 from heedful.interop import pickles
 from heedful.interop.untrusted import find, read_json
+from heedful.weights import FLOATS
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 MOST_HEADER = 16 << 20

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.cache import LayerCache
 from heedful.model.positions import Position
-from heedful.ops import attend
+from heedful.ops.attention import attend
 
 TAPS = ("queries", "keys", "values", "weights", "heads")
 

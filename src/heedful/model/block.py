@@ -10,7 +10,7 @@ from heedful.model.attention import Attention
 from heedful.model.cache import Cache, LayerCache
 from heedful.model.kinds import ATTENTIONS
 from heedful.model.positions import POSITIONS, Position
-from heedful.ops import dropout
+from heedful.ops.dropout import dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

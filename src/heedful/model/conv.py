@@ -16,7 +16,8 @@ from heedful.model.attention import Heads
 from heedful.model.block import Layers
 from heedful.model.cache import Cache, LayerCache
 from heedful.model.positions import POSITIONS
-from heedful.ops import attend, dropout
+from heedful.ops.attention import attend
+from heedful.ops.dropout import dropout
 
 HALF = math.sqrt(0.5)
 DILATIONS = 5  # layers after which a dilated stack begins again with neighbours

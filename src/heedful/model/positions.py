@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
+from heedful.ops import tables
 
 
 class Position(nn.Module):
@@ -39,9 +40,9 @@ class Position(nn.Module):
         return self
 
 
-def tabulated(make: Callable[[], Tensor]) -> Tensor:
+def tabulated(make: Callable[..., tables.Table], *sizes: int) -> Tensor:
     """A table that follows from the configuration; a model without memory, made for its shapes, has none."""
-    return torch.empty(0) if torch.get_default_device().type == "meta" else make()
+    return torch.empty(0) if torch.get_default_device().type == "meta" else torch.from_numpy(make(*sizes))
 
 
 def _places(table: Tensor, start: int | Tensor, length: int) -> Tensor:
@@ -57,18 +58,11 @@ class Sinusoidal(Position):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.table: Tensor
-        table = tabulated(lambda: sinusoids(config.max_length, config.d_model))
+        table = tabulated(tables.sinusoids, config.max_length, config.d_model)
         self.register_buffer("table", table, persistent=False)
 
     def embed(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
         return x + _places(self.table, start, x.size(1)).to(x.dtype)
-
-
-def sinusoids(length: int, width: int) -> Tensor:
-    """-> (length, width): PE(pos, 2i) = sin(pos / 10000^(2i/width)), PE(pos, 2i+1) = cos of the same."""
-    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
-    angle = torch.outer(torch.arange(length, dtype=torch.float64), rate)  # (length, width / 2)
-    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1).float()
 
 
 class Learned(Position):
@@ -92,14 +86,8 @@ class Rotary(Position):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.turns: Tensor  # (max_length, d / 2, 2): cosine and sine of each angle
-        table = tabulated(lambda: self._turns(config.max_length, config.key_width))
+        table = tabulated(tables.turns, config.max_length, config.key_width)
         self.register_buffer("turns", table, persistent=False)
-
-    @staticmethod
-    def _turns(length: int, width: int) -> Tensor:
-        rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
-        angles = torch.outer(torch.arange(length, dtype=torch.float64), rate)
-        return torch.stack((angles.cos(), angles.sin()), dim=-1).float()
 
     def turn(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
         """Two neighbouring numbers are a complex one, which a product turns."""
@@ -116,19 +104,11 @@ class Alibi(Position):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.slopes: Tensor
-        self.register_buffer("slopes", alibi_slopes(config.n_heads), persistent=False)
+        self.register_buffer("slopes", tabulated(tables.alibi_slopes, config.n_heads), persistent=False)
 
     def bias(self, query: Tensor, keys: int, distance: Tensor | None = None) -> Tensor | None:
         slopes = self.slopes.to(query.dtype).view(-1, *[1] * (query.dim() - 2))  # (H, …, 1, 1)
         return -slopes * (_distance(query, keys) if distance is None else distance).abs()  # (H, …, T, S)
-
-
-def alibi_slopes(n_heads: int) -> Tensor:
-    """-> (H): 2^(-8/H), 2^(-16/H), …; between two powers of two, every other slope of the next power fills up."""
-    power = 2 ** math.floor(math.log2(n_heads))
-    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-    extra = [2 ** (-8 * (i + 1) / (2 * power)) for i in range(0, 2 * (n_heads - power), 2)]
-    return torch.tensor(slopes + extra)
 
 
 class Relative(Position):

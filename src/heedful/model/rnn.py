@@ -13,7 +13,7 @@ from heedful.model.attention import TAPS, Heads
 from heedful.model.block import Layers
 from heedful.model.cache import Cache, LayerCache
 from heedful.model.positions import Position
-from heedful.ops import dropout
+from heedful.ops.dropout import dropout
 
 CELLS: dict[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 STATES = {"rnn": 1, "lstm": 2, "gru": 1}  # vectors that a cell carries from step to step

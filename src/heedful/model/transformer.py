@@ -16,7 +16,7 @@ from heedful.model.block import ACTIVATIONS, Stack
 from heedful.model.cache import Cache
 from heedful.model.masks import causal, not_padding
 from heedful.model.universal import Universal
-from heedful.ops import dropout
+from heedful.ops.dropout import dropout
 
 
 class Embedding(nn.Module):

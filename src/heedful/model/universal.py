@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.block import Block, Stack
 from heedful.model.cache import Cache
-from heedful.model.positions import sinusoids, tabulated
+from heedful.model.positions import tabulated
+from heedful.ops import tables
 
 ENOUGH = 0.99  # of its weight that a token has given out when it is done
 
@@ -30,7 +31,7 @@ class Universal(Stack):
         self.register_state_dict_post_hook(_without_copies)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_with_copies)  # type: ignore[no-untyped-call]
         self.depth: Tensor
-        table = tabulated(lambda: sinusoids(n_layers, config.d_model + config.d_model % 2))
+        table = tabulated(tables.sinusoids, n_layers, config.d_model + config.d_model % 2)
         self.register_buffer("depth", table, persistent=False)
         self.halt = nn.Linear(config.d_model, 1) if config.halting else None
         if config.halting:

@@ -1,12 +1,15 @@
-"""The compiled engine: an encoder-decoder's products, steps and beam search in C++, for the CPU that it runs on."""
+"""The compiled engine: an encoder-decoder's products, steps and beam search in C++, for the CPU that it runs on.
 
-from heedful.native.engine import Engine, EngineNextToken, EngineSearch, Weights, computes, library, rows_at_once
+Torch is imported only by `bridge`.
+"""
+
+from heedful.native.engine import Engine, EngineSearch, Weights, library, rows_at_once
 from heedful.native.flow import Asked, EngineSearches, search_all
+from heedful.native.known import computes, tensors
 
 __all__ = [
     "Asked",
     "Engine",
-    "EngineNextToken",
     "EngineSearch",
     "EngineSearches",
     "Weights",
@@ -14,4 +17,5 @@ __all__ = [
     "library",
     "rows_at_once",
     "search_all",
+    "tensors",
 ]

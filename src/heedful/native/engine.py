@@ -1,4 +1,4 @@
-"""A translator's weights in the compiled engine, as any search sees it and with a search of its own.
+"""A translator's weights in the compiled engine, with a search of its own.
 
 The engine computes what `model` computes, in float32 or with weights and activations of 8 bits. It has no padding and
 sums every number in one order, so a sentence has the same result to the last bit alone or beside any others.
@@ -15,14 +15,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
-from heedful.model import EncoderDecoder
-from heedful.model.positions import POSITIONS as SCHEMES
 from heedful.native.build import BuildError, built
+from heedful.native.known import POSITIONS, position_tables
 from heedful.search import Hypothesis, Options
 from heedful.search.hypothesis import hypothesis
 
@@ -30,7 +27,7 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are num
 ROWS = 32, 64  # fewest and most that a search computes at once
 
 log = logging.getLogger("heedful")
-POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}
+Array = npt.NDArray[Any]
 
 
 class _Shape(ctypes.Structure):
@@ -53,35 +50,19 @@ class _Options(ctypes.Structure):
     ]
 
 
-def computes(config: ModelConfig) -> bool:
-    """Whether the engine knows such a model: the Transformer of the paper and what is usual today."""
-    return (
-        config.family == "encoder-decoder"
-        and config.architecture == "transformer"
-        and config.attention == config.attention_of_decoder == "full"
-        and not config.recurrent_depth
-        and config.key_width == config.d_head
-        and config.positions in POSITIONS
-    )
-
-
 class Weights(Protocol):
-    """A model that is not in memory: its tensors come one after the other, and with scales if they are of 8 bits."""
+    """A model whose tensors come one after the other, and with scales if they are of 8 bits."""
 
     config: ModelConfig
 
-    def tensors(self) -> Iterable[tuple[str, Tensor, Tensor | None]]: ...
+    def tensors(self) -> Iterable[tuple[str, Array, Array | None]]: ...
 
 
 class Engine:
     """The weights of one model, copied and laid out for products; searches share it."""
 
     def __init__(
-        self,
-        weights: EncoderDecoder | Weights,
-        small: bool,
-        shortlists: bool = False,
-        loaded: ctypes.CDLL | None = None,
+        self, weights: Weights, small: bool, shortlists: bool = False, loaded: ctypes.CDLL | None = None
     ) -> None:
         """`shortlists` lets sentences have some: it takes memory for another layout of the output's matrix."""
         self.config = weights.config
@@ -90,16 +71,17 @@ class Engine:
         self.library = found
         self.model = c_void_p(self.library.heedful_model(byref(_shape(self.config, small, shortlists))))
         self._taken(0 if self.model else -1)
-        for name, tensor, scale in _tensors(weights):
-            self._fill(name, tensor.detach().contiguous(), scale)
+        for name, tensor, scale in weights.tensors():
+            self._fill(name, tensor, scale)
+        for name, table in position_tables(self.config):
+            self._fill(name, table)
         self._taken(self.library.heedful_filled(self.model))
 
-    def _fill(self, name: str, tensor: Tensor, scale: Tensor | None) -> None:
-        if scale is None:
-            tensor = tensor.float()
-            given = _Tensor(tensor.data_ptr(), None, None, tensor.numel())
-        else:
-            given = _Tensor(None, tensor.data_ptr(), scale.data_ptr(), tensor.numel())
+    def _fill(self, name: str, tensor: Array, scale: Array | None = None) -> None:
+        tensor = np.ascontiguousarray(tensor, np.float32 if scale is None else np.int8)
+        given = _Tensor(tensor.ctypes.data, None, None, tensor.size)
+        if scale is not None:
+            given = _Tensor(None, tensor.ctypes.data, scale.ctypes.data, tensor.size)
         self._taken(self.library.heedful_fill(self.model, name.encode(), byref(given)))
 
     def _taken(self, code: int) -> None:
@@ -123,62 +105,6 @@ class Engine:
 def rows_at_once(engine: Engine) -> int:
     """How many rows a search should have: many share the reading of large weights, few stay near the CPU themselves."""
     return min(max(ROWS[0], engine.config.d_model // 2), ROWS[1])
-
-
-class EngineNextToken:
-    """The engine as any search sees it."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        config = engine.config
-        self.bos_id, self.eos_id, self.pad_id = config.bos_id, config.eos_id, config.pad_id
-        self.vocab_size = config.vocab_size
-
-    def start(self, source: Tensor, source_lengths: Tensor) -> EngineCache:
-        return EngineCache(self.engine, source, source_lengths)
-
-    def step(self, ids: Tensor, cache: Any) -> Tensor:
-        log_probs: Tensor = cache.advance(ids)
-        return log_probs
-
-
-class EngineCache:
-    """Rows as nodes of the engine's trees; to rearrange them is to rearrange their numbers."""
-
-    def __init__(self, engine: Engine, source: Tensor, source_lengths: Tensor) -> None:
-        self.engine = engine
-        lengths = source_lengths.int().contiguous()
-        kept = torch.arange(source.size(1)) < lengths.unsqueeze(1)
-        ids = source[kept].int()
-        steps = engine.library.heedful_steps(
-            engine.model, torch.get_num_threads(), _at(ids), _at(lengths), len(lengths)
-        )
-        if not steps:
-            raise HeedfulError(f"the engine failed: {engine.error()}.")
-        self.steps = c_void_p(steps)
-        self.sentences = torch.arange(len(source), dtype=torch.int32)  # (B,) those that are left
-        self.nodes = torch.full((len(source),), -1, dtype=torch.int32)  # (R,) the last of each row
-
-    def __del__(self) -> None:
-        if getattr(self, "steps", None):
-            self.engine.library.heedful_steps_free(self.steps)
-
-    def advance(self, ids: Tensor) -> Tensor:
-        """(R,) -> (R, V)."""
-        rows, last = len(ids), ids.int().contiguous()
-        of_row = self.sentences.repeat_interleave(rows // len(self.sentences))
-        log_probs = torch.empty(rows, self.engine.config.vocab_size)
-        self.engine.checked(
-            self.engine.library.heedful_advance(
-                self.steps, rows, _at(of_row), _at(self.nodes), _at(last), _at(log_probs)
-            )
-        )
-        return log_probs
-
-    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        self.nodes = self.nodes[rows]
-        if sources is not None:
-            self.sentences = self.sentences[sources]
 
 
 class EngineSearch:
@@ -258,64 +184,24 @@ def _shape(config: ModelConfig, small: bool, shortlists: bool) -> _Shape:
     )  # fmt: skip
 
 
-def _tensors(weights: EncoderDecoder | Weights) -> Iterable[tuple[str, Tensor, Tensor | None]]:
-    """All that the engine wants to know, tables of positions that are computed included."""
-    if isinstance(weights, EncoderDecoder):
-        yield from ((name, each, None) for name, each in weights.named_parameters())
-    else:
-        yield from weights.tensors()
-    if weights.config.positions == "learned":
-        return
-    for name, table in SCHEMES[weights.config.positions](weights.config, 0).named_buffers():
-        for side in ("encoder", "decoder"):
-            yield f"{side}.position.{name.replace('turns', 'table')}", table, None
-
-
-def _at(tensor: Tensor) -> c_void_p:
-    return c_void_p(tensor.data_ptr())
-
-
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled part, or None with a notice."""
     try:
-        return _declared(built(_wrong))
+        return declared(built(_wrong))
     except BuildError as error:
         log.warning("no compiled engine (%s): translation runs on plain torch, which is slower.", error)
         return None
 
 
-def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
+def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
     for name in ("model", "search", "steps"):
         getattr(loaded, f"heedful_{name}").restype = c_void_p
     loaded.heedful_error.restype = c_char_p
     return loaded
 
 
-@torch.no_grad()
 def _wrong(loaded: ctypes.CDLL) -> str:
-    """Where a new library strays from torch on a small model, if it does."""
-    config = ModelConfig(
-        vocab_size=131, d_model=96, d_ff=102, n_heads=3, encoder_layers=2, decoder_layers=2, dropout=0.0
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        model = EncoderDecoder(config).eval()
-    sources = [[*range(4, 4 + length), config.eos_id] for length in (4, 0, 16)]
-    source, bos = torch.full((3, 17), config.pad_id), torch.full((3,), config.bos_id)
-    for row, ids in zip(source, sources, strict=True):
-        row[: len(ids)] = torch.tensor(ids)
-    expected = model.project(model(source, bos.unsqueeze(1)))[:, 0].log_softmax(-1)
-    some = np.array([0, 1, 2, 3, *range(5, 131, 4)], dtype=np.int32)
-    for small, bound in ((False, 1e-3), (True, 0.3)):
-        found = EngineNextToken(Engine(model, small, True, _declared(loaded)))
-        cache = found.start(source, torch.tensor([len(ids) for ids in sources]))
-        apart = float((found.step(bos, cache) - expected).abs().max())
-        search = EngineSearch(found.engine)
-        search.add(sources[2], Options(beam=1, max_length=1), shortlist=some)
-        ((_, (best,)),) = search.step()
-        among = expected[2, torch.from_numpy(some).long()].logsumexp(0)
-        apart = max(apart, abs(best.log_prob - float(expected[2, best.ids[0]] - among)))
-        if not apart < bound:
-            return f"{'8 bits' if small else 'float32'} are {apart:.2g} apart from torch"
-    return ""
+    from heedful.native.bridge import wrong  # a library that is there already needs no torch
+
+    return wrong(declared(loaded))

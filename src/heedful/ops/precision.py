@@ -1,25 +1,32 @@
 """Which numbers the products are computed in, found out from the machine and said in the log."""
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from __future__ import annotations
 
-import torch
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 PRECISIONS = ("auto", "float32", "bfloat16", "int8")  # int8 is for translating, by the compiled engine
 PRECISION_NAMES = "auto, float32, bfloat16 or int8"
 
 
-def choose(precision: str, device: torch.device) -> str:
+def choose(precision: str, device: str) -> str:
     """'auto' -> bfloat16 where the machine has instructions for it, float32 elsewhere."""
     if precision != "auto":
         return precision
-    if device.type == "cuda":
+    import torch
+
+    if torch.device(device).type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
     return "bfloat16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "float32"
 
 
 def computing_in(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """A context in which matrix products take `precision`; weights and sums stay in float32."""
+    import torch
+
     if precision != "bfloat16":
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -4,27 +4,33 @@
 The largest number of a row becomes 64 exactly, so what was restored is reduced to the same whole numbers again.
 """
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 MOST = 64
 ROWS = 1024  # that are reduced at once, in little memory
 
+Floats = npt.NDArray[np.float32]
+Wholes = npt.NDArray[np.int8]
 
-def reduce(weight: Tensor) -> tuple[Tensor, Tensor]:
+
+def reduce(weight: Floats) -> tuple[Wholes, Floats]:
     """(N, …) -> (N, …) whole numbers in int8 and (N,) scales in float32."""
-    whole, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
-    pieces = (torch.split(each, ROWS) for each in (weight.detach(), whole, scale))
-    for some, to, scales in zip(*pieces, strict=True):
-        rows = some.float().flatten(1)
-        bound = rows.abs().amax(1)
-        factor = MOST / bound
-        factor[factor.isinf()] = 0  # rows of nothing, or of next to nothing
-        to.flatten(1).copy_((rows * factor.unsqueeze(1)).round_())
-        scales.copy_(bound / MOST)
+    whole, scale = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
+    for start in range(0, len(weight), ROWS):
+        some = slice(start, start + ROWS)
+        rows = weight[some].reshape(len(weight[some]), -1)
+        bound = np.abs(rows).max(1)
+        with np.errstate(divide="ignore", over="ignore"):
+            factor = np.float32(MOST) / bound
+        factor[np.isinf(factor)] = 0  # rows of nothing, or of next to nothing
+        whole[some] = np.rint(rows * factor[:, None]).reshape(weight[some].shape)
+        scale[some] = bound / np.float32(MOST)
     return whole, scale
 
 
-def restore(whole: Tensor, scale: Tensor) -> Tensor:
+def restore(whole: Wholes, scale: Floats) -> Floats:
     """(N, …) whole numbers and (N,) scales -> (N, …) in float32."""
-    return whole.float().mul_(scale.view(-1, *[1] * (whole.dim() - 1)))
+    restored = whole.astype(np.float32)
+    restored *= scale.reshape(-1, *[1] * (whole.ndim - 1))
+    return restored

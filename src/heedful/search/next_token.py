@@ -6,9 +6,10 @@ each sentence, side by side. Nothing here knows weights, text or the way a cache
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Cache(Protocol):

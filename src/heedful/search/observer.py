@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from heedful.search.hypothesis import Hypothesis
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from heedful.search.beam import Candidates
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import torch
 from pydantic import Field, InstanceOf
-from torch import Tensor
 
 from heedful.config import SearchSettings, build
 from heedful.errors import SettingError
 from heedful.search.observer import Observer
 
-# (R, V) log-probabilities, (R, t) ids so far without bos, (R,) sentence of each row -> (R, V) log-probabilities
-Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    # (R, V) log-probabilities, (R, t) ids so far without bos, (R,) sentence of each row -> (R, V) log-probabilities
+    Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
+else:
+    Constraint = Callable[..., Any]  # all that is checked when a program runs, so that torch need not be there
 
 
 class Options(SearchSettings):
@@ -59,7 +62,7 @@ class Options(SearchSettings):
         lengths = source_lengths.tolist()
         prefixes = [len(ids) for ids in self.prefix] if self.prefix else [0] * len(lengths)
         most = [self.longest(length, prefix) for length, prefix in zip(lengths, prefixes, strict=True)]
-        return torch.tensor(most, dtype=source_lengths.dtype, device=source_lengths.device)
+        return source_lengths.new_tensor(most)
 
     def longest(self, source_length: int, prefix_length: int = 0) -> int:
         """Most output tokens of one sentence, eos included; a short source does not cut a prefix."""

@@ -8,22 +8,19 @@ no HTTP, no pipe and no clock but the one that it is given.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from heedful.encode import Encoder
-from heedful.errors import SettingError
-from heedful.generate import Generator, Text, Texts
 from heedful.search import Options
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, Task
-from heedful.translate import ROWS, Part, Translation, Translator, joined
+from heedful.translate import Translator
+from heedful.translation import Part, Translation, joined
 
 LANES = 4  # searches that go on at once
-WRITTEN = 64  # samples of texts that are written at once
+ROWS = 256  # hypotheses of a search
 WORTH = 3  # times as many sentences as are still being searched are worth a search of their own
 PATIENCE = 1.0  # seconds after which a sentence need not wait for a search to become small
 PACE = 0.02  # seconds by which each sentence of a request gives precedence to younger requests
@@ -115,8 +112,8 @@ class Translating:
 
     def __init__(self, translator: Translator, clock: Callable[[], float] = time.monotonic) -> None:
         self.translator, self.clock = translator, clock
-        model = translator.next_token
-        self.vocab_size, self.special = model.vocab_size, {model.bos_id, model.eos_id, model.pad_id}
+        config = translator.configs[0]
+        self.vocab_size, self.special = config.vocab_size, {config.bos_id, config.eos_id, config.pad_id}
         self.options = lru_cache(128)(self._options)
         self.counts = Counts()
         self.lanes = Lanes(clock)
@@ -236,107 +233,3 @@ def translations(
     """What became of the parts of each sentence -> its translations, best first; of each only what is asked for."""
     plain = [joined(parts) if parts else [] for parts in sentences]
     return [[{name: getattr(each, name) for name in fields} for each in ways] for ways in plain]
-
-
-@dataclass
-class Written:
-    """The task that a text is for, and how many tokens were read and written for it."""
-
-    task: int
-    prompt_tokens: int
-    completion_tokens: int = 0
-
-
-class Writing:
-    """A GPT that writes the texts of all requests together, a token of each at a time."""
-
-    def __init__(self, generator: Generator) -> None:
-        self.generator = generator
-        self.counts = Counts()
-        self.texts = Texts(generator)
-        self.waiting: deque[Text] = deque()
-        self.tasks: dict[Text, Written] = {}
-
-    def add(self, task: Task) -> None:
-        asked = dict(task.asked)
-        prompt, n, most = asked.pop("prompt"), asked.pop("n"), asked.get("best", 0)
-        if most > self.generator.model.config.vocab_size:
-            raise SettingError(f"{most} most probable tokens were asked for, and the vocabulary has fewer.")
-        text = self.generator.text(prompt, range(n), **asked)
-        self.tasks[text] = Written(task.id, len(text.prompt) if prompt else 0)
-        self.counts.tokens_in += self.tasks[text].prompt_tokens
-        self.waiting.append(text)
-
-    def cancel(self, task: int) -> None:
-        for text in [text for text, written in self.tasks.items() if written.task == task]:
-            del self.tasks[text]
-            if text in self.waiting:
-                self.waiting.remove(text)
-            else:
-                self.texts.drop(text)
-
-    def idle(self) -> bool:
-        return not self.tasks
-
-    def step(self) -> list[Event]:
-        while self.waiting and (not self.texts.rows or self.texts.rows + len(self.waiting[0].running) <= WRITTEN):
-            self.texts.add(self.waiting.popleft())
-            self.counts.batches.append(self.texts.rows)
-        try:
-            found = self.texts.step()
-        except Exception as error:  # all that were written together are lost, but not those that wait
-            lost, self.texts = self.texts.texts, Texts(self.generator)
-            return [Event(self.tasks.pop(text).task, "failed", trace(error)) for text in lost]
-        events = []
-        for text, pieces in found:
-            written = self.tasks[text]
-            written.completion_tokens += len(pieces)
-            self.counts.tokens_out += len(pieces)
-            events.append(Event(written.task, "piece", [self._plain(piece) for piece in pieces]))
-            if not text.running:
-                del self.tasks[text]
-                tokens = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.completion_tokens}
-                events.append(Event(written.task, "done", tokens))
-        return events
-
-    def _plain(self, piece: Any) -> dict[str, Any]:
-        token = self.generator.tokenizer.decode_text
-        return {
-            "number": piece.number,
-            "text": piece.text,
-            "token": token([piece.token]),
-            "log_prob": piece.log_prob,
-            "best": {token([one]): log_prob for one, log_prob in piece.best},
-            "end": piece.end,
-        }
-
-
-class Filling:
-    """An encoder that fills in blanks, one text after the other."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-        self.counts = Counts()
-        self.waiting: dict[int, Task] = {}
-
-    def add(self, task: Task) -> None:
-        self.waiting[task.id] = task
-
-    def cancel(self, task: int) -> None:
-        self.waiting.pop(task, None)
-
-    def idle(self) -> bool:
-        return not self.waiting
-
-    def step(self) -> list[Event]:
-        if not self.waiting:
-            return []
-        task = self.waiting.pop(next(iter(self.waiting)))
-        self.counts.batches.append(1)
-        try:
-            blanks = self.encoder.fill(task.asked["text"], task.asked["top"])
-        except SettingError as error:
-            return [Event(task.id, "error", str(error))]
-        except Exception as error:
-            return [Event(task.id, "failed", trace(error))]
-        return [Event(task.id, "done", [[asdict(each) for each in candidates] for candidates in blanks])]

@@ -21,18 +21,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from heedful.encode import Encoder
 from heedful.errors import HeedfulError
-from heedful.folder import Folder, Stored, parameter_count
-from heedful.generate import Generator
+from heedful.folder import Folder, parameter_count
 from heedful.interop import open_folder
+from heedful.ops.threads import set_threads
 from heedful.serve.joining import Joining
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
-from heedful.serve.work import Filling, Translating, Work, Writing, translations
-from heedful.translate import Part, Translation, Translator
+from heedful.serve.work import Translating, Work, translations
+from heedful.stored import Stored
+from heedful.translate import Translator
+from heedful.translation import Part, Translation
 
 POLITE = 5  # how much the model gives way to the server, which has to answer at once and needs little
 CROWDED = 0.01  # seconds between two looks at the pipe, if more is asked for than is done at once
@@ -46,7 +45,7 @@ def process(pipe: socket.socket, folder: Path, threads: int, precision: str, sho
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(POLITE)
-    torch.set_num_threads(threads)
+    set_threads(threads)
     gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
     serve(pipe, folder, precision, shortlist)
     os._exit(0)  # nobody waits for what is still computed aside
@@ -165,7 +164,6 @@ class Worker:
 
     # ---- aside
 
-    @torch.inference_mode()
     def _looked_at(self, parts: Parts, found: Found, asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
         """Translations with their alignments, and with the attention that these were read off if it is asked for."""
         translator = self.shown
@@ -205,8 +203,14 @@ class Worker:
                 translator.notice = lambda text: None  # a server says nothing about the texts of its users
                 return (Joining if len(translator.engines) == 1 else Translating)(translator)
             case "decoder":
+                from heedful.generate import Generator
+                from heedful.serve.writing import Writing
+
                 return Writing(Generator(self.folder, self.precision))
             case _:
+                from heedful.encode import Encoder
+                from heedful.serve.writing import Filling
+
                 encoder = Encoder(self.folder, self.precision)
                 encoder.notice = lambda text: None
                 return Filling(encoder)

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from heedful.disk import digest, explained, new_folder
 from heedful.errors import FolderError
-from heedful.folder import read_json, save_weights
+from heedful.folder import read_json
 from heedful.train.adam import Optimiser
+from heedful.weights import save_weights
 
 WEIGHTS, OPTIMISER, STATE, MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
 

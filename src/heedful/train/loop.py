@@ -53,7 +53,7 @@ class Run:
     def __post_init__(self) -> None:
         self.gradients = Gradients(self.model)
         self.smoothing = smoothing_of(self.config.train, self.config.model)
-        self.precision = choose(self.config.train.precision, self.ranks.device)
+        self.precision = choose(self.config.train.precision, self.ranks.device.type)
         self.averaged = build(self.config.model).to(self.ranks.device).eval()
 
     def loss_of(self, piece: Piece) -> Loss:

@@ -12,7 +12,7 @@ from heedful.config import ModelConfig
 from heedful.model.attention import Attention
 from heedful.model.cache import LayerCache
 from heedful.model.positions import Position
-from heedful.ops import dropout
+from heedful.ops.dropout import dropout
 
 
 class LowRank(Attention):

@@ -15,7 +15,8 @@ from heedful.config import ModelConfig
 from heedful.model.attention import Attention
 from heedful.model.cache import LayerCache
 from heedful.model.positions import Position, distances
-from heedful.ops import attend, dropout
+from heedful.ops.attention import attend
+from heedful.ops.dropout import dropout
 
 LEAST_BLOCK = 8  # queries that are computed together even if the window is narrower
 

@@ -1,0 +1,118 @@
+"""Where the engine meets torch: the weights of a live model, the engine as any search sees it, and its proof."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from ctypes import c_void_p
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.config import ModelConfig
+from heedful.errors import HeedfulError
+from heedful.model import EncoderDecoder
+from heedful.native.engine import Array, Engine, EngineSearch
+from heedful.search import Options
+
+
+class Live:
+    """The weights of a model in memory."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.model, self.config = model, model.config
+
+    def tensors(self) -> Iterator[tuple[str, Array, None]]:
+        for name, each in self.model.named_parameters():
+            yield name, each.detach().float().numpy(), None
+
+
+class EngineNextToken:
+    """The engine as any search sees it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        config = engine.config
+        self.bos_id, self.eos_id, self.pad_id = config.bos_id, config.eos_id, config.pad_id
+        self.vocab_size = config.vocab_size
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> EngineCache:
+        return EngineCache(self.engine, source, source_lengths)
+
+    def step(self, ids: Tensor, cache: Any) -> Tensor:
+        log_probs: Tensor = cache.advance(ids)
+        return log_probs
+
+
+class EngineCache:
+    """Rows as nodes of the engine's trees; to rearrange them is to rearrange their numbers."""
+
+    def __init__(self, engine: Engine, source: Tensor, source_lengths: Tensor) -> None:
+        self.engine = engine
+        lengths = source_lengths.int().contiguous()
+        kept = torch.arange(source.size(1)) < lengths.unsqueeze(1)
+        ids = source[kept].int()
+        steps = engine.library.heedful_steps(
+            engine.model, torch.get_num_threads(), _at(ids), _at(lengths), len(lengths)
+        )
+        if not steps:
+            raise HeedfulError(f"the engine failed: {engine.error()}.")
+        self.steps = c_void_p(steps)
+        self.sentences = torch.arange(len(source), dtype=torch.int32)  # (B,) those that are left
+        self.nodes = torch.full((len(source),), -1, dtype=torch.int32)  # (R,) the last of each row
+
+    def __del__(self) -> None:
+        if getattr(self, "steps", None):
+            self.engine.library.heedful_steps_free(self.steps)
+
+    def advance(self, ids: Tensor) -> Tensor:
+        """(R,) -> (R, V)."""
+        rows, last = len(ids), ids.int().contiguous()
+        of_row = self.sentences.repeat_interleave(rows // len(self.sentences))
+        log_probs = torch.empty(rows, self.engine.config.vocab_size)
+        self.engine.checked(
+            self.engine.library.heedful_advance(
+                self.steps, rows, _at(of_row), _at(self.nodes), _at(last), _at(log_probs)
+            )
+        )
+        return log_probs
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        self.nodes = self.nodes[rows]
+        if sources is not None:
+            self.sentences = self.sentences[sources]
+
+
+def _at(tensor: Tensor) -> c_void_p:
+    return c_void_p(tensor.data_ptr())
+
+
+@torch.no_grad()
+def wrong(loaded: ctypes.CDLL) -> str:
+    """Where a new library strays from torch on a small model, if it does."""
+    config = ModelConfig(
+        vocab_size=131, d_model=96, d_ff=102, n_heads=3, encoder_layers=2, decoder_layers=2, dropout=0.0
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = EncoderDecoder(config).eval()
+    sources = [[*range(4, 4 + length), config.eos_id] for length in (4, 0, 16)]
+    source, bos = torch.full((3, 17), config.pad_id), torch.full((3,), config.bos_id)
+    for row, ids in zip(source, sources, strict=True):
+        row[: len(ids)] = torch.tensor(ids)
+    expected = model.project(model(source, bos.unsqueeze(1)))[:, 0].log_softmax(-1)
+    some = np.array([0, 1, 2, 3, *range(5, 131, 4)], dtype=np.int32)
+    for small, bound in ((False, 1e-3), (True, 0.3)):
+        found = EngineNextToken(Engine(Live(model), small, True, loaded))
+        cache = found.start(source, torch.tensor([len(ids) for ids in sources]))
+        apart = float((found.step(bos, cache) - expected).abs().max())
+        search = EngineSearch(found.engine)
+        search.add(sources[2], Options(beam=1, max_length=1), shortlist=some)
+        ((_, (best,)),) = search.step()
+        among = expected[2, torch.from_numpy(some).long()].logsumexp(0)
+        apart = max(apart, abs(best.log_prob - float(expected[2, best.ids[0]] - among)))
+        if not apart < bound:
+            return f"{'8 bits' if small else 'float32'} are {apart:.2g} apart from torch"
+    return ""

@@ -1,0 +1,82 @@
+"""Weights as torch has them: named tensors -> a model, and onto the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from heedful.config import ModelConfig
+from heedful.disk import explained, sync
+from heedful.errors import FolderError
+from heedful.model import DecoderModel, EncoderDecoder, EncoderModel, build
+from heedful.ops.quantise import restore
+from heedful.stored import Stored, not_finite
+
+FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
+
+AnyModel = EncoderDecoder | DecoderModel | EncoderModel
+
+
+def shapes(model_config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The tensors of such a model, by name; takes no memory for them."""
+    with torch.device("meta"), _Undrawn():
+        return {name: tuple(tensor.shape) for name, tensor in build(model_config).state_dict().items()}
+
+
+def read(stored: Stored) -> AnyModel:
+    """A model on disk as modules, in float32, whatever mode torch is in."""
+    given = ((name, each if scale is None else restore(each, scale)) for name, each, scale in stored.tensors())
+    with torch.inference_mode(False):
+        return fill(stored.config, ((name, torch.from_numpy(each)) for name, each in given), stored.path)
+
+
+def fill(model_config: ModelConfig, tensors: Iterable[tuple[str, Tensor]], where: Path) -> AnyModel:
+    """A model of these weights, by name, ready for use; each is asked for when it is wanted, and copied."""
+    with _Undrawn():
+        model = build(model_config)
+    places = model.state_dict()
+    for name, tensor in tensors:
+        if not finite(tensor):
+            raise not_finite(name, where)
+        places.pop(name).copy_(tensor)
+    if places:
+        raise FolderError(f"{where} lacks {next(iter(places))}, which the configuration calls for.")
+    return model.eval()
+
+
+class _Undrawn(TorchFunctionMode):
+    """No random numbers are drawn for weights that are replaced at once: for a large model they take a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.uniform_, Tensor.normal_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether all are finite numbers; the smallest and the largest of them show what is not, without a copy."""
+    return tensor.dtype in FLOATS and all(bool(bound.isfinite()) for bound in tensor.aminmax())
+
+
+def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Replace one safetensors file as a whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    with explained(path):
+        try:
+            save_file(plain, temporary, metadata or {"format": "pt"})
+            temporary.chmod(0o644)  # like every other file of a model folder
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+        finally:
+            temporary.unlink(missing_ok=True)
