@@ -147,6 +147,42 @@ def test_searches_wait_for_no_other_and_who_leaves_meanwhile_is_gone() -> None:
     assert found == {numbers[1]: alone[1], late: alone[3], numbers[2]: alone[2]}
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_come_and_go_at_any_time_and_who_stays_gets_the_same_as_alone(threads: int) -> None:
+    engine = Engine(Live(model()), small=False)
+    random = np.random.default_rng(3)
+    asked, options = sources(random.integers(3, 15, 200).tolist()), Options(beam=2, max_length=12)
+    alone = list(search_all(engine, (Asked(each, options) for each in asked)))
+    search, indices, found = EngineSearches(engine, threads), dict[int, int](), dict[int, Any]()
+    dropped = set()
+    for index, each in enumerate(asked):
+        indices[search.add(each, options)] = index
+        if index % 3 == 0:
+            leaving = int(random.choice([number for number in indices if number not in found.keys() | dropped]))
+            search.drop(leaving)
+            dropped.add(leaving)
+        if index % 5 == 0:
+            found |= dict(search.step())
+    while search.rows:
+        found |= dict(search.step())
+    found |= dict(search.step())
+    assert not dropped & found.keys()
+    assert {indices[number]: each for number, each in found.items()} == {
+        indices[number]: alone[indices[number]] for number in indices.keys() - dropped
+    }
+
+
+def test_searches_that_nobody_uses_any_more_end() -> None:
+    before = set(threading.enumerate())
+    search = EngineSearches(Engine(Live(model()), small=False), 3)
+    mine = set(threading.enumerate()) - before
+    assert len(mine) == 3
+    del search
+    for thread in mine:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in mine)
+
+
 def test_a_search_that_breaks_leaves_the_others_in_order() -> None:
     engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small=False)
     asked, options = sources([7, 12, 9]), Options(beam=3, n_best=1, max_length=25)

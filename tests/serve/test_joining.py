@@ -53,9 +53,9 @@ def test_each_has_options_of_its_own(work, translator):
     work.add(Task(1, {"texts": LINES[:3], "search": {"beam": 1}}))
     work.add(Task(2, {"texts": LINES[3:6], "search": {"beam": 2, "n_best": 2}}))
     work.add(Task(3, {"texts": LINES[6:8], "prefix": "Der"}))
-    work.step()
+    found = {event.task: event.value for event in work.step()}
     assert work.counts.batches == [8]  # all of them at once
-    found = finish(work)
+    found |= finish(work)
     assert texts(found[1]) == translator.translate(LINES[:3], beam=1)
     assert texts(found[3]) == translator.translate(LINES[6:8], prefix="Der")
     assert all(len(ways) == 2 for ways in translations(found[2][1]))
@@ -74,12 +74,12 @@ def test_young_requests_do_not_wait_for_all_of_a_long_one(work):
 
 
 def test_who_hangs_up_leaves_the_search(work):
-    work.add(Task(1, {"texts": LINES[:8]}))
-    work.add(Task(2, {"texts": LINES[8:9]}))
-    work.step()
+    work.add(Task(1, {"texts": LINES[:30]}))
+    work.add(Task(2, {"texts": LINES[30:31]}))
+    found = {event.task for event in work.step()}
     work.cancel(1)
-    assert len(work.inside) == 1
-    assert set(finish(work)) == {2}
+    assert not any(unit.task == 1 for unit in work.inside.values())
+    assert found | set(finish(work)) == {2}
     assert not work.search.rows and not work.pending
 
 
@@ -98,8 +98,8 @@ def test_a_broken_model_is_said_to_all_that_are_in_it(work, monkeypatch):
     def broken() -> None:
         raise HeedfulError("the model's probabilities are not numbers")
 
-    work.add(Task(1, {"texts": LINES[:2]}))
-    work.step()
+    work.add(Task(1, {"texts": LINES[:30]}))
+    assert not work.step()
     monkeypatch.setattr(work.search, "step", broken)
     assert [(event.task, event.kind) for event in work.step()] == [(1, "failed")]
     assert work.idle()

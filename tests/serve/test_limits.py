@@ -283,6 +283,9 @@ def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):
         threads = [threading.Thread(target=ask) for _ in range(3)]
         for each in threads:
             each.start()
+        while len(statuses) < 6:  # they are at work, and a reload may take no time
+            assert all(each.is_alive() for each in threads)
+            time.sleep(0.001)
         before = running.state.engines.by_name["en-de"].child
         running.call(run.reload(running.state, keys))
         after = running.state.engines.by_name["en-de"].child

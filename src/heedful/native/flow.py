@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from heedful.search import Hypothesis, Options
 AHEAD = 4096  # sentences that may be done before one that was asked earlier
 ENOUGH = 16  # sentences that are fetched at a time, so that workers seldom wait for Python,
 STEPS = 4  # and after how many steps at the latest, so that Ctrl-C is heard
+LOOK = 0.002  # seconds after which one who waits for searches looks for other things to do
 PAUSE = 0.01  # seconds that one who has nothing to do waits until he looks for a sentence again
 
 
@@ -140,20 +141,26 @@ class _Flow:
         yield from ready
 
 
-Ended = list[tuple[int, list[Hypothesis]]]  # sentences that a step ended, by number
+Ended = list[tuple[int, list[Hypothesis]]]  # sentences that are done, by number
 
 
 class EngineSearches:
-    """Several searches of one engine, each on a thread, none of which waits for another; used like one.
+    """Several searches of one engine, each on a thread that goes on by itself; used like one search.
 
-    A search that takes a step is left alone: who comes or goes meanwhile does so before its next one.
+    Who comes or goes does so before the next step of the search it is in. A single search has no thread: it takes its
+    steps when it is told to.
     """
 
     def __init__(self, engine: Engine, threads: int) -> None:
-        take: Any = ThreadPoolExecutor(threads).submit if threads > 1 else _Now
-        self.searches = [_Search(EngineSearch(engine), take) for _ in range(threads)]
+        shared = _Shared()
+        self.shared, self.alone = shared, threads == 1
+        self.searches = [_Search(EngineSearch(engine), shared) for _ in range(threads)]
         self.numbers = itertools.count()
         self.of: dict[int, _Search] = {}  # the search that each sentence is in
+        if not self.alone:
+            for search in self.searches:
+                threading.Thread(target=search.run, daemon=True).start()
+            weakref.finalize(self, shared.stop)
 
     @property
     def rows(self) -> int:
@@ -163,89 +170,112 @@ class EngineSearches:
         """A sentence, as `EngineSearch` takes it, to the search that has least to do."""
         number, search = next(self.numbers), min(self.searches, key=lambda search: search.rows)
         self.of[number] = search
-        search.coming[number] = Asked(*asked)
-        search.rows += search.coming[number].options.beam
+        with self.shared.lock:
+            search.add(number, Asked(*asked))
+            self.shared.changed.notify_all()
         return number
 
     def step(self) -> Ended:
-        """One token more for all that no step is being taken for -> those that ended, as soon as one step is over."""
-        for search in self.searches:
-            search.begin()
-        steps: list[Any] = [search.step for search in self.searches if search.step is not None]
-        if not any(step.done() for step in steps):
-            wait(steps, return_when=FIRST_COMPLETED)
-        ended = [each for search in self.searches for each in search.end()]
+        """Those that ended, as soon as there are some, and soon in any case: somebody else may come meanwhile."""
+        if self.alone:
+            self.searches[0].step()
+        ended = self.shared.take(0.0 if self.alone or not self.of else LOOK)
         for number, _ in ended:
             del self.of[number]
         return ended
 
     def drop(self, number: int) -> None:
         """A sentence leaves."""
-        self.of.pop(number).drop(number)
+        with self.shared.lock:
+            self.of.pop(number).drop(number)
+            self.shared.ended = [each for each in self.shared.ended if each[0] != number]
+            self.shared.changed.notify_all()
 
 
-class _Now:
-    """A step that is taken at once, used like one that an executor takes."""
+class _Shared:
+    """What searches and whoever uses them tell each other, all under one lock."""
 
-    def __init__(self, step: Callable[[], Ended]) -> None:
-        self.ended = step()
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)  # for the searches: who comes and goes
+        self.news = threading.Condition(self.lock)  # from the searches: who ended
+        self.ended: Ended = []
+        self.problem: BaseException | None = None
+        self.stopped = False
 
-    def done(self) -> bool:
-        return True
+    def stop(self) -> None:
+        with self.lock:
+            self.stopped = True
+            self.changed.notify_all()
 
-    def result(self) -> Ended:
-        return self.ended
+    def take(self, patience: float) -> Ended:
+        """Those that ended, after so many seconds at the latest."""
+        with self.lock:
+            if patience and not (self.ended or self.problem):
+                self.news.wait(patience)
+            problem, self.problem = self.problem, None
+            if problem is not None:
+                raise problem
+            ended, self.ended = self.ended, []
+            return ended
 
 
 class _Search:
-    """A search, the step that it is taking, and who comes and goes meanwhile."""
+    """A search, and who comes and goes while it takes a step."""
 
-    def __init__(self, search: EngineSearch, take: Callable[[Callable[[], Ended]], Future[Ended] | _Now]) -> None:
-        self.search, self.take = search, take
-        self.step: Future[Ended] | _Now | None = None
+    def __init__(self, search: EngineSearch, shared: _Shared) -> None:
+        self.search, self.shared = search, shared
         self.rows = 0
-        self.coming: dict[int, Asked] = {}  # by number
-        self.inside: dict[int, tuple[int, int]] = {}  # by number in the search: the number here, and the beam
-        self.gone: set[int] = set()
+        self.beams: dict[int, int] = {}  # of everybody who waits for it, by number
+        self.coming: dict[int, Asked] = {}
+        self.gone: set[int] = set()  # who came, and waits no more
+        self.inside: dict[int, int] = {}  # the number of each in the search; only steps know of it
+        self.broken = False  # until all that were in it have left
 
-    def begin(self) -> None:
-        """Take a step, if none is being taken and there is somebody to take it for."""
-        if self.step is not None:
-            return
-        for number, asked in self.coming.items():
-            self.inside[self.search.add(*asked)] = number, asked.options.beam
-        self.coming.clear()
-        if self.inside:
-            self.step = self.take(self.search.step)
-
-    def end(self) -> Ended:
-        """What came of the step, if it is over."""
-        if self.step is None or not self.step.done():
-            return []
-        step, self.step = self.step, None
-        ended = []
-        for inner, found in step.result():
-            number, beam = self.inside.pop(inner)
-            if number not in self.gone:
-                self.rows -= beam
-                ended.append((number, found))
-        if self.gone:
-            for inner in [inner for inner, (number, _) in self.inside.items() if number in self.gone]:
-                del self.inside[inner]
-                self.search.drop(inner)
-            self.gone.clear()
-        return ended
+    def add(self, number: int, asked: Asked) -> None:
+        self.coming[number], self.beams[number] = asked, asked.options.beam
+        self.rows += asked.options.beam
 
     def drop(self, number: int) -> None:
-        if number in self.coming:
-            self.rows -= self.coming.pop(number).options.beam
+        if number in self.beams:  # and did not end just now
+            self.rows -= self.beams.pop(number)
+            if self.coming.pop(number, None) is None:
+                self.gone.add(number)
+
+    def run(self) -> None:
+        """Step after step, as long as there is somebody to take one for."""
+        while True:
+            with self.shared.lock:
+                while not (self.shared.stopped or self.gone or (not self.broken and (self.coming or self.inside))):
+                    self.shared.changed.wait()
+                if self.shared.stopped:
+                    return
+            self.step()
+
+    def step(self) -> None:
+        """One token more for all, with those who came and without those who went."""
+        with self.shared.lock:
+            coming, self.coming = self.coming, {}
+            gone, self.gone = self.gone, set()
+        try:
+            for number in gone & self.inside.keys():
+                self.search.drop(self.inside.pop(number))
+            self.broken = self.broken and bool(self.inside)
+            for number, asked in coming.items():
+                self.inside[number] = self.search.add(*asked)
+            ended = dict(self.search.step()) if self.inside and not self.broken else {}
+        except BaseException as problem:
+            with self.shared.lock:
+                self.broken, self.shared.problem = True, problem
+                self.shared.news.notify()
             return
-        inner, beam = next(((inner, beam) for inner, (each, beam) in self.inside.items() if each == number), (-1, 0))
-        if inner < 0:  # it ended with the step in which another search broke
-            return
-        self.rows -= beam
-        if self.step is not None:
-            self.gone.add(number)
-        else:
-            del self.inside[inner]
-            self.search.drop(inner)
+        over = {number: inner for number, inner in self.inside.items() if inner in ended}
+        with self.shared.lock:
+            for number, inner in over.items():
+                del self.inside[number]
+                self.gone.discard(number)
+                if number in self.beams:
+                    self.rows -= self.beams.pop(number)
+                    self.shared.ended.append((number, ended[inner]))
+            if self.shared.ended:
+                self.shared.news.notify()

@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -33,8 +34,9 @@ from heedful.stored import Stored
 from heedful.translate import Translator
 from heedful.translation import Part, Translation
 
-POLITE = 5  # how much the model gives way to the server, which has to answer at once and needs little
+POLITE = 10  # how much the model gives way to the server, which has to answer at once and needs little
 CROWDED = 0.01  # seconds between two looks at the pipe, if more is asked for than is done at once
+SWITCH = 0.0005  # seconds for which Python may keep a search from going on
 COUNTING = 0.1  # seconds between two words about how much was done
 Parts = list[list[Part]]
 Found = list[list[list[Translation]]]
@@ -46,6 +48,7 @@ def process(pipe: socket.socket, folder: Path, threads: int, precision: str, sho
         signal.signal(number, signal.SIG_IGN)
     os.nice(POLITE)
     set_threads(threads)
+    sys.setswitchinterval(SWITCH)
     gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
     serve(pipe, folder, precision, shortlist)
     os._exit(0)  # nobody waits for what is still computed aside
