@@ -122,15 +122,12 @@ class Plain:
         source = torch.full((len(sources), int(lengths.max())), specials.pad)
         for row, ids in zip(source, sources, strict=True):
             row[: len(ids)] = torch.tensor(ids)
-        asked: dict[str, tuple[Any, ...]] = {
-            "prefix": tuple(part.prefix for part in parts),
-            "shortlists": tuple(part.shortlist for part in parts),
+        prefix, shortlists = tuple(part.prefix for part in parts), tuple(part.shortlist for part in parts)
+        asked = {
+            "prefix": prefix if any(prefix) else None,
+            "shortlists": None if all(each is None for each in shortlists) else shortlists,
         }
-        given = {
-            "prefix": asked["prefix"] if any(asked["prefix"]) else None,
-            "shortlists": asked["shortlists"] if any(each is not None for each in asked["shortlists"]) else None,
-        }
-        return sources, source.to(self.device), lengths.to(self.device), options.model_copy(update=given)
+        return sources, source.to(self.device), lengths.to(self.device), options.model_copy(update=asked)
 
     @torch.inference_mode()
     def score(self, pairs: Pairs) -> list[float]:
