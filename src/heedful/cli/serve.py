@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +40,7 @@ def serve(
     The API is LibreTranslate's and OpenAI's, see /docs. SIGTERM ends it gracefully, SIGHUP loads the folders again.
     """
     from heedful.errors import SettingError
+    from heedful.ops.threads import threads as all_threads
 
     least: dict[str, float] = {
         "queue": queue,
@@ -72,7 +72,7 @@ def serve(
     served = tuple(Served.parse(model) for model in models)
     settings = Settings(
         served, host, port, limits, read_keys(keys), tuple(cors or ()), drain,
-        threads or os.cpu_count() or 1, precision, shortlist,
+        threads or all_threads(), precision, shortlist,
     )  # fmt: skip
 
     def started(address: str) -> None:

@@ -9,7 +9,7 @@ def threads() -> int:
     if torch := sys.modules.get("torch"):
         return int(torch.get_num_threads())
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(given) if given.isdecimal() and int(given) else os.cpu_count() or 1
+    return int(given) if given.isdecimal() and int(given) else _cores()
 
 
 def set_threads(count: int) -> None:
@@ -17,3 +17,8 @@ def set_threads(count: int) -> None:
     os.environ["OMP_NUM_THREADS"] = str(count)  # which torch reads when it is imported
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(count)
+
+
+def _cores() -> int:
+    """Those that this process may use; not every system can say so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
