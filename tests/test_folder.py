@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,6 +20,7 @@ from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, HeedfulError
 from heedful.folder import Folder
 from heedful.model import EncoderDecoder, build
+from heedful.stored import Stored
 from heedful.text import Tokenizer, learn
 
 LINES = ["the dog sleeps .", "der Hund schläft .", "the cats sleep .", "die Katzen schlafen ."] * 8
@@ -97,6 +99,25 @@ def test_weights_are_those_that_were_opened_whenever_they_are_read(tmp_path: Pat
     assert all(torch.equal(found.state_dict()[name], weight) for name, weight in expected.items())
     assert not any(weight.is_inference() for weight in found.parameters())
     assert not torch.equal(folder.load(saved.path).model.embedding.weight, found.embedding.weight)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_floats_are_read_as_torch_reads_them(copy: Path, kind: torch.dtype) -> None:
+    weights = {name: tensor.to(kind) for name, tensor in load_file(copy / W).items()}
+    save_file(weights, copy / W)
+    description = json.loads((copy / "config.json").read_text())
+    del description["sha256"][W]
+    (copy / "config.json").write_text(json.dumps(description))
+    opened = folder.load(copy)
+    assert isinstance(opened.weights, Stored)
+    for name, tensor, scale in opened.weights.tensors():
+        assert scale is None
+        np.testing.assert_array_equal(tensor.astype(np.float32), weights[name].float().numpy())
+    assert all(torch.equal(found, weights[name].float()) for name, found in opened.model.state_dict().items())
+    weights["embedding.weight"][0, 0] = float("nan")
+    save_file(weights, copy / W)
+    with pytest.raises(FolderError, match=r"embedding\.weight holds numbers that are not finite"):
+        folder.load(copy)
 
 
 def test_a_file_that_is_overwritten_is_not_read(copy: Path) -> None:
