@@ -71,6 +71,7 @@ def train(data: Path, pair: tuple[str, str], out: Path, settings: list[str], min
     words += [
         "text.vocab_size=8000",
         "train.batch_tokens=2048",
+        "train.optimiser=adam",
         "train.patience=0",
         "train.valid_sentences=200",
         *settings,

@@ -144,7 +144,8 @@ def heedful(task: Task, python: str) -> Speed:
         f"model.n_heads={size.heads}", f"model.encoder_layers={size.layers}", f"model.decoder_layers={size.layers}",
         f"model.dropout={size.dropout}", f"train.batch_tokens={size.batch_tokens}", "train.accumulate=1",
         f"train.max_updates={task.updates}", f"train.checkpoint_every={task.updates}", "train.valid_sentences=1",
-        f"train.learning_rate={RATE}", "train.average=1", f"train.threads={task.threads}",
+        f"train.learning_rate={RATE}", "train.optimiser=adam", "model.norm=post", "train.average=1",
+        f"train.threads={task.threads}",
     ]  # fmt: skip
     files = [word for part in ("", "valid-") for side, language in (("source", "en"), ("target", "de"))
              for word in (f"--{part}{side}", task.folder / f"{part.rstrip('-') or 'train'}.{language}")]  # fmt: skip

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from heedful.train.report import read_metrics
 from tests.cli.conftest import Call, process, training
@@ -90,6 +92,20 @@ def test_separate_vocabularies_train_and_translate(call: Call, corpus: Path, tmp
 def test_todays_choices_train(call: Call, corpus: Path, tmp_path: Path, change: str) -> None:
     done = call(*training(corpus, tmp_path / "x"), change, "train.max_updates=2", "train.valid_sentences=1")
     assert done.code == 0, done.err
+
+
+def test_a_translator_goes_on_at_a_low_rate_whatever_it_was_trained_with(
+    call: Call, corpus: Path, trained: Path, tmp_path: Path
+) -> None:
+    files = training(corpus, tmp_path / "x")
+    done = call(*files, "--init", trained, "train.max_updates=2", "train.valid_sentences=1")
+    assert done.code == 0, done.err
+    run = json.loads((tmp_path / "x" / "run.json").read_text())["config"]["train"]
+    assert (run["optimiser"], run["learning_rate"], run["schedule"]) == ("adam", 3e-4, "linear")
+    fresh = json.loads((trained / "run.json").read_text())["config"]["train"]
+    assert (fresh["optimiser"], fresh["learning_rate"]) == ("muon", 6e-3)
+    before, after = (load_file(path / "model.safetensors") for path in (trained, tmp_path / "x"))
+    assert all(torch.allclose(before[name], after[name], atol=1e-3) for name in before)
 
 
 def test_word_vectors_start_the_embeddings_and_can_be_frozen(call: Call, corpus: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from heedful.data.plan import pieces, plan
 from heedful.data.store import Store, prepare
 from heedful.folder import Folder
 from heedful.loss import Loss, translation_loss
+from heedful.presets import GOING_ON, preset
 from heedful.text import Tokenizer
 from heedful.train.report import Column
 from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, resolved_model
@@ -40,7 +41,11 @@ class Translation(Task):
 
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
         store = self.store
-        config = asked.with_preset(asked.preset or preset_for(len(store.train)))
+        name = asked.preset or preset_for(len(store.train))
+        sections = preset("encoder-decoder", name, asked.model.architecture)
+        if init is not None:
+            sections["train"] |= GOING_ON
+        config = asked.with_defaults(sections, preset=name)
         source, target = store.source_tokenizer, store.target_tokenizer
         found: dict[str, Any] = {
             "vocab_size": target.vocab_size,
