@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny: a second thread only gets in the way
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as scripts start what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from pathlib import Path
 
