@@ -297,27 +297,29 @@ def write_shortlists(shortlist, opened, folder: Path) -> None:
 # ---- comparing
 
 
-def settings(job: Job) -> list[Job]:
+def settings(job: Job, batches: Sequence[int]) -> list[Job]:
     """What an engine may be set to."""
     if job.engine == "heedful":
         return [replace(job, workers=workers, threads=CORES // workers) for workers in sorted({1, CORES})]
     if job.engine == "transformers":
-        return [replace(job, threads=CORES, batch=batch) for batch in BATCHES]
+        return [replace(job, threads=CORES, batch=batch) for batch in batches]
     has_avx512 = "avx512f" in Path("/proc/cpuinfo").read_text()
     return [
-        replace(job, workers=CORES, batch=batch, isa=isa) for isa in ["", *["AVX512"] * has_avx512] for batch in BATCHES
+        replace(job, workers=CORES, batch=batch, isa=isa) for isa in ["", *["AVX512"] * has_avx512] for batch in batches
     ]
 
 
-def best(job: Job, ids: dict[str, int]) -> Job:
-    tried = {each: run(replace(each, sentences=TRIAL), ids).speed for each in settings(job)}
+def best(job: Job, ids: dict[str, int], batches: Sequence[int]) -> Job:
+    tried = {each: run(replace(each, sentences=TRIAL), ids).speed for each in settings(job, batches)}
     return max(tried, key=lambda each: tried[each])
 
 
-def throughput(jobs: list[Job], ids: dict[str, int], rounds: int, forced: bool, bleu: Bleu | None) -> None:
+def throughput(
+    jobs: list[Job], ids: dict[str, int], rounds: int, batches: Sequence[int], forced: bool, bleu: Bleu | None
+) -> None:
     for beam in (1, 5):
         print(f"\nbeam {beam}")
-        chosen = [best(replace(job, beam=beam), ids) for job in jobs]
+        chosen = [best(replace(job, beam=beam), ids, batches) for job in jobs]
         found: dict[str, list[Measured]] = {job.name: [] for job in chosen}
         for number in range(rounds):
             for job in chosen:
@@ -382,6 +384,7 @@ def main() -> None:
     parser.add_argument("--size", choices=("own", "base"), default="own")
     parser.add_argument("--sentences", type=int, default=1000, help="the first so many lines")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES, help="what the others may choose from")
     parser.add_argument("--alone", type=int, default=100, help="sentences whose latency is measured; 0 for none")
     parser.add_argument("--transformers", action="store_true", help="measure transformers too, which takes long")
     parser.add_argument("--shortlist", action="store_true", help="choose among the tokens of the model's shortlist")
@@ -389,7 +392,7 @@ def main() -> None:
     if asked.shortlist and asked.transformers:
         parser.error("transformers has no shortlists; leave one of the two out")
     with prepared(asked) as (jobs, ids, bleu):
-        throughput(jobs, ids, asked.rounds, asked.size == "base", bleu)
+        throughput(jobs, ids, asked.rounds, asked.batches, asked.size == "base", bleu)
         if asked.alone:
             latency(jobs, ids, asked.rounds, asked.alone)
 

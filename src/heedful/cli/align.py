@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, output_lines
+from heedful.cli.streams import DASH, output_lines, set_threads
 
 
 def align(
@@ -31,8 +31,6 @@ def align(
 
     Read are the heads of cross-attention that agree best with what hiding a source word does to the target.
     """
-    import torch
-
     from heedful.align import Choice
     from heedful.data.readers import read_pairs
     from heedful.errors import SettingError
@@ -42,8 +40,7 @@ def align(
     from heedful.interop import open_folder
     from heedful.translation import pharaoh
 
-    if threads:
-        torch.set_num_threads(threads)
+    set_threads(threads)
     folder = open_folder(model)
     forward = Aligner(folder, marks=marks)
     if heads is not None:

@@ -26,17 +26,15 @@ def heads(
     """
     from itertools import islice
 
-    import torch
     from rich.console import Console
 
-    from heedful.cli.streams import input_lines
+    from heedful.cli.streams import input_lines, set_threads
     from heedful.data.readers import read_pairs
     from heedful.inside import draw_heads, importance
     from heedful.inside import heads as all_heads
     from heedful.interop import open_folder
 
-    if threads:
-        torch.set_num_threads(threads)
+    set_threads(threads)
     folder, most = open_folder(model), lines or None
     references: list[str] | None = None
     if reference is None:
