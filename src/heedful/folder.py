@@ -77,7 +77,7 @@ def save(folder: Folder, card: str = "", precision: str = "float32") -> None:
         write_file(path / SOURCE_TOKENIZER, folder.source_tokenizer.to_json())
     else:
         (path / SOURCE_TOKENIZER).unlink(missing_ok=True)
-    write_file(path / SEARCH, folder.search.model_dump_json(indent=2))
+    save_search(path, folder.search)
     write_file(path / CARD, card or "---\nlibrary_name: heedful\n---\n")
     description = {
         "model_type": "heedful",
@@ -88,6 +88,11 @@ def save(folder: Folder, card: str = "", precision: str = "float32") -> None:
         "model": folder.model.config.model_dump(),
     }
     write_file(path / CONFIG, json.dumps(description, indent=2))
+
+
+def save_search(path: Path, search: SearchSettings) -> None:
+    """Write how the model of a folder is decoded, if nothing else is asked for."""
+    write_file(path / SEARCH, search.model_dump_json(indent=2))
 
 
 def load(path: Path | str) -> Folder:

@@ -14,7 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from heedful.cli import validation
+from heedful.cli.validation import climb
+from heedful.folder import Folder
+from heedful.train.loop import Run
 from heedful.train.report import read_metrics
+from heedful.train.task import Scores
+from heedful.train.translation import Translation
 from tests.cli.conftest import Call, process, training
 
 
@@ -24,6 +30,37 @@ def test_a_run_leaves_a_model_and_its_metrics(trained: Path) -> None:
     assert names >= {"metrics.jsonl", "tensorboard", "learning_curve.png", "checkpoints", "run.json"}
     assert (trained / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert [r["update"] for r in read_metrics(trained) if "valid_bleu" in r] == [4, 8, 12]
+
+
+@pytest.mark.parametrize("peak", [0.0, 0.5, 0.6, 1.3, 2.2, 9.0])
+def test_climbing_ends_at_the_best_step(peak: float) -> None:
+    asked: list[float] = []
+
+    def score(x: float) -> float:
+        asked.append(x)
+        return -((x - peak) ** 2)
+
+    best, reached = climb(score, 0.6, 0.4, 3.0)
+    steps = [round(0.2 + 0.4 * i, 6) for i in range(8)]  # 0.2 to 3.0
+    assert best == max(steps, key=lambda x: -((x - peak) ** 2))
+    assert reached == -((best - peak) ** 2)
+    assert len(asked) == len(set(asked))
+
+
+def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
+    call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scores(run: Run, task: Translation, folder: Folder) -> Scores:
+        return {"valid_bleu": 40 - abs(folder.search.alpha - 1.3), "valid_chrf": 50.0}
+
+    monkeypatch.setattr(validation, "_translate", scores)
+    chosen = call(*training(corpus, tmp_path / "chosen"), "train.max_updates=2")
+    assert chosen.code == 0, chosen.err
+    assert "length penalty 1.4, chosen on the validation set: BLEU 39.90" in " ".join(chosen.err.split())
+    assert json.loads((tmp_path / "chosen" / "generation_config.json").read_text())["alpha"] == 1.4
+    given = call(*training(corpus, tmp_path / "given"), "train.max_updates=2", "search.alpha=0.9")
+    assert "length penalty" not in given.err
+    assert json.loads((tmp_path / "given" / "generation_config.json").read_text())["alpha"] == 0.9
 
 
 def start(words: list[object]) -> subprocess.Popen[bytes]:

@@ -76,7 +76,7 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
     """Train, and tell the user how it went."""
     from rich.console import Console
 
-    from heedful.cli.validation import measure, show
+    from heedful.cli.validation import measure, settle_search, show
     from heedful.interop import open_folder
     from heedful.train.loop import train as train_model
     from heedful.train.report import duration
@@ -101,6 +101,7 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
         if state.ended == "interrupted":
             run.report.say(f"interrupted at update {state.update:,} and saved; --resume goes on from there.")
             raise typer.Exit(130)
+        settle_search(run, out)
         run.report.draw_curve()
         run.report.console.print(run.report.table())
         run.report.say(

@@ -1,10 +1,14 @@
-"""What a run does with its model at each validation: it uses it as a user would."""
+"""What a run does with its model at each validation, and with the best one in the end: it uses it as a user would."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
 from heedful.encode import Encoder
 from heedful.evaluate import label_scores, quick_scores
-from heedful.folder import Folder
+from heedful.folder import Folder, load, save_search
 from heedful.generate import Generator
 from heedful.train.classification import Classification
 from heedful.train.language import Language
@@ -13,6 +17,8 @@ from heedful.train.masked import MaskedLanguage
 from heedful.train.task import Scores
 from heedful.train.translation import Translation
 from heedful.translate import Translator
+
+ALPHA_STEP, LARGEST_ALPHA = 0.4, 3.0
 
 
 def measure(run: Run, folder: Folder) -> Scores:
@@ -34,6 +40,37 @@ def show(run: Run, folder: Folder) -> list[str]:
     if isinstance(run.task, MaskedLanguage):
         return _fill(run, run.task, folder)
     return []
+
+
+def settle_search(run: Run, out: Path) -> None:
+    """Choose the length penalty of a translator by BLEU on the validation set, unless it was given.
+
+    Models that have not learned for long, or from little, prefer sentences that are too short. The paper chose its
+    penalty on the development set, too.
+    """
+    if not isinstance(run.task, Translation) or "alpha" in run.config.search.model_fields_set:
+        return
+    task, folder = run.task, load(out)
+
+    def bleu(alpha: float) -> float:
+        search = folder.search.model_copy(update={"alpha": alpha})
+        return _translate(run, task, replace(folder, search=search))["valid_bleu"]
+
+    usual = folder.search.alpha
+    alpha, best = climb(bleu, usual, ALPHA_STEP, LARGEST_ALPHA)
+    save_search(out, folder.search.model_copy(update={"alpha": alpha}))
+    run.report.say(f"length penalty {alpha:g}, chosen on the validation set: BLEU {best:.2f}")
+
+
+def climb(score: Callable[[float], float], start: float, step: float, most: float) -> tuple[float, float]:
+    """Up from `start` while the score rises; if it does not, down, while it does, to no less than 0."""
+    best, reached = start, score(start)
+    for direction in (step, -step):
+        while 0 <= (there := round(best + direction, 6)) <= most and (found := score(there)) > reached:
+            best, reached = there, found
+        if best != start:
+            break
+    return best, reached
 
 
 def _translate(run: Run, task: Translation, folder: Folder) -> Scores:
