@@ -320,6 +320,9 @@ class TrainSettings(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine has it."
     )
+    compile: bool = Field(
+        False, description="Let torch.compile make kernels for the model; it begins later, and pays on a GPU."
+    )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto, cpu or cuda.")
     threads: Annotated[int, Field(ge=0)] = Field(0, description="CPU threads; 0 for all cores.")
     vectors: Path | None = Field(None, description="Pretrained word vectors (word2vec or GloVe text) for embeddings.")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from heedful.config import ModelConfig, TrainSettings
 from heedful.data.batch import Batch, collate
@@ -36,8 +37,12 @@ def pairs() -> Pairs:
     return Pairs.of(rows)
 
 
-def updated(model: EncoderDecoder, batches: Sequence[Batch], updates: int = 3) -> tuple[list[float], EncoderDecoder]:
+def updated(
+    model: EncoderDecoder, batches: Sequence[Batch], updates: int = 3, compiler: str = ""
+) -> tuple[list[float], EncoderDecoder]:
     model = copy.deepcopy(model)
+    if compiler:
+        model.compile(dynamic=True, backend=compiler)
     optimiser, gradients = build_optimiser(model, SETTINGS), Gradients(model)
     tokens = sum(batch.tokens for batch in batches)
     losses = []
@@ -145,3 +150,12 @@ def test_adam_equals_torch_adam_with_the_settings_of_the_paper(model: EncoderDec
         torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
         adam.step()
     assert_same_weights(ours, theirs)
+
+
+def test_a_compiled_model_learns_the_same(model: EncoderDecoder, pairs: Pairs) -> None:
+    plain, one = updated(model, cut(pairs, 4))  # pieces of several shapes
+    graphs = counters["stats"]["unique_graphs"]
+    compiled, other = updated(model, cut(pairs, 4), compiler="aot_eager")  # all but making kernels, which takes minutes
+    assert 1 <= counters["stats"]["unique_graphs"] - graphs <= 3  # whole, and for all shapes
+    assert compiled == pytest.approx(plain, rel=1e-5)
+    assert_same_weights(one, other)

@@ -54,6 +54,8 @@ class Run:
         self.gradients = Gradients(self.model)
         self.smoothing = smoothing_of(self.config.train, self.config.model)
         self.precision = choose(self.config.train.precision, self.ranks.device.type)
+        if self.config.train.compile:
+            self.model.compile(dynamic=True)  # batches are of all lengths
         self.averaged = build(self.config.model).to(self.ranks.device).eval()
 
     def loss_of(self, piece: Piece) -> Loss:
