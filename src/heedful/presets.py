@@ -24,6 +24,7 @@ PRESETS: dict[Preset, Sections] = {
             "norm": "pre",
         },
         "train": {
+            "embeddings": "pairs",
             "optimiser": "muon",
             "learning_rate": 6e-3,
             "warmup": 200,
@@ -108,11 +109,23 @@ EARLIER: dict[Architecture, Sections] = {
     "transformer": {},
     "rnn": {
         "model": {"encoder_layers": 1, "decoder_layers": 1},
-        "train": {"optimiser": "adam", "learning_rate": 2e-3, "warmup": 200, "clip_norm": 1.0},
+        "train": {
+            "embeddings": "random",
+            "optimiser": "adam",
+            "learning_rate": 2e-3,
+            "warmup": 200,
+            "clip_norm": 1.0,
+        },
     },
     "conv": {
         "model": {"positions": "sinusoidal"},
-        "train": {"optimiser": "adam", "learning_rate": 1e-3, "warmup": 400, "clip_norm": 0.5},
+        "train": {
+            "embeddings": "random",
+            "optimiser": "adam",
+            "learning_rate": 1e-3,
+            "warmup": 400,
+            "clip_norm": 0.5,
+        },
     },
 }
 

@@ -325,6 +325,9 @@ class TrainSettings(Section):
     )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto, cpu or cuda.")
     threads: Annotated[int, Field(ge=0)] = Field(0, description="CPU threads; 0 for all cores.")
+    embeddings: Literal["random", "pairs"] = Field(
+        "random", description="How embeddings begin: random, or near those of tokens that occur in the same pairs."
+    )
     vectors: Path | None = Field(None, description="Pretrained word vectors (word2vec or GloVe text) for embeddings.")
     freeze_vectors: bool = Field(False, description="Keep the embeddings found in the vectors file as they are.")
 

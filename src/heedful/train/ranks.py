@@ -4,6 +4,7 @@ The model knows nothing of it. What is summed is one flat tensor, so there is on
 """
 
 import os
+from collections.abc import Iterable
 from datetime import timedelta
 
 import torch
@@ -34,6 +35,14 @@ class Ranks:
         """Add up a tensor over all ranks, in place."""
         if self.world > 1:
             dist.all_reduce(values)
+
+    def share(self, values: Iterable[Tensor]) -> None:
+        """Give all ranks the main rank's tensors: what was computed on other machines may differ in the last digit."""
+        if self.world > 1:
+            for value in values:
+                shared = value.detach().to(self.device)
+                dist.broadcast(shared, src=0)
+                value.data.copy_(shared)
 
     def from_main(self, value: float) -> float:
         """The main rank's number, on every rank; also a meeting point."""

@@ -31,7 +31,7 @@ from heedful.train.tasks import task_for
 from heedful.train.update import build_optimiser
 from heedful.train.vectors import use_vectors
 
-SETTINGS = "run.json"
+SETTINGS, CHECKPOINTS = "run.json", "checkpoints"
 PONDER = Column("valid_ponder", "steps a token")  # where tokens halt
 NO_LIMIT = 10**9  # updates, where time is the limit
 # What may differ when a run is resumed: the corpus is known by its content, and these do not change what was learned.
@@ -77,7 +77,10 @@ def open_run(
             out.mkdir(parents=True, exist_ok=True)
         stored = {"store": task.store.path.name, "config": config.model_dump(mode="json", exclude_unset=True)}
         write_file(out / SETTINGS, json.dumps(stored, indent=2))
-    model = _fresh_model(config, task, init, report).to(ranks.device)
+    begins = not any((out / CHECKPOINTS).glob("step-*"))
+    model = _fresh_model(config, task, init, report, begins)
+    ranks.share(model.parameters())
+    model.to(ranks.device)
 
     def folder(averaged: Model) -> Folder:
         return Folder(averaged, *task.tokenizers, config.search, out)  # type: ignore[arg-type]
@@ -89,7 +92,7 @@ def open_run(
         optimiser=build_optimiser(model, config.train),
         ranks=ranks,
         report=report,
-        checkpoints=out / "checkpoints",
+        checkpoints=out / CHECKPOINTS,
         measure=lambda averaged: measure(folder(averaged)),
         publish=lambda averaged, state, scores: model_folder.save(
             folder(averaged), task.card(config, trained(state), scores)
@@ -162,7 +165,8 @@ def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
     return config.replace(**changes)
 
 
-def _fresh_model(config: RunConfig, task: Task, init: Folder | None, report: Report) -> Model:
+def _fresh_model(config: RunConfig, task: Task, init: Folder | None, report: Report, begins: bool) -> Model:
+    """The model, ready to learn if the run `begins`, and else to be filled with what it has learned."""
     torch.manual_seed(config.train.seed)
     model = build(config.model)
     if init is not None:
@@ -170,6 +174,8 @@ def _fresh_model(config: RunConfig, task: Task, init: Folder | None, report: Rep
         weights = {k: v for k, v in init.model.state_dict().items() if same or not k.startswith("classifier.")}
         model.load_state_dict(weights, strict=False)
         report.say(f"weights from {init.path}")
+    elif begins and (begun := task.begin(model, config)):
+        report.say(begun)
     if config.train.vectors:
         target, source = task.tokenizers
         counts = use_vectors(model, source, target, config.train.vectors, config.train.freeze_vectors)

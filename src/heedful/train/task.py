@@ -77,6 +77,12 @@ class Task(ABC):
     def prepare(self, config: RunConfig) -> None:
         """Take over the settled settings."""
 
+    def begin(self, model: Any, config: RunConfig) -> str:
+        """Give a fresh model what the corpus tells before anything is learned; what that was, in a line."""
+        if config.train.embeddings == "pairs":
+            raise SettingError("train.embeddings is 'pairs', which only a translator learns from; leave it out.")
+        return ""
+
     @property
     @abstractmethod
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
+
 from heedful.config import RunConfig, preset_for
 from heedful.data.batch import Batch, collate
 from heedful.data.pairs import Pairs
@@ -17,6 +19,7 @@ from heedful.loss import Loss, translation_loss
 from heedful.presets import GOING_ON, preset
 from heedful.text import Tokenizer
 from heedful.train.report import Column
+from heedful.train.spectral import spectral
 from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, resolved_model
 
 
@@ -62,6 +65,17 @@ class Translation(Task):
 
     def prepare(self, config: RunConfig) -> None:
         self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
+
+    def begin(self, model: Any, config: RunConfig) -> str:
+        if config.train.embeddings == "random":
+            return ""
+        sides = [each for each in (model.source_embedding, model.embedding) if each is not None]
+        sizes = [len(each.weight) for each in sides]
+        generator = torch.Generator().manual_seed(config.train.seed)
+        found = spectral(self.store.train, sizes, config.model.d_model, generator)
+        for side, rows in zip(sides, torch.split(found, sizes), strict=True):
+            side.weight.data.copy_(rows)
+        return "embeddings begin with which tokens occur in the same pairs"
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
