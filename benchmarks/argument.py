@@ -72,7 +72,9 @@ def train(data: Path, pair: tuple[str, str], out: Path, settings: list[str], min
         "text.vocab_size=8000",
         "train.batch_tokens=2048",
         "train.optimiser=adam",
+        "train.embeddings=random",
         "train.patience=0",
+        "search.alpha=0.6",
         "train.valid_sentences=200",
         *settings,
     ]
