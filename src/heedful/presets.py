@@ -29,6 +29,7 @@ PRESETS: dict[Preset, Sections] = {
             "learning_rate": 6e-3,
             "warmup": 200,
             "schedule": "linear",
+            "batch_tokens": 2048,
             "max_updates": 10_000,
         },
     },
