@@ -1,11 +1,12 @@
 """Multi30k: BLEU over time and on the test sets, after a given time of training with nothing set by hand.
 
-    python benchmarks/multi30k.py path/to/multi30k --time 30m --seeds 1 2
+    python benchmarks/multi30k.py path/to/multi30k --time 30m --seeds 1 2 3
     python benchmarks/multi30k.py path/to/multi30k --time 30m --text raw --target fr
 
 `tok` is the official lowercased and tokenised text, on which scores are published (sacreBLEU without tokenisation);
 `raw` is text as it is written (sacreBLEU as it is). Validation chooses the model and the length penalty; the test sets
-are translated once, with a beam of 5, after training has ended.
+are translated once, with a beam of 5, after training has ended. Several seeds are also measured together, as an
+ensemble. With --out the runs are kept, and those that are complete are not run again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from runs import evaluate, heedful, print_course, summary
+from runs import evaluate, print_course, summary, train
 
 TESTS = ("test_2016_flickr", "test_2017_flickr")
 
@@ -34,15 +35,16 @@ def main() -> None:
     files = ["--source", corpus / "train.en", "--target", corpus / f"train.{target}"]
     files += ["--valid-source", corpus / "val.en", "--valid-target", corpus / f"val.{target}"]
     with tempfile.TemporaryDirectory() as scratch:
-        found = []
-        for seed in asked.seeds:
-            run = (asked.out or Path(scratch)) / f"{asked.text}-{target}-{seed}"
-            heedful("train", *files, "--out", run, "--time", asked.time, f"train.seed={seed}", *asked.settings)
+        runs = [(asked.out or Path(scratch)) / f"{asked.text}-{target}-{seed}" for seed in asked.seeds]
+        for seed, run in zip(asked.seeds, runs, strict=True):
+            train(run, *files, "--time", asked.time, f"train.seed={seed}", *asked.settings)
             print_course(run, seed)
-            tests = [(corpus / f"{name}.en", corpus / f"{name}.{target}") for name in TESTS]
-            found.append([evaluate(run, *test, *tokenised)["bleu"] for test in tests])
-    for name, scores in zip(TESTS, zip(*found, strict=True), strict=True):
-        print(summary(f"{name}: after {asked.time} BLEU", scores, asked.seeds))
+        for name in TESTS:
+            test = corpus / f"{name}.en", corpus / f"{name}.{target}"
+            scores = [evaluate([run], *test, *tokenised)["bleu"] for run in runs]
+            print(summary(f"{name}: after {asked.time} BLEU", scores, asked.seeds), flush=True)
+            if len(runs) > 1:
+                print(f"  all {len(runs)} as an ensemble {evaluate(runs, *test, *tokenised)['bleu']:.2f}", flush=True)
 
 
 if __name__ == "__main__":

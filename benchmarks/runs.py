@@ -20,10 +20,15 @@ def heedful(*words: str | Path, printed: bool = False) -> str:
     return done.stdout or ""
 
 
-def evaluate(run: Path, source: Path, reference: Path, *words: str) -> dict[str, Any]:
-    """Scores of a test set, by sacreBLEU, with a beam of 5."""
-    files: list[str | Path] = ["--source", source, "--reference", reference]
-    scores: dict[str, Any] = json.loads(heedful("evaluate", run, *files, "--beam", "5", "--json", *words, printed=True))
+def train(run: Path, *words: str | Path) -> None:
+    """Train, or go on with what is there already."""
+    heedful("train", *words, "--out", run, *(["--resume"] if run.exists() else []))
+
+
+def evaluate(runs: Sequence[Path], source: Path, reference: Path, *words: str) -> dict[str, Any]:
+    """Scores of a test set, by sacreBLEU, with a beam of 5; several models are an ensemble."""
+    files: list[str | Path] = [*runs, "--source", source, "--reference", reference]
+    scores: dict[str, Any] = json.loads(heedful("evaluate", *files, "--beam", "5", "--json", *words, printed=True))
     return scores
 
 

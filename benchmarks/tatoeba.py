@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from runs import evaluate, heedful, print_course, summary
+from runs import evaluate, print_course, summary, train
 
 HELD_OUT, SPLIT_SEED = 2_000, 1
 
@@ -32,14 +32,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = asked.out or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        train, source, reference = split(asked.corpus, folder)
-        files = ["--pairs", train, "--time", asked.time]
+        pairs, source, reference = split(asked.corpus, folder)
         found = []
         for seed in asked.seeds:
             run = folder / f"{seed}"
-            heedful("train", *files, "--out", run, f"train.seed={seed}", *asked.settings)
+            train(run, "--pairs", pairs, "--time", asked.time, f"train.seed={seed}", *asked.settings)
             print_course(run, seed)
-            found.append(evaluate(run, source, reference))
+            found.append(evaluate([run], source, reference))
     for name, title in (("bleu", "BLEU"), ("chrf", "chrF")):
         print(summary(f"after {asked.time} {title}", [each[name] for each in found], asked.seeds))
 
@@ -57,12 +56,11 @@ def split(corpus: Path, folder: Path) -> tuple[Path, Path, Path]:
     while len(held_out) < HELD_OUT:
         source = sources.pop()
         held_out += [(source, target) for target in by_source[source]]
-    train, source_file, reference = folder / "train.tsv", folder / "test.source", folder / "test.target"
-    pairs = (f"{source}\t{target}" for source in sorted(sources) for target in by_source[source])
-    write(train, pairs)
+    rest, source_file, reference = folder / "train.tsv", folder / "test.source", folder / "test.target"
+    write(rest, (f"{source}\t{target}" for source in sorted(sources) for target in by_source[source]))
     write(source_file, (source for source, _ in held_out))
     write(reference, (target for _, target in held_out))
-    return train, source_file, reference
+    return rest, source_file, reference
 
 
 def write(path: Path, lines: Iterable[str]) -> None:

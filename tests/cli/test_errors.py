@@ -69,6 +69,7 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "no such TOML": (["nowhere.toml"], ("nowhere.toml", "does not exist")),
     "vocabulary too large": (["--source", "GOOD", "--target", "GOOD", "text.vocab_size=90000"], ("90000",)),
     "vectors of another width": (["--source", "GOOD", "--target", "GOOD", "train.vectors=GOOD"], ("d_model",)),
+    "pairs for a GPT": (["--text", "GOOD", "train.embeddings=pairs"], ("train.embeddings is 'pairs'", "leave it out")),
 }  # fmt: skip
 
 

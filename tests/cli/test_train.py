@@ -145,6 +145,21 @@ def test_a_translator_goes_on_at_a_low_rate_whatever_it_was_trained_with(
     assert all(torch.allclose(before[name], after[name], atol=1e-3) for name in before)
 
 
+def test_embeddings_begin_with_the_pairs_once(call: Call, corpus: Path, tmp_path: Path) -> None:
+    said = "embeddings begin with which tokens occur in the same pairs"
+    begun = call(*training(corpus, tmp_path / "x"), "train.max_updates=2")
+    assert said in " ".join(begun.err.split())
+    resumed = call(*training(corpus, tmp_path / "x"), "--resume", "train.max_updates=4")
+    assert resumed.code == 0, resumed.err
+    assert said not in " ".join(resumed.err.split())
+    random = call(*training(corpus, tmp_path / "y"), "train.max_updates=2", "train.embeddings=random")
+    assert random.code == 0, random.err
+    assert said not in " ".join(random.err.split())
+    weights = [load_file(tmp_path / name / "checkpoints" / "step-2" / "model.safetensors") for name in "xy"]
+    changed = {name for name in weights[0] if (weights[0][name] - weights[1][name]).abs().max() > 0.1}
+    assert changed == {"embedding.weight"}
+
+
 def test_word_vectors_start_the_embeddings_and_can_be_frozen(call: Call, corpus: Path, tmp_path: Path) -> None:
     from heedful import folder
 
