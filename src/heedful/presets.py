@@ -1,8 +1,8 @@
 """Sizes that suit corpora: what a preset fills in where the user left a setting open. Names and numbers, nothing else.
 
-Translators follow the paper, but for the smallest: where minutes count, norms come first and Muon takes the steps.
-Decoders and encoders are what learns fastest from little text on a CPU: norms first, rotary positions, no smoothing,
-weight decay, and a rate that falls to zero with the end of the run.
+Translators follow the paper, but for the smallest: where minutes count, norms come first, Muon takes the steps, and
+embeddings begin near those of their translations. Decoders and encoders are what learns fastest from little text on a
+CPU: norms first, rotary positions, no smoothing, weight decay, and a rate that falls to zero with the end of the run.
 """
 
 from typing import Any, Literal

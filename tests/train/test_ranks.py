@@ -53,3 +53,21 @@ def test_two_ranks_equal_one_undivided_batch_within_rounding(corpus: Path, tmp_p
             "key.bias"
         ):  # softmax does not see it: its gradient is rounding noise, which Adam blows up
             torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-4)
+
+
+SHARING = """
+import torch
+from heedful.train.ranks import Ranks
+ranks = Ranks("cpu")
+weight = torch.nn.Parameter(torch.full((2, 3), float(ranks.rank + 5)))
+ranks.share([weight])
+assert weight.eq(5).all(), weight
+ranks.close()
+"""
+
+
+def test_all_ranks_begin_with_the_weights_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "sharing.py").write_text(SHARING)
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", tmp_path / "sharing.py"]
+    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.utils import counters
 
 from heedful.config import ModelConfig, TrainSettings
@@ -15,6 +16,7 @@ from heedful.errors import TrainingError
 from heedful.loss import Loss, translation_loss
 from heedful.model import EncoderDecoder
 from heedful.text import Specials
+from heedful.train.loop import compiling
 from heedful.train.ranks import Ranks
 from heedful.train.update import Gradients, apply_update, build_optimiser, freeze_rows
 
@@ -159,3 +161,9 @@ def test_a_compiled_model_learns_the_same(model: EncoderDecoder, pairs: Pairs) -
     assert 1 <= counters["stats"]["unique_graphs"] - graphs <= 3  # whole, and for all shapes
     assert compiled == pytest.approx(plain, rel=1e-5)
     assert_same_weights(one, other)
+
+
+def test_what_the_compiler_lacks_is_said_in_one_sentence() -> None:
+    said = r"^torch\.compile made no kernels .*: no g\+\+; leave out train\.compile"
+    with pytest.raises(TrainingError, match=said), compiling():
+        raise TorchDynamoException("no g++\n\nand much that helps nobody")

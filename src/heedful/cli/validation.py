@@ -56,15 +56,17 @@ def settle_search(run: Run, out: Path) -> None:
         search = folder.search.model_copy(update={"alpha": alpha})
         return _translate(run, task, replace(folder, search=search))["valid_bleu"]
 
-    usual = folder.search.alpha
-    alpha, best = climb(bleu, usual, ALPHA_STEP, LARGEST_ALPHA)
+    assert run.state.best is not None  # its BLEU is by the penalty that the run has validated with
+    alpha, best = climb(bleu, run.config.search.alpha, run.state.best[0], ALPHA_STEP, LARGEST_ALPHA)
     save_search(out, folder.search.model_copy(update={"alpha": alpha}))
     run.report.say(f"length penalty {alpha:g}, chosen on the validation set: BLEU {best:.2f}")
 
 
-def climb(score: Callable[[float], float], start: float, step: float, most: float) -> tuple[float, float]:
-    """Up from `start` while the score rises; if it does not, down, while it does, to no less than 0."""
-    best, reached = start, score(start)
+def climb(
+    score: Callable[[float], float], start: float, reached: float, step: float, most: float
+) -> tuple[float, float]:
+    """Up from `start`, whose score is known, while it rises; if it does not, down, while it does, to no less than 0."""
+    best = start
     for direction in (step, -step):
         while 0 <= (there := round(best + direction, 6)) <= most and (found := score(there)) > reached:
             best, reached = there, found

@@ -72,15 +72,13 @@ def _padded(
     sequences: Ragged, rows: NDArray[np.int64], ids: Specials, start: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(B, longest + 1 or 2) with the end and, if asked, the start; lengths (B,) that count the end."""
-    begin = sequences.offsets[rows]
-    lengths = sequences.offsets[rows + 1] - begin
+    lengths = sequences.offsets[rows + 1] - sequences.offsets[rows]
     longest = int(lengths.max(initial=0))
     first = int(start)
     padded = np.full((len(rows), longest + 1 + first), ids.pad, np.int64)
     if start:
         padded[:, 0] = ids.bos
     real = np.arange(longest) < lengths[:, None]  # (B, longest)
-    inside = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    padded[:, first : first + longest][real] = sequences.ids[np.repeat(begin, lengths) + inside]
+    padded[:, first : first + longest][real] = sequences.flat(rows)
     padded[np.arange(len(rows)), lengths + first] = ids.eos
     return padded, lengths + 1

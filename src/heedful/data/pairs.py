@@ -38,6 +38,13 @@ class Ragged:
     def lengths(self) -> NDArray[np.int32]:
         return np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
 
+    def flat(self, rows: NDArray[np.int64]) -> Ids:
+        """The sequences of these numbers end to end."""
+        lengths = self.offsets[rows + 1] - self.offsets[rows]
+        inside = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        flat: Ids = self.ids[np.repeat(self.offsets[rows], lengths) + inside]
+        return flat
+
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
         lengths = [len(row) for row in rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -17,6 +17,7 @@ from types import FrameType
 import torch
 
 from heedful.config import RunConfig, seconds
+from heedful.errors import TrainingError
 from heedful.loss import Loss, smoothing_of
 from heedful.model import Model, build
 from heedful.ops.precision import choose, computing_in
@@ -112,13 +113,28 @@ def update(run: Run, batch: Indices, interrupted: bool) -> Outcome:
     mine = [(i, piece) for i, piece in enumerate(cut.pieces) if i % ranks.world == ranks.rank]
     pieces = [(i, piece().to(ranks.device)) for i, piece in mine if piece is not None]
     rate = learning_rate(state.update + 1, state.total, settings, run.config.model.d_model)
-    outcome = apply_update(
-        pieces, run.loss_of, run.gradients, run.optimiser, ranks,
-        settings=settings, update=state.update + 1, tokens=cut.tokens, rate=rate, interrupted=interrupted,
-    )  # fmt: skip
+    with compiling() if settings.compile else nullcontext():
+        outcome = apply_update(
+            pieces, run.loss_of, run.gradients, run.optimiser, ranks,
+            settings=settings, update=state.update + 1, tokens=cut.tokens, rate=rate, interrupted=interrupted,
+        )  # fmt: skip
     state.update += 1
     state.tokens += cut.tokens
     return outcome
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """What torch.compile does not find on this machine, in one sentence."""
+    from torch._dynamo.exc import TorchDynamoException
+
+    try:
+        yield
+    except TorchDynamoException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise TrainingError(
+            f"torch.compile made no kernels for the model: {reason}; leave out train.compile, or install what it needs."
+        ) from None
 
 
 def validate(run: Run, clock: Clock) -> None:

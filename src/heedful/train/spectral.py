@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.pairs import Pairs, Ragged
+from heedful.data.pairs import Pairs
 
 MOST_PAIRS = 100_000  # words that are nowhere in so many are left to chance
 SPARE = 32  # directions beyond those that are wanted, which make those exact
@@ -33,17 +32,17 @@ def spectral(pairs: Pairs, sizes: Sequence[int], width: int, generator: torch.Ge
     noise = _unit(torch.randn(tokens, width, generator=generator))
     matrix = _occurrences(pairs, tokens, second=sizes[0] if len(sizes) > 1 else 0)
     found = _directions(matrix, min(width, tokens, matrix.size(1)), generator)
-    found -= found[found.any(1)].mean(0)
     seen = matrix.crow_indices().diff() > 0  # (V)
-    noise[seen, : found.size(1)] += _unit(found[seen])
+    noise[seen, : found.size(1)] += _unit(found[seen] - found[seen].mean(0))
     return _unit(noise)
 
 
 def _occurrences(pairs: Pairs, tokens: int, second: int) -> Tensor:
     """(V, N), in rows of length 1: which tokens are in which pairs; those of short pairs belong together more."""
     chosen = np.linspace(0, len(pairs), min(len(pairs), MOST_PAIRS), endpoint=False, dtype=np.int64)
-    both = (_flat(pairs.sources, chosen, 0), _flat(pairs.targets, chosen, second))
-    row, column = (np.concatenate(each) for each in zip(*both, strict=True))
+    sides = pairs.sources, pairs.targets
+    row = np.concatenate([side.flat(chosen).astype(np.int64) + i * second for i, side in enumerate(sides)])
+    column = np.concatenate([np.repeat(np.arange(len(chosen)), side.lengths[chosen]) for side in sides])
     row, column = np.divmod(np.unique(row * len(chosen) + column), len(chosen))
     values = 1 / np.sqrt(np.bincount(column))[column]
     values /= np.sqrt(np.bincount(row, values**2, minlength=tokens))[row]
@@ -52,14 +51,6 @@ def _occurrences(pairs: Pairs, tokens: int, second: int) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch calls these tensors new
         return torch.sparse_csr_tensor(*parts, (tokens, len(chosen)), check_invariants=True)
-
-
-def _flat(side: Ragged, chosen: NDArray[np.int64], first: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All tokens of one side of the chosen pairs, and which pair each is in."""
-    lengths = side.lengths[chosen]
-    inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    ids = side.ids[np.repeat(side.offsets[chosen], lengths) + inside].astype(np.int64)
-    return ids + first, np.repeat(np.arange(len(chosen)), lengths)
 
 
 def _directions(matrix: Tensor, count: int, generator: torch.Generator) -> Tensor:
