@@ -73,6 +73,7 @@ def train(data: Path, pair: tuple[str, str], out: Path, settings: list[str], min
         "train.batch_tokens=2048",
         "train.optimiser=adam",
         "train.embeddings=random",
+        "train.negatives=0",
         "train.patience=0",
         "search.alpha=0.6",
         "train.valid_sentences=200",

@@ -49,14 +49,14 @@ def charging(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable[[LossFunctio
 
     def decorate(loss_of: LossFunction) -> LossFunction:
         @wraps(loss_of)
-        def charged(model: Model, piece: Any, smoothing: float = 0.0) -> Loss:
+        def charged(model: Model, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
             if not model.config.halting:
-                return loss_of(model, piece, smoothing)
+                return loss_of(model, piece, smoothing, negatives)
             with ExitStack() as stack:
                 times: list[Tensor] = []  # (B, T) of each side, in the order in which they ran
                 for side in (each for each in model.children() if isinstance(each, Universal)):
                     stack.enter_context(side.ponder.register_forward_hook(lambda tap, given, out: times.append(out)))
-                loss = loss_of(model, piece, smoothing)
+                loss = loss_of(model, piece, smoothing, negatives)
             real = [ids != model.config.pad_id for ids in read(piece)]
             spent = torch.cat([time[mask] for time, mask in zip(times, real, strict=True)])  # (N)
             steps = (spent.detach() - 1e-4).floor().sum()  # without the remainders, which are at most 1
@@ -69,44 +69,44 @@ def charging(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable[[LossFunctio
 
 
 @charging(lambda batch: (batch.source, batch.labels))
-def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0) -> Loss:
+def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0, negatives: int = 0) -> Loss:
     """Label-smoothed cross-entropy of the target, given the source; logits only where there is a real token."""
     hidden: Tensor = model(batch.source, batch.decoder_input)  # (B, T, D)
     real = batch.labels != model.config.pad_id  # (B, T)
     smoothed, likelihood = linear_cross_entropy(
-        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing
+        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, negatives
     )
     return Loss(smoothed, likelihood, batch.tokens)
 
 
 @charging(lambda blocks: (blocks.ids[:, :-1],))
-def language_loss(model: DecoderModel, blocks: Blocks, smoothing: float = 0.0) -> Loss:
+def language_loss(model: DecoderModel, blocks: Blocks, smoothing: float = 0.0, negatives: int = 0) -> Loss:
     """Cross-entropy of every token of a text, given those before it in its block."""
     hidden: Tensor = model(blocks.ids[:, :-1])  # (B, T, D)
     smoothed, likelihood = linear_cross_entropy(
-        hidden.flatten(0, 1), model.output_weight, model.output_bias, blocks.ids[:, 1:].flatten(), smoothing
+        hidden.flatten(0, 1), model.output_weight, model.output_bias, blocks.ids[:, 1:].flatten(), smoothing, negatives
     )
     return Loss(smoothed, likelihood, blocks.tokens)
 
 
 @charging(lambda masked: (masked.ids,))
-def masked_loss(model: EncoderModel, masked: Masked, smoothing: float = 0.0) -> Loss:
+def masked_loss(model: EncoderModel, masked: Masked, smoothing: float = 0.0, negatives: int = 0) -> Loss:
     """Cross-entropy of the tokens that have to be guessed, given what is left; logits only where one is."""
     hidden: Tensor = model(masked.ids, types=masked.types)  # (B, T, D)
     guessed = model.before_output(hidden[masked.chosen])  # (N, D)
     smoothed, likelihood = linear_cross_entropy(
-        guessed, model.output_weight, model.output_bias, masked.labels[masked.chosen], smoothing
+        guessed, model.output_weight, model.output_bias, masked.labels[masked.chosen], smoothing, negatives
     )
     return Loss(smoothed, likelihood, masked.tokens)
 
 
 @charging(lambda examples: (examples.ids,))
-def classification_loss(model: EncoderModel, examples: Examples, smoothing: float = 0.0) -> Loss:
+def classification_loss(model: EncoderModel, examples: Examples, smoothing: float = 0.0, negatives: int = 0) -> Loss:
     """Cross-entropy of the label of every text."""
     assert model.classifier is not None
     hidden: Tensor = model(examples.ids, types=examples.types)  # (B, T, D)
     vectors = model.summarise(hidden, examples.ids != model.config.pad_id)  # (B, D)
     smoothed, likelihood = linear_cross_entropy(
-        vectors, model.classifier.weight, model.classifier.bias, examples.labels, smoothing
+        vectors, model.classifier.weight, model.classifier.bias, examples.labels, smoothing, negatives
     )
     return Loss(smoothed, likelihood, len(examples.labels))

@@ -1,8 +1,9 @@
 """Sizes that suit corpora: what a preset fills in where the user left a setting open. Names and numbers, nothing else.
 
-Translators follow the paper, but for the smallest: where minutes count, norms come first, Muon takes the steps, and
-embeddings begin near those of their translations. Decoders and encoders are what learns fastest from little text on a
-CPU: norms first, rotary positions, no smoothing, weight decay, and a rate that falls to zero with the end of the run.
+Translators follow the paper, but for the smallest: where minutes count, norms come first, Muon takes the steps,
+embeddings begin near those of their translations, and tokens are weighed against part of the vocabulary. Decoders and
+encoders are what learns fastest from little text on a CPU: norms first, rotary positions, no smoothing, weight decay,
+and a rate that falls to zero with the end of the run.
 """
 
 from typing import Any, Literal
@@ -30,6 +31,7 @@ PRESETS: dict[Preset, Sections] = {
             "warmup": 200,
             "schedule": "linear",
             "batch_tokens": 2048,
+            "negatives": 2048,
             "max_updates": 10_000,
         },
     },
@@ -103,7 +105,13 @@ FINE_TUNING: dict[str, Any] = {
 }
 
 # So does a translator that goes on with other pairs: steps of a first training would undo what it knows.
-GOING_ON: dict[str, Any] = {"optimiser": "adam", "learning_rate": 3e-4, "warmup": 100, "schedule": "linear"}
+GOING_ON: dict[str, Any] = {
+    "optimiser": "adam",
+    "learning_rate": 3e-4,
+    "warmup": 100,
+    "schedule": "linear",
+    "negatives": 0,
+}
 
 # What the systems before the Transformer need: few layers, low rates, and no gradient that is too large.
 EARLIER: dict[Architecture, Sections] = {
@@ -112,6 +120,7 @@ EARLIER: dict[Architecture, Sections] = {
         "model": {"encoder_layers": 1, "decoder_layers": 1},
         "train": {
             "embeddings": "random",
+            "negatives": 0,
             "optimiser": "adam",
             "learning_rate": 2e-3,
             "warmup": 200,
@@ -122,6 +131,7 @@ EARLIER: dict[Architecture, Sections] = {
         "model": {"positions": "sinusoidal"},
         "train": {
             "embeddings": "random",
+            "negatives": 0,
             "optimiser": "adam",
             "learning_rate": 1e-3,
             "warmup": 400,

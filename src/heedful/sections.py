@@ -304,6 +304,11 @@ class TrainSettings(Section):
     smoothing: Literal["uniform", "others"] = Field(
         "uniform", description="Spread it over all V tokens (the paper) or over the V - 1 wrong ones."
     )
+    negatives: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Tokens drawn at random that stand for all that a batch does not have (sampled softmax);"
+        " 0 takes the whole vocabulary.",
+    )
     checkpoint_every: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Updates between two checkpoints, each with a validation; chosen from the length if not set."
     )

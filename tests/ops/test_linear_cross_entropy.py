@@ -137,3 +137,65 @@ def test_autocast_leaves_gradients_in_float32():
     for mine, theirs in zip(fast, right, strict=True):
         assert mine.dtype == torch.float32
         assert (mine - theirs).norm() < 2**-6 * theirs.norm()
+
+
+def sampled(negatives, tensors, labels, smoothing, seed):
+    torch.manual_seed(seed)
+    smoothed, likelihood = linear_cross_entropy(*tensors, labels, smoothing, negatives)
+    return [smoothed, likelihood, *torch.autograd.grad(smoothed, [x for x in tensors if x is not None])]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
+def test_as_many_negatives_as_there_are_tokens_is_no_estimate(chunk, bias, smoothing):
+    tensors, labels = example(9, bias)
+    exact = values_and_gradients(linear_cross_entropy_plain, tensors, labels, smoothing)
+    for negatives in (VOCABULARY - 1, VOCABULARY, VOCABULARY + 1):
+        torch.testing.assert_close(sampled(negatives, tensors, labels, smoothing, 0), exact, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_negatives_stand_for_all_tokens_that_were_not_drawn(bias):
+    """Over many draws: the nearer to the exact loss and gradient, the more tokens are drawn."""
+    tensors, labels = example(9, bias)
+    tensors[0] = (tensors[0].detach() / 3).requires_grad_()  # no few tokens that have it all
+    exact = values_and_gradients(linear_cross_entropy_plain, tensors, labels, 0.1)
+    errors = []
+    for negatives in (2, 5, 12):
+        draws = [sampled(negatives, tensors, labels, 0.1, seed) for seed in range(200)]
+        means = [torch.stack(each).mean(0) for each in zip(*draws, strict=True)]
+        errors.append([((mean - right).norm() / right.norm()).item() for mean, right in zip(means, exact, strict=True)])
+    assert all(few > some > many for few, some, many in zip(*errors, strict=True))
+    assert max(errors[-1]) < 0.1
+
+
+def test_negatives_are_drawn_alike_and_never_twice():
+    labels = torch.tensor([3, 3, 7])
+    counts = torch.zeros(VOCABULARY)
+    for seed in range(2000):
+        torch.manual_seed(seed)
+        rows, stand_for = cross_entropy._draw(labels, VOCABULARY, 5)
+        assert rows[:2].tolist() == [3, 7]
+        assert len(set(rows.tolist())) == len(rows) == 7
+        torch.testing.assert_close(stand_for.sum(), torch.tensor(float(VOCABULARY)))
+        counts[rows] += 1
+    assert counts[[3, 7]].tolist() == [2000, 2000]
+    expected = 2000 * 5 / 21
+    others = torch.cat((counts[:3], counts[4:7], counts[8:]))
+    assert ((others - expected).abs() < 5 * (expected * (1 - 5 / 21)) ** 0.5).all()
+
+
+def test_the_same_seed_draws_the_same_negatives():
+    tensors, labels = example(9)
+    first, again, other = (sampled(4, tensors, labels, 0.1, seed) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+
+
+def test_negatives_in_autocast_leave_gradients_in_float32():
+    tensors, labels = example(9)
+    with torch.autocast("cpu", torch.bfloat16):
+        estimate = sampled(5, tensors, labels, 0.1, 0)
+    for mine, right in zip(estimate, sampled(5, tensors, labels, 0.1, 0), strict=True):
+        assert mine.dtype == torch.float32
+        assert (mine - right).norm() < 2**-6 * right.norm()

@@ -5,6 +5,9 @@ them for a few rows at a time, together with their gradient, and keeps neither.
 
 Smoothing (section 5.4 of the paper) takes ε from the right token and spreads it evenly over all V tokens. The other
 common form, which spreads it over the V - 1 wrong tokens, is the same with ε · V / (V - 1).
+
+Most of these logits are of tokens that the batch does not have. A few of them, drawn at random, can stand for all: the
+sampled softmax of Jean et al. (2015). Its smoothing needs no sample: the mean of all logits follows from the mean row.
 """
 
 from typing import Any
@@ -17,12 +20,14 @@ LOGITS_AT_ONCE = 1 << 21
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0, negatives: int = 0
 ) -> tuple[Tensor, Tensor]:
     """(N, D), (V, D), (V), (N) -> the sums over N of the smoothed loss and of the plain negative log-likelihood.
 
-    Only the first can be differentiated.
+    Only the first can be differentiated. With `negatives`, both are estimates from so many tokens besides the labels.
     """
+    if 0 < negatives < len(weight):
+        return _sampled(hidden, weight, bias, labels, smoothing, negatives)
     if not torch.is_grad_enabled():
         with torch.no_grad():
             return _sums(hidden, weight, bias, labels, smoothing)
@@ -37,6 +42,35 @@ def linear_cross_entropy_plain(
     log_probs = F.linear(hidden, weight, bias).float().log_softmax(-1)  # (N, V)
     likelihood = -log_probs.gather(1, labels.unsqueeze(1)).sum()
     return (1 - smoothing) * likelihood - smoothing * log_probs.mean(-1).sum(), likelihood.detach()
+
+
+def _sampled(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, negatives: int
+) -> tuple[Tensor, Tensor]:
+    """A softmax over the labels of the batch and others drawn at random, which count for as many as they stand for."""
+    rows, weights = _draw(labels, len(weight), negatives)
+    shift = weights.log() if bias is None else weights.log() + bias[rows]
+    place = torch.empty(len(weight), dtype=torch.long, device=labels.device)
+    place[rows] = torch.arange(len(rows), device=labels.device)
+    total, plain = linear_cross_entropy(hidden, weight[rows], shift, place[labels])
+    if not smoothing:
+        return total, plain
+    lead = (hidden * (F.embedding(labels, weight) - weight.mean(0))).sum()  # of the right logits over the mean ones
+    if bias is not None:
+        lead = lead + (bias[labels] - bias.mean()).sum()
+    return total + smoothing * lead, plain
+
+
+def _draw(labels: Tensor, vocab_size: int, negatives: int) -> tuple[Tensor, Tensor]:
+    """(n), (n): the tokens of the batch and some others, and how many tokens each stands for."""
+    wanted = torch.zeros(vocab_size, dtype=torch.bool, device=labels.device)
+    wanted[labels] = True
+    others = (~wanted).nonzero().squeeze(1)
+    drawn = others[torch.randperm(len(others), device=labels.device)[:negatives]]
+    rows = torch.cat((wanted.nonzero().squeeze(1), drawn))
+    weights = torch.ones(len(rows), device=labels.device)
+    weights[len(rows) - len(drawn) :] = len(others) / max(1, len(drawn))
+    return rows, weights
 
 
 def _sums(

@@ -68,8 +68,8 @@ class Classification(Task):
         collate = partial(self._collate, store.train, store.train_labels)
         return Cut(len(batch), [partial(collate, part) if len(part) else None for part in pieces(batch, count)])
 
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0) -> Loss:
-        return classification_loss(model, piece, smoothing)
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        return classification_loss(model, piece, smoothing, negatives)
 
     def validation(self) -> Iterator[Examples]:
         lengths = _lengths(self.store.valid)

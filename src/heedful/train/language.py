@@ -70,8 +70,8 @@ class Language(Task):
         ]
         return Cut(len(batch) * self.block, cut)
 
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0) -> Loss:
-        return language_loss(model, piece, smoothing)
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        return language_loss(model, piece, smoothing, negatives)
 
     def validation(self) -> Iterator[Blocks]:
         valid = self.store.valid

@@ -62,7 +62,7 @@ class Run:
     def loss_of(self, piece: Piece) -> Loss:
         """The loss that an update lowers."""
         with computing_in(self.precision, self.ranks.device):
-            return self.task.loss(self.model, piece, self.smoothing)
+            return self.task.loss(self.model, piece, self.smoothing, self.config.train.negatives)
 
 
 def train(run: Run) -> State:

@@ -81,8 +81,8 @@ class MaskedLanguage(Task):
         parts = [slice(start, end) for start, end in pairwise(borders)]
         return Cut(whole.tokens, [partial(whole.rows, part) if part.stop > part.start else None for part in parts])
 
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0) -> Loss:
-        return masked_loss(model, piece, smoothing)
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        return masked_loss(model, piece, smoothing, negatives)
 
     def validation(self) -> Iterator[Masked]:
         valid, text = self.store.valid, self.block - FRAME

@@ -20,9 +20,11 @@ from heedful.disk import explained, write_file
 from heedful.errors import FolderError, SettingError, shown
 from heedful.folder import Folder, parameter_count
 from heedful.model import Model, build
+from heedful.ops.precision import choose
 from heedful.train import checkpoint
 from heedful.train.checkpoint import State
 from heedful.train.loop import Run
+from heedful.train.pace import affordable, products_per_second
 from heedful.train.ranks import Ranks
 from heedful.train.report import Column, Report
 from heedful.train.schedule import peak_rate
@@ -64,14 +66,14 @@ def open_run(
     config = _resumed(asked, earlier, out) if earlier else asked
     init = open_init(config.train.init) if config.train.init else None
     task = _open_task(config, out, ranks, report, init)
+    if asked.train.threads:
+        torch.set_num_threads(asked.train.threads)
     if earlier is None:
-        config = resolve(asked, task, init)
+        config = resolve(asked, task, init, ranks, report)
     elif earlier.get("store") != task.store.path.name:
         raise FolderError(f"{out} was trained on another corpus; resume it with the same files, or start anew.")
     task.prepare(config)
     report.columns = (*task.columns, *([PONDER] if config.model.halting else []))
-    if asked.train.threads:
-        torch.set_num_threads(asked.train.threads)
     if ranks.main:
         with explained(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -105,9 +107,16 @@ def open_run(
     return run
 
 
-def resolve(asked: RunConfig, task: Task, init: Folder | None) -> RunConfig:
+def resolve(asked: RunConfig, task: Task, init: Folder | None, ranks: Ranks, report: Report) -> RunConfig:
     """Settle what the user left open, and let the time decide where there is one."""
+
+    def rate() -> float:
+        precision = choose(asked.train.precision, ranks.device.type)
+        return ranks.world * ranks.from_main(products_per_second(precision, ranks.device))
+
     config = task.resolve(asked, init)
+    if init is None:
+        config = affordable(config, asked, task, rate, report.say)
     if asked.train.time and "max_updates" not in asked.train.model_fields_set:
         return config.replace(train={"max_updates": NO_LIMIT})
     return config

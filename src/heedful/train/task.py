@@ -73,6 +73,10 @@ class Task(ABC):
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
         """Settle what the user left open: the preset, and what follows from the corpus and its vocabulary."""
 
+    def work(self, config: RunConfig) -> float:
+        """Operations that one pass over the corpus takes, about; 0 where the number of passes does not matter."""
+        return 0.0
+
     @abstractmethod
     def prepare(self, config: RunConfig) -> None:
         """Take over the settled settings."""
@@ -97,7 +101,7 @@ class Task(ABC):
         """A global batch in `count` pieces; what is random about it follows from the seed and the update."""
 
     @abstractmethod
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0) -> Loss:
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
         """Sums over what is learned of a piece."""
 
     @abstractmethod

@@ -18,6 +18,7 @@ from heedful.folder import Folder
 from heedful.loss import Loss, translation_loss
 from heedful.presets import GOING_ON, preset
 from heedful.text import Tokenizer
+from heedful.train.pace import operations
 from heedful.train.report import Column
 from heedful.train.spectral import spectral
 from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, resolved_model
@@ -63,6 +64,10 @@ class Translation(Task):
             found["max_length"] = 2 * (asked.data.max_length + 1)  # twice the longest source, for its translation
         return config.replace(model=resolved_model(asked, init, "encoder-decoder", found))
 
+    def work(self, config: RunConfig) -> float:
+        train = self.store.train
+        return operations(config, int(train.source_lengths.sum()), int(train.target_lengths.sum()))
+
     def prepare(self, config: RunConfig) -> None:
         self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
 
@@ -91,8 +96,8 @@ class Translation(Task):
         cut = [partial(self._collate, train, piece) if len(piece) else None for piece in pieces(batch, count)]
         return Cut(tokens, cut)
 
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0) -> Loss:
-        return translation_loss(model, piece, smoothing)
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        return translation_loss(model, piece, smoothing, negatives)
 
     def validation(self) -> Iterator[Batch]:
         valid = self.store.valid

@@ -1,0 +1,62 @@
+"""What a given time is enough for: the largest preset that goes over its corpus often enough before it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+import torch
+
+from heedful.config import PRESETS, RunConfig, seconds
+from heedful.model import EncoderDecoder, build
+from heedful.ops.precision import computing_in
+from heedful.train.task import Task
+
+PASSES = 8  # with fewer, a smaller model that has time for more of them translates better
+SHARE = 0.45  # of the rate of large products that training reaches on a CPU
+
+
+def affordable(
+    config: RunConfig, asked: RunConfig, task: Task, rate: Callable[[], float], say: Callable[[str], None]
+) -> RunConfig:
+    """`config`, or what a smaller preset makes of what was `asked`, if the time is too short for it.
+
+    `rate` measures how many operations of products this machine does in a second.
+    """
+    names = list(PRESETS)
+    smaller = names[: names.index(config.preset)] if config.preset else []
+    if not smaller or asked.preset or asked.train.time is None or not task.work(config):
+        return config
+    possible = seconds(asked.train.time) * rate() * SHARE
+    for name in reversed(smaller):
+        passes = possible / task.work(config)
+        if passes >= PASSES:
+            break
+        say(f"preset {name}: {asked.train.time} is enough for {passes:.1f} passes with {config.preset}, under {PASSES}")
+        config = task.resolve(asked.model_copy(update={"preset": name}), None)
+    return config
+
+
+def products_per_second(precision: str, device: torch.device) -> float:
+    """Operations a second in products of the sizes that training has, as measured now."""
+    a, b = torch.randn(4096, 256, device=device), torch.randn(256, 1024, device=device)
+    best = float("inf")
+    with computing_in(precision, device):
+        for _ in range(8):
+            began = perf_counter()
+            float((a @ b)[0, 0])  # waits for the product
+            best = min(best, perf_counter() - began)
+    return 2 * a.numel() * b.size(1) / best
+
+
+def operations(config: RunConfig, sources: int, targets: int) -> float:
+    """Of the products with weights, forward and backward, for so many tokens of source and target."""
+    model, train = config.model, config.train
+    with torch.device("meta"):
+        built = build(model)
+    assert isinstance(built, EncoderDecoder)
+    encoder, decoder = (sum(each.numel() for each in part.parameters()) for part in (built.encoder, built.decoder))
+    if model.recurrent_depth:
+        encoder, decoder = model.encoder_layers * encoder, model.decoder_layers * decoder
+    rows = min(model.vocab_size, train.negatives + train.batch_tokens // 3) if train.negatives else model.vocab_size
+    return 6.0 * (encoder * sources + (decoder + rows * model.d_model) * targets)

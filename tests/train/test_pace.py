@@ -1,0 +1,99 @@
+"""Which preset a given time is enough for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from heedful.config import RunConfig, read
+from heedful.data.batch import Batch
+from heedful.loss import translation_loss
+from heedful.model import build
+from heedful.train import pace
+from heedful.train.pace import PASSES, SHARE, affordable, operations, products_per_second
+from heedful.train.tasks import task_for
+
+WORK = {"tiny": 1e12, "small": 10e12, "base": 100e12}
+
+
+class Corpus:
+    """A task that knows what each preset costs."""
+
+    def work(self, config: RunConfig) -> float:
+        return WORK[config.preset or "base"]
+
+    def resolve(self, asked: RunConfig, init: None) -> RunConfig:
+        return asked.with_preset(asked.preset or "base")
+
+
+def chosen(rate: float, *words: str, preset: str | None = None) -> tuple[str | None, list[str]]:
+    said: list[str] = []
+    asked = read(None, words)
+    if preset:
+        asked = asked.model_copy(update={"preset": preset})
+    task = Corpus()
+    config = affordable(task.resolve(asked, None), asked, task, lambda: rate, said.append)  # type: ignore[arg-type]
+    return config.preset, said
+
+
+@pytest.mark.parametrize(
+    ("share", "name"), [(1.01, "base"), (0.99, "small"), (0.11, "small"), (0.09, "tiny"), (1e-6, "tiny")]
+)
+def test_the_largest_preset_that_goes_over_the_corpus_often_enough(share, name):
+    rate = share * PASSES * WORK["base"] / SHARE / 3600
+    assert chosen(rate, "train.time=1h")[0] == name
+
+
+def test_the_reason_is_said():
+    rate = 0.5 * PASSES * WORK["base"] / SHARE / 3600
+    assert chosen(rate, "train.time=1h")[1] == ["preset small: 1h is enough for 4.0 passes with base, under 8"]
+
+
+def test_what_was_asked_for_is_kept():
+    assert chosen(1.0) == ("base", [])
+    assert chosen(1.0, "train.time=1h", preset="base") == ("base", [])
+    assert chosen(1.0, "train.time=1h", preset="small") == ("small", [])
+
+
+@pytest.mark.parametrize("words", [[], ["model.architecture=rnn"], ["model.recurrent_depth=true"]])
+def test_operations_are_those_that_torch_counts(words):
+    """Without attention's own products, which are few in short sentences."""
+    small = ["model.d_model=64", "model.d_ff=128", "model.n_heads=2", "model.dropout=0"]
+    config = read(None, [*small, *words]).with_preset("tiny").replace(
+        model={"vocab_size": 300, "pad_id": 0, "bos_id": 1, "eos_id": 2}, train={"negatives": 0}
+    )  # fmt: skip
+    ids = torch.from_numpy(np.random.default_rng(1).integers(3, 300, (16, 9)))
+    lengths = torch.full((16,), 8)
+    batch = Batch(ids[:, :8], ids, lengths, lengths, 128)
+    model = build(config.model)
+    with FlopCounterMode(display=False) as counter:
+        translation_loss(model, batch, 0.1).smoothed.backward()  # type: ignore[arg-type]
+    if config.model.architecture == "rnn":  # torch does not count what goes on inside its recurrent layers
+        assert operations(config, 128, 128) > 0.9 * counter.get_total_flops()
+    else:
+        assert operations(config, 128, 128) == pytest.approx(counter.get_total_flops(), rel=0.1)
+
+
+def test_negatives_take_part_of_the_vocabulary():
+    large = read(None, []).with_preset("tiny").replace(model={"vocab_size": 30_000})
+    whole = large.replace(train={"negatives": 0})
+    rows = 30_000 - large.train.negatives - large.train.batch_tokens // 3
+    assert operations(whole, 5, 7) - operations(large, 5, 7) == 6 * 7 * rows * 128
+
+
+def test_the_rate_of_products_is_measured():
+    assert 1e8 < products_per_second("float32", torch.device("cpu")) < 1e14
+
+
+@pytest.mark.parametrize(("rate", "name"), [(1e30, "small"), (1.0, "tiny")])
+def test_a_corpus_of_pairs_is_weighed_by_its_tokens(corpus, tmp_path, monkeypatch, rate, name):
+    files = {side: corpus / f"{part}" for side, part in (("source", "train.en"), ("target", "train.de"))}
+    files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
+    asked = read(None, ["train.time=1m"], data=files)
+    task = task_for(asked).open(asked, tmp_path, lambda message: None, None)
+    monkeypatch.setattr("heedful.train.translation.preset_for", lambda pairs: "small")
+    config = pace.affordable(task.resolve(asked, None), asked, task, lambda: rate, lambda message: None)
+    assert config.preset == name
+    assert task.work(config) > 0
