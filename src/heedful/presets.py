@@ -21,7 +21,6 @@ PRESETS: dict[Preset, Sections] = {
             "n_heads": 4,
             "encoder_layers": 4,
             "decoder_layers": 4,
-            "dropout": 0.2,
             "norm": "pre",
         },
         "train": {
@@ -36,10 +35,10 @@ PRESETS: dict[Preset, Sections] = {
         },
     },
     "small": {
-        "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 2, "dropout": 0.2},
+        "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 2},
         "train": {"learning_rate": 2e-3, "warmup": 2000, "schedule": "linear", "max_updates": 40_000},
     },
-    "base": {"train": {"batch_tokens": 25_000, "accumulate": 8}},
+    "base": {"model": {"dropout": 0.1}, "train": {"batch_tokens": 25_000, "accumulate": 8}},
     "big": {
         "model": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3},
         "train": {"batch_tokens": 25_000, "accumulate": 16, "max_updates": 300_000, "average": 20},
@@ -156,6 +155,11 @@ def preset_for(pairs: int) -> Preset:
     if pairs < 100_000:
         return "tiny"
     return "small" if pairs < 1_000_000 else "base"
+
+
+def dropout_for(tokens: int) -> float:
+    """What suits translators that learn from so many tokens of target: the less there is to learn, the more."""
+    return 0.2 if tokens < 1_000_000 else 0.1
 
 
 def preset_for_text(tokens: int) -> Preset:

@@ -11,7 +11,6 @@ from heedful.config import RunConfig, read
 from heedful.data.batch import Batch
 from heedful.loss import translation_loss
 from heedful.model import build
-from heedful.train import pace
 from heedful.train.pace import PASSES, SHARE, affordable, operations, products_per_second
 from heedful.train.tasks import task_for
 
@@ -87,13 +86,29 @@ def test_the_rate_of_products_is_measured():
     assert 1e8 < products_per_second("float32", torch.device("cpu")) < 1e14
 
 
-@pytest.mark.parametrize(("rate", "name"), [(1e30, "small"), (1.0, "tiny")])
-def test_a_corpus_of_pairs_is_weighed_by_its_tokens(corpus, tmp_path, monkeypatch, rate, name):
-    files = {side: corpus / f"{part}" for side, part in (("source", "train.en"), ("target", "train.de"))}
+@pytest.fixture(scope="module")
+def opened(corpus, tmp_path_factory):
+    """A task with the sentence pairs of the embedded corpus, and what was asked of it."""
+    files = {"source": corpus / "train.en", "target": corpus / "train.de"}
     files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
     asked = read(None, ["train.time=1m"], data=files)
-    task = task_for(asked).open(asked, tmp_path, lambda message: None, None)
+    return asked, task_for(asked).open(asked, tmp_path_factory.mktemp("store"), lambda message: None, None)
+
+
+@pytest.mark.parametrize(("rate", "name"), [(1e30, "small"), (1.0, "tiny")])
+def test_a_corpus_of_pairs_is_weighed_by_its_tokens(opened, monkeypatch, rate, name):
+    asked, task = opened
     monkeypatch.setattr("heedful.train.translation.preset_for", lambda pairs: "small")
-    config = pace.affordable(task.resolve(asked, None), asked, task, lambda: rate, lambda message: None)
+    config = affordable(task.resolve(asked, None), asked, task, lambda: rate, lambda message: None)
     assert config.preset == name
     assert task.work(config) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "preset", "dropout"),
+    [([], None, 0.2), ([], "small", 0.2), ([], "base", 0.1), (["model.dropout=0.25"], None, 0.25)],
+)
+def test_dropout_follows_from_the_corpus_unless_it_is_given(opened, words, preset, dropout):
+    asked, task = opened
+    asked = read(None, words, data=asked.data.model_dump(exclude_unset=True)).model_copy(update={"preset": preset})
+    assert task.resolve(asked, None).model.dropout == dropout

@@ -16,7 +16,7 @@ from heedful.data.plan import pieces, plan
 from heedful.data.store import Store, prepare
 from heedful.folder import Folder
 from heedful.loss import Loss, translation_loss
-from heedful.presets import GOING_ON, preset
+from heedful.presets import GOING_ON, dropout_for, preset
 from heedful.text import Tokenizer
 from heedful.train.pace import operations
 from heedful.train.report import Column
@@ -47,6 +47,7 @@ class Translation(Task):
         store = self.store
         name = asked.preset or preset_for(len(store.train))
         sections = preset("encoder-decoder", name, asked.model.architecture)
+        sections["model"].setdefault("dropout", dropout_for(int(store.train.target_lengths.sum())))
         if init is not None:
             sections["train"] |= GOING_ON
         config = asked.with_defaults(sections, preset=name)
