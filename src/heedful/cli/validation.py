@@ -19,7 +19,7 @@ from heedful.train.translation import Translation
 from heedful.translate import Translator
 
 ALPHA_STEP, LARGEST_ALPHA = 0.4, 3.0
-CLEARLY = 1.0  # BLEU: two and a half standard errors of what a penalty changes in 500 sentences, by a paired bootstrap
+CLEARLY = 1.0  # BLEU: in 500 sentences half of it is at the edge of chance, by sacreBLEU's paired bootstrap
 
 
 def measure(run: Run, folder: Folder) -> Scores:
