@@ -15,6 +15,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.05},
     "train": {
         "embeddings": "random",  # invented sentences do not tell which words belong together
+        "negatives": 0,
         "learning_rate": 8e-3,
         "warmup": 100,
         "schedule": "linear",
