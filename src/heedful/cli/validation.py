@@ -61,10 +61,11 @@ def settle_search(run: Run, out: Path) -> None:
     start, reached = run.config.search.alpha, run.state.best[0]
     alpha, best = climb(bleu, start, reached, ALPHA_STEP, LARGEST_ALPHA)
     if best - reached < CLEARLY:
-        run.report.say(f"length penalty {start:g}: no other gains {CLEARLY:g} BLEU on the validation set")
-        return
+        alpha = start
+        run.report.say(f"length penalty {alpha:g}: no other gains {CLEARLY:g} BLEU on the validation set")
+    else:
+        run.report.say(f"length penalty {alpha:g}, chosen on the validation set: BLEU {best:.2f}")
     save_search(out, folder.search.model_copy(update={"alpha": alpha}))
-    run.report.say(f"length penalty {alpha:g}, chosen on the validation set: BLEU {best:.2f}")
 
 
 def climb(

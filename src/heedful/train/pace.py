@@ -12,8 +12,8 @@ from heedful.model import EncoderDecoder, build
 from heedful.ops.precision import computing_in
 from heedful.train.task import Task
 
-PASSES = 8  # with fewer, a smaller model that has time for more of them translates better
-SHARE = 0.45  # of the rate of large products that training reaches on a CPU
+PASSES = 8  # a rule of thumb: with fewer of them a large model has seen too little to be worth its time
+SHARE = 0.45  # of the rate of large products that training reaches on a CPU, with preset tiny
 
 
 def affordable(
@@ -58,5 +58,6 @@ def operations(config: RunConfig, sources: int, targets: int) -> float:
     encoder, decoder = (sum(each.numel() for each in part.parameters()) for part in (built.encoder, built.decoder))
     if model.recurrent_depth:
         encoder, decoder = model.encoder_layers * encoder, model.decoder_layers * decoder
-    rows = min(model.vocab_size, train.negatives + train.batch_tokens // 3) if train.negatives else model.vocab_size
+    drawn = train.negatives + train.batch_tokens // 3  # about a third of the tokens of a batch are different ones
+    rows = min(model.vocab_size, drawn) if train.negatives else model.vocab_size
     return 6.0 * (encoder * sources + (decoder + rows * model.d_model) * targets)
