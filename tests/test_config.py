@@ -20,7 +20,7 @@ from heedful.config import (
     template,
 )
 from heedful.errors import HeedfulError, SettingError
-from heedful.presets import dropout_for
+from heedful.presets import dropout_for, weight_decay_for
 
 FIELDS = [(section, name) for section in SECTIONS for name in getattr(RunConfig(), section).__class__.model_fields]
 
@@ -306,6 +306,20 @@ class TestPresets:
     @pytest.mark.parametrize(("tokens", "dropout"), [(1, 0.2), (999_999, 0.2), (1_000_000, 0.1), (10**9, 0.1)])
     def test_little_to_learn_from_takes_more_dropout(self, tokens, dropout):
         assert dropout_for(tokens) == dropout
+
+    @pytest.mark.parametrize(
+        ("updates", "rate", "decay"),
+        [
+            (0.1, 6e-3, 0.3),
+            (210, 6e-3, 0.3),
+            (210, 1.2e-2, 0.2),
+            (760, 6e-3, 0.09),
+            (1520, 3e-3, 0.09),
+            (1e5, 6e-3, 7e-4),
+        ],
+    )
+    def test_weights_decay_by_passes_over_the_corpus(self, updates, rate, decay):
+        assert weight_decay_for(updates, rate) == decay
 
     def test_replacing_changes_only_what_is_named(self):
         run = read(None, ["train.seed=5", "model.d_ff=64"]).with_preset("tiny")

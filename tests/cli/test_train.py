@@ -21,7 +21,7 @@ from heedful.train.loop import Run
 from heedful.train.report import read_metrics
 from heedful.train.task import Scores
 from heedful.train.translation import Translation
-from tests.cli.conftest import Call, process, training
+from tests.cli.conftest import Call, Done, process, training
 
 
 def test_a_run_leaves_a_model_and_its_metrics(trained: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_run_leaves_a_model_and_its_metrics(trained: Path) -> None:
     assert [r["update"] for r in read_metrics(trained) if "valid_bleu" in r] == [4, 8, 12]
 
 
-@pytest.mark.parametrize("peak", [0.0, 0.5, 0.6, 1.3, 2.2, 9.0])
+@pytest.mark.parametrize("peak", [0.0, 0.15, 0.55, 0.6, 0.85, 9.0])
 def test_climbing_ends_at_the_best_step(peak: float) -> None:
     asked: list[float] = []
 
@@ -40,8 +40,8 @@ def test_climbing_ends_at_the_best_step(peak: float) -> None:
         asked.append(x)
         return -((x - peak) ** 2)
 
-    best, reached = climb(score, 0.6, -((0.6 - peak) ** 2), 0.4, 3.0)
-    steps = [round(0.2 + 0.4 * i, 6) for i in range(8)]  # 0.2 to 3.0
+    best, reached = climb(score, 0.6, -((0.6 - peak) ** 2), 0.2, 1.0)
+    steps = [round(0.2 * i, 6) for i in range(6)]  # 0 to 1
     assert best == max(steps, key=lambda x: -((x - peak) ** 2))
     assert reached == -((best - peak) ** 2)
     assert len(asked) == len({*asked, 0.6}) - 1  # nothing twice, and not what is known
@@ -51,22 +51,23 @@ def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scores(run: Run, task: Translation, folder: Folder) -> Scores:
-        return {"valid_bleu": 40 - loss * abs(folder.search.alpha - 1.3), "valid_chrf": 50.0}
+        return {"valid_bleu": top - abs(folder.search.alpha - peak), "valid_chrf": 50.0}
+
+    def said(done: Done) -> str:
+        assert done.code == 0, done.err
+        return " ".join(done.err.split())
 
     monkeypatch.setattr(validation, "_translate", scores)
-    loss = 1.6  # BLEU from 38.88 to 39.84
-    kept = call(*training(corpus, tmp_path / "kept"), "train.max_updates=2")
-    assert "length penalty 0.6: no other gains 1 BLEU" in " ".join(kept.err.split())
-    assert json.loads((tmp_path / "kept" / "generation_config.json").read_text())["alpha"] == 0.6
-    loss = 1.7  # from 38.81 to 39.83
-    chosen = call(*training(corpus, tmp_path / "chosen"), "train.max_updates=2")
-    assert chosen.code == 0, chosen.err
-    assert "length penalty 1.4, chosen on the validation set: BLEU 39.83" in " ".join(chosen.err.split())
-    assert json.loads((tmp_path / "chosen" / "generation_config.json").read_text())["alpha"] == 1.4
-    loss = 2.0  # no better model than that of 38.81, whose BLEU with 1.4 is now 39.80
-    again = call("train", "--out", tmp_path / "chosen", "--resume", "train.max_updates=3")
-    assert "length penalty 0.6: no other gains 1 BLEU" in " ".join(again.err.split())
-    assert json.loads((tmp_path / "chosen" / "generation_config.json").read_text())["alpha"] == 0.6
+    top, peak, chosen = 40.0, 0.25, tmp_path / "chosen"
+    lower = said(call(*training(corpus, tmp_path / "lower")))
+    assert "length penalty 0.2, chosen on the validation set: BLEU 39.95" in lower
+    peak = 1.5  # no penalty is larger than 1
+    assert "length penalty 1, chosen on the validation set: BLEU 39.50" in said(call(*training(corpus, chosen)))
+    assert json.loads((chosen / "generation_config.json").read_text())["alpha"] == 1.0
+    top, peak = 39.0, 0.6  # no better model than that of 39.1, which 0.6 now suits best
+    again = said(call("train", "--out", chosen, "--resume", "train.max_updates=13"))
+    assert "length penalty 0.6, chosen on the validation set: BLEU 39.10" in again
+    assert json.loads((chosen / "generation_config.json").read_text())["alpha"] == 0.6
     given = call(*training(corpus, tmp_path / "given"), "train.max_updates=2", "search.alpha=0.9")
     assert "length penalty" not in given.err
     assert json.loads((tmp_path / "given" / "generation_config.json").read_text())["alpha"] == 0.9

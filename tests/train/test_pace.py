@@ -112,3 +112,28 @@ def test_dropout_follows_from_the_corpus_unless_it_is_given(opened, words, prese
     asked, task = opened
     asked = read(None, words, data=asked.data.model_dump(exclude_unset=True)).model_copy(update={"preset": preset})
     assert task.resolve(asked, None).model.dropout == dropout
+
+
+@pytest.mark.parametrize(
+    ("words", "decay"),
+    [
+        ([], 0.3),
+        (["train.weight_decay=0"], 0.0),
+        (["train.optimiser=adam"], 0.0),
+        (["model.architecture=rnn"], 0.0),
+    ],
+)
+def test_weights_decay_with_muon_unless_it_is_given(opened, words, decay):
+    asked, task = opened
+    asked = read(None, words, data=asked.data.model_dump(exclude_unset=True))
+    assert task.resolve(asked, None).train.weight_decay == decay
+
+
+def test_weights_decay_by_the_updates_of_a_pass_and_the_rate_that_are_taken(opened):
+    asked, task = opened
+    words = ["train.batch_tokens=16", "train.learning_rate=0.02"]
+    asked = read(None, words, data=asked.data.model_dump(exclude_unset=True))
+    labels = sum(len(task.store.train.target(i)) + 1 for i in range(len(task.store.train)))
+    decay = task.resolve(asked, None).train.weight_decay
+    assert decay * 0.02 * labels / 16 == pytest.approx(0.4, rel=0.1)
+    assert decay < 0.3

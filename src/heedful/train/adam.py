@@ -27,14 +27,23 @@ class Optimiser(ABC):
 
 
 class Adam(Optimiser):
-    """A step for each weight by the mean of its gradients over the root of the mean of their squares."""
+    """A step for each weight by the mean of its gradients over the root of the mean of their squares.
+
+    Matrices decay, but for those that are `spared`.
+    """
 
     def __init__(
-        self, parameters: Sequence[nn.Parameter], betas: tuple[float, float], epsilon: float, weight_decay: float
+        self,
+        parameters: Sequence[nn.Parameter],
+        betas: tuple[float, float],
+        epsilon: float,
+        weight_decay: float,
+        spared: Sequence[nn.Parameter] = (),
     ) -> None:
         super().__init__()
         self.betas, self.epsilon = betas, epsilon
-        matrices, rest = [p for p in parameters if p.dim() > 1], [p for p in parameters if p.dim() <= 1]
+        matrices = [p for p in parameters if p.dim() > 1 and not any(p is each for each in spared)]
+        rest = [p for p in parameters if not any(p is each for each in matrices)]
         self.decays = [(part, decay) for part, decay in ((matrices, weight_decay), (rest, 0.0)) if part]
 
     @torch.no_grad()

@@ -216,5 +216,6 @@ def _describe(run: Run) -> None:
         f"training: {run.precision} on {cores}, {run.ranks.world} process{'es' if run.ranks.world > 1 else ''}, "
         f"{train.batch_tokens:,} tokens an update, {train.schedule} schedule to a peak of "
         f"{peak_rate(train, model.d_model):.2e}, "
+        + (f"weight decay {train.weight_decay:g}, " if train.weight_decay else "")
         + (f"{train.time}" if train.time else f"{train.max_updates:,} updates")
     )

@@ -16,10 +16,11 @@ from heedful.data.plan import pieces, plan
 from heedful.data.store import Store, prepare
 from heedful.folder import Folder
 from heedful.loss import Loss, translation_loss
-from heedful.presets import GOING_ON, dropout_for, preset
+from heedful.presets import GOING_ON, dropout_for, preset, weight_decay_for
 from heedful.text import Tokenizer
 from heedful.train.pace import operations
 from heedful.train.report import Column
+from heedful.train.schedule import peak_rate
 from heedful.train.spectral import spectral
 from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, resolved_model
 
@@ -47,10 +48,14 @@ class Translation(Task):
         store = self.store
         name = asked.preset or preset_for(len(store.train))
         sections = preset("encoder-decoder", name, asked.model.architecture)
-        sections["model"].setdefault("dropout", dropout_for(int(store.train.target_lengths.sum())))
+        tokens = int(store.train.target_lengths.sum()) + len(store.train)  # each target ends in one more token
+        sections["model"].setdefault("dropout", dropout_for(tokens))
         if init is not None:
             sections["train"] |= GOING_ON
         config = asked.with_defaults(sections, preset=name)
+        if config.train.optimiser == "muon" and "weight_decay" not in asked.train.model_fields_set:
+            decay = weight_decay_for(tokens / config.train.batch_tokens, peak_rate(config.train, config.model.d_model))
+            config = config.replace(train={"weight_decay": decay})
         source, target = store.source_tokenizer, store.target_tokenizer
         found: dict[str, Any] = {
             "vocab_size": target.vocab_size,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from heedful.config import TrainSettings
 from heedful.errors import TrainingError
 from heedful.loss import Loss
+from heedful.model.transformer import Embedding
 from heedful.train.adam import Adam, Optimiser
 from heedful.train.muon import Muon, between_layers
 from heedful.train.ranks import Ranks
@@ -52,10 +53,14 @@ class Gradients:
 
 
 def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimiser:
-    """Adam as in section 5.3 of the paper, or Muon; weight decay, if any, on matrices only."""
+    """Adam as in section 5.3 of the paper, or Muon; weight decay, if any, on matrices only.
+
+    Embeddings do not decay where some of them have to stay as they are.
+    """
     orthogonal = between_layers(model) if settings.optimiser == "muon" else []
     rest = [p for p in model.parameters() if p.requires_grad and not any(p is matrix for matrix in orthogonal)]
-    adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay)
+    spared = [each.weight for each in model.modules() if isinstance(each, Embedding)] if settings.freeze_vectors else []
+    adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, spared)
     return Muon(orthogonal, settings.weight_decay, adam) if orthogonal else adam
 
 
