@@ -74,6 +74,7 @@ def train(data: Path, pair: tuple[str, str], out: Path, settings: list[str], min
         "train.optimiser=adam",
         "train.embeddings=random",
         "train.negatives=0",
+        "train.split=0",
         "train.patience=0",
         "search.alpha=0.6",
         "train.valid_sentences=200",

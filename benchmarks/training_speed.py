@@ -145,7 +145,7 @@ def heedful(task: Task, python: str) -> Speed:
         f"model.dropout={size.dropout}", f"train.batch_tokens={size.batch_tokens}", "train.accumulate=1",
         f"train.max_updates={task.updates}", f"train.checkpoint_every={task.updates}", "train.valid_sentences=1",
         f"train.learning_rate={RATE}", "train.optimiser=adam", "model.norm=post", "train.average=1",
-        "train.embeddings=random", "train.negatives=0", "search.alpha=0.6",
+        "train.embeddings=random", "train.negatives=0", "train.split=0", "search.alpha=0.6",
         f"train.threads={task.threads}",
     ]  # fmt: skip
     files = [word for part in ("", "valid-") for side, language in (("source", "en"), ("target", "de"))

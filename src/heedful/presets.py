@@ -25,6 +25,7 @@ PRESETS: dict[Preset, Sections] = {
         },
         "train": {
             "embeddings": "pairs",
+            "split": 0.1,
             "optimiser": "muon",
             "learning_rate": 6e-3,
             "warmup": 200,
@@ -109,6 +110,7 @@ GOING_ON: dict[str, Any] = {
     "learning_rate": 3e-4,
     "warmup": 100,
     "schedule": "linear",
+    "split": 0.0,
     "negatives": 0,
 }
 
@@ -119,6 +121,7 @@ EARLIER: dict[Architecture, Sections] = {
         "model": {"encoder_layers": 1, "decoder_layers": 1},
         "train": {
             "embeddings": "random",
+            "split": 0.0,
             "negatives": 0,
             "optimiser": "adam",
             "learning_rate": 2e-3,
@@ -130,6 +133,7 @@ EARLIER: dict[Architecture, Sections] = {
         "model": {"positions": "sinusoidal"},
         "train": {
             "embeddings": "random",
+            "split": 0.0,
             "negatives": 0,
             "optimiser": "adam",
             "learning_rate": 1e-3,

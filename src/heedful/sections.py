@@ -330,11 +330,21 @@ class TrainSettings(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine has it."
     )
+    engine: Literal["auto", "torch"] = Field(
+        "auto",
+        description="What computes losses and gradients: auto takes the compiled engine for what it knows, a translator"
+        " as in the paper that learns in float32 on a CPU, and torch for all else.",
+    )
     compile: bool = Field(
         False, description="Let torch.compile make kernels for the model; it begins later, and pays on a GPU."
     )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto, cpu or cuda.")
     threads: Annotated[int, Field(ge=0)] = Field(0, description="CPU threads; 0 for all cores.")
+    split: Probability = Field(
+        0.0,
+        description="Chance that a subword is read as the two that it was merged from, each time a pair is read"
+        " (as BPE-dropout); for a translator.",
+    )
     embeddings: Literal["random", "pairs"] = Field(
         "random", description="How embeddings begin: random, or near those of tokens that occur in the same pairs."
     )

@@ -174,7 +174,7 @@ def test_negatives_are_drawn_alike_and_never_twice():
     counts = torch.zeros(VOCABULARY)
     for seed in range(2000):
         torch.manual_seed(seed)
-        rows, stand_for = cross_entropy._draw(labels, VOCABULARY, 5)
+        rows, stand_for = cross_entropy.draw(labels, VOCABULARY, 5)
         assert rows[:2].tolist() == [3, 7]
         assert len(set(rows.tolist())) == len(rows) == 7
         torch.testing.assert_close(stand_for.sum(), torch.tensor(float(VOCABULARY)))

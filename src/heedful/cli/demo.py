@@ -16,6 +16,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "train": {
         "embeddings": "random",  # invented sentences do not tell which words belong together
         "negatives": 0,
+        "split": 0.0,
         "weight_decay": 0.0,
         "learning_rate": 8e-3,
         "warmup": 100,

@@ -1,5 +1,6 @@
 // What Python calls. Every function that can fail returns a negative number then, and `heedful_error` says why.
 
+#include "learning.h"
 #include "search.h"
 
 #if defined(__GLIBC__)
@@ -127,5 +128,21 @@ int32_t heedful_advance(Steps* steps, int32_t rows, const int32_t* sentences, in
         });
         return 0;
     });
+}
+
+// Widths of layers and heads have to be multiples of this to be learned.
+int32_t heedful_panel() { return PANEL; }
+
+learning::Learner* heedful_learner(const learning::Outline* outline, const float* const* weights, const int64_t* sizes,
+                                   int32_t count, const float* positions) {
+    learning::Learner* learner = nullptr;
+    guarded([&] { return learner = new learning::Learner(*outline, weights, sizes, count, positions), 0; });
+    return learner;
+}
+void heedful_learner_free(learning::Learner* learner) { delete learner; }
+
+int32_t heedful_learn(learning::Learner* learner, const learning::Lesson* lesson, int32_t threads, float* gradients,
+                      double* sums) {
+    return guarded([&] { return learner->learn(*lesson, threads, gradients, sums), 0; });
 }
 }

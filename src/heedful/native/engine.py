@@ -190,12 +190,12 @@ def library() -> ctypes.CDLL | None:
     try:
         return declared(built(_wrong))
     except BuildError as error:
-        log.warning("no compiled engine (%s): translation runs on plain torch, which is slower.", error)
+        log.warning("no compiled engine (%s): plain torch is used, which is slower.", error)
         return None
 
 
 def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    for name in ("model", "search", "steps"):
+    for name in ("model", "search", "steps", "learner"):
         getattr(loaded, f"heedful_{name}").restype = c_void_p
     loaded.heedful_error.restype = c_char_p
     return loaded

@@ -48,7 +48,7 @@ def _sampled(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, negatives: int
 ) -> tuple[Tensor, Tensor]:
     """A softmax over the labels of the batch and others drawn at random, which count for as many as they stand for."""
-    rows, weights = _draw(labels, len(weight), negatives)
+    rows, weights = draw(labels, len(weight), negatives)
     shift = weights.log() if bias is None else weights.log() + bias[rows]
     place = torch.empty(len(weight), dtype=torch.long, device=labels.device)
     place[rows] = torch.arange(len(rows), device=labels.device)
@@ -61,7 +61,7 @@ def _sampled(
     return total + smoothing * lead, plain
 
 
-def _draw(labels: Tensor, vocab_size: int, negatives: int) -> tuple[Tensor, Tensor]:
+def draw(labels: Tensor, vocab_size: int, negatives: int) -> tuple[Tensor, Tensor]:
     """(n), (n): the tokens of the batch and some others, and how many tokens each stands for."""
     wanted = torch.zeros(vocab_size, dtype=torch.bool, device=labels.device)
     wanted[labels] = True

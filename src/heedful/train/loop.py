@@ -17,9 +17,11 @@ from types import FrameType
 import torch
 
 from heedful.config import RunConfig, seconds
+from heedful.data.batch import Batch
 from heedful.errors import TrainingError
 from heedful.loss import Loss, smoothing_of
 from heedful.model import Model, build
+from heedful.native.learner import learner
 from heedful.ops.precision import choose, computing_in
 from heedful.train import checkpoint
 from heedful.train.adam import Optimiser
@@ -57,10 +59,14 @@ class Run:
         self.precision = choose(self.config.train.precision, self.ranks.device.type)
         if self.config.train.compile:
             self.model.compile(dynamic=True)  # batches are of all lengths
+        plain = self.config.train.engine == "torch" or self.config.train.compile or self.precision != "float32"
+        self.learner = None if plain else learner(self.model)
         self.averaged = build(self.config.model).to(self.ranks.device).eval()
 
     def loss_of(self, piece: Piece) -> Loss:
         """The loss that an update lowers."""
+        if self.learner is not None and isinstance(piece, Batch):
+            return self.learner.loss(piece, self.smoothing, self.config.train.negatives)
         with computing_in(self.precision, self.ranks.device):
             return self.task.loss(self.model, piece, self.smoothing, self.config.train.negatives)
 

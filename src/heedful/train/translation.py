@@ -7,13 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from heedful.config import RunConfig, preset_for
 from heedful.data.batch import Batch, collate
 from heedful.data.pairs import Pairs
 from heedful.data.plan import pieces, plan
+from heedful.data.split import Splits, split_pairs
 from heedful.data.store import Store, prepare
+from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.loss import Loss, translation_loss
 from heedful.presets import GOING_ON, dropout_for, preset, weight_decay_for
@@ -37,7 +40,8 @@ class Translation(Task):
 
     def __init__(self, store: Store) -> None:
         self.store: Store = store
-        self.batch_tokens, self.seed = 0, 0
+        self.batch_tokens, self.planned_tokens, self.seed, self.longest = 0, 0, 0, 0
+        self.splits: tuple[Splits, Splits] | None = None
 
     @classmethod
     def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> Translation:
@@ -75,7 +79,12 @@ class Translation(Task):
         return operations(config, int(train.source_lengths.sum()), int(train.target_lengths.sum()))
 
     def prepare(self, config: RunConfig) -> None:
-        self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
+        self.batch_tokens = self.planned_tokens = config.train.batch_tokens
+        self.seed, self.longest = config.train.seed, config.model.max_length - 1
+        if config.train.split:
+            self.splits = self._splits(config.train.split)
+            sides = zip(self.splits, (self.store.train.sources, self.store.train.targets), strict=True)
+            self.planned_tokens = int(self.batch_tokens / max(splits.growth(side) for splits, side in sides))
 
     def begin(self, model: Any, config: RunConfig) -> str:
         if config.train.embeddings == "random":
@@ -94,12 +103,15 @@ class Translation(Task):
 
     def plan(self, epoch: int) -> list[Indices]:
         train = self.store.train
-        return plan(train.source_lengths, train.target_lengths, self.batch_tokens, self.seed, epoch)
+        return plan(train.source_lengths, train.target_lengths, self.planned_tokens, self.seed, epoch)
 
     def cut(self, batch: Indices, update: int, count: int) -> Cut:
-        train = self.store.train
-        tokens = int(train.target_lengths[batch].sum()) + len(batch)  # each target ends in one more token
-        cut = [partial(self._collate, train, piece) if len(piece) else None for piece in pieces(batch, count)]
+        pairs = self.store.train
+        if self.splits is not None:
+            random = np.random.default_rng((self.seed, update, 0))
+            pairs, batch = split_pairs(pairs, batch, self.splits, self.longest, random), np.arange(len(batch))
+        tokens = int(pairs.target_lengths[batch].sum()) + len(batch)  # each target ends in one more token
+        cut = [partial(self._collate, pairs, piece) if len(piece) else None for piece in pieces(batch, count)]
         return Cut(tokens, cut)
 
     def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
@@ -122,6 +134,16 @@ class Translation(Task):
             f"BLEU {scores['valid_bleu']:.2f}, chrF {scores['valid_chrf']:.2f}, loss {scores['valid_loss']:.3f}.\n\n"
             "Use it: `heedful translate FOLDER < text`, or `heedful.load(FOLDER).translate([...])` in Python.\n"
         )
+
+    def _splits(self, rate: float) -> tuple[Splits, Splits]:
+        source = Splits.of(self.store.source_tokenizer, rate)
+        target = source if self.store.joint else Splits.of(self.store.target_tokenizer, rate)
+        if source is None or target is None:
+            raise SettingError(
+                f"train.split is {rate:g}, but the vocabulary of this model was not made by merging pieces; "
+                "set train.split=0."
+            )
+        return source, target
 
     def _collate(self, pairs: Pairs, indices: Indices) -> Batch:
         return collate(pairs, indices, self.store.source_tokenizer.specials, self.store.target_tokenizer.specials)

@@ -1,0 +1,188 @@
+"""Learning on a CPU by the compiled engine: the loss of a batch and all gradients, as torch has them, sooner.
+
+It knows the encoder-decoder of the paper, in float32, with norms before or after; anything else is left to torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heedful.config import ModelConfig
+from heedful.data.batch import Batch, collate
+from heedful.data.pairs import Pairs
+from heedful.errors import HeedfulError
+from heedful.loss import Loss, translation_loss
+from heedful.model import EncoderDecoder, Model
+from heedful.native.engine import library
+from heedful.ops.cross_entropy import draw
+from heedful.ops.tables import sinusoids
+from heedful.text import Specials
+
+# What a model has to be like, besides an encoder-decoder on a CPU whose widths suit the CPU's registers.
+KNOWN = {
+    "architecture": "transformer",
+    "attention": "full",
+    "attention_of_decoder": "full",
+    "recurrent_depth": False,
+    "activation": "relu",
+    "positions": "sinusoidal",
+    "tie": "all",
+    "bias": True,
+    "output_bias": False,
+    "embedding_norm": False,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+}
+
+
+class _Outline(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
+        *((name, c_int32) for name in ("norm_first", "longest")),
+        *((name, c_float) for name in ("norm_epsilon", "embedding_scale", "dropout")),
+    ]
+
+
+class _Lesson(ctypes.Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("sources", "source_lengths", "inputs", "target_lengths", "labels")),
+        *((name, c_void_p) for name in ("candidates", "shifts")),
+        *((name, c_int32) for name in ("sentences", "candidate_count")),
+        ("smoothing", c_float),
+        ("seed", c_uint64),
+    ]
+
+
+def learner(model: Model) -> Learner | None:
+    """The engine for this model, if it knows such models and there is an engine."""
+    config = model.config
+    if not isinstance(model, EncoderDecoder) or any(getattr(config, name) != KNOWN[name] for name in KNOWN):
+        return None
+    if config.key_width != config.d_head or any(each.device.type != "cpu" for each in model.parameters()):
+        return None
+    loaded = library()
+    if loaded is None or any(width % loaded.heedful_panel() for width in (config.d_model, config.d_ff, config.d_head)):
+        return None
+    return Learner(model, loaded)
+
+
+class Learner:
+    """The weights of a model that learns, where they are."""
+
+    def __init__(self, model: EncoderDecoder, loaded: ctypes.CDLL) -> None:
+        self.library, self.config = loaded, model.config
+        self.parameters = _in_order(model)
+        self.sizes = [each.numel() for each in self.parameters]
+        config, count = self.config, len(self.parameters)
+        self.positions = torch.from_numpy(sinusoids(config.max_length, config.d_model))
+        scale = config.d_model**0.5 if config.scale_embedding else 1.0
+        outline = _Outline(
+            config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers,
+            config.vocab_size, config.norm == "pre", config.max_length, config.norm_eps, scale, config.dropout,
+        )  # fmt: skip
+        where = (c_void_p * count)(*(each.data_ptr() for each in self.parameters))
+        sizes = (c_int64 * count)(*self.sizes)
+        self.learner = c_void_p(loaded.heedful_learner(byref(outline), where, sizes, count, _at(self.positions)))
+        self._checked(0 if self.learner else -1)
+
+    def __del__(self) -> None:
+        if getattr(self, "learner", None):
+            self.library.heedful_learner_free(self.learner)
+
+    def loss(self, batch: Batch, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        """What `translation_loss` gives for the model while it learns; what is dropped follows from torch's seed."""
+        smoothed, likelihood = _Learned.apply(self, batch, smoothing, negatives, *self.parameters)  # type: ignore[no-untyped-call]
+        return Loss(smoothed, likelihood, batch.tokens)
+
+    def learn(self, batch: Batch, smoothing: float, negatives: int) -> tuple[Tensor, Tensor]:
+        """(2) sums of the smoothed loss and of the negative log-likelihood; the gradients of the first, flat."""
+        real = torch.arange(batch.labels.size(1)) < batch.target_lengths.unsqueeze(1)  # (B, T)
+        read = torch.arange(batch.source.size(1)) < batch.source_lengths.unsqueeze(1)  # (B, S)
+        labels = batch.labels[real]
+        vocabulary = self.config.vocab_size
+        candidates, weights = draw(labels, vocabulary, negatives or vocabulary)
+        place = torch.empty(self.config.vocab_size, dtype=torch.int32)
+        place[candidates] = torch.arange(len(candidates), dtype=torch.int32)
+        shifts = torch.full((len(candidates) + 64,), -1e30)  # a whole number of registers
+        shifts[: len(candidates)] = weights.log()
+        lent = [
+            each.int().contiguous()
+            for each in (batch.source[read], batch.source_lengths, batch.decoder_input[real], batch.target_lengths)
+        ]
+        lent += [place[labels], candidates.int(), shifts]
+        seed = int(torch.randint(2**63 - 1, ()).item())
+        lesson = _Lesson(*map(_at, lent), len(batch), len(candidates), smoothing, seed)
+        sums, gradients = (c_double * 2)(), torch.empty(sum(self.sizes))
+        self._checked(
+            self.library.heedful_learn(self.learner, byref(lesson), torch.get_num_threads(), _at(gradients), sums)
+        )
+        return torch.tensor(sums[:]), gradients
+
+    def _checked(self, code: int) -> None:
+        if code < 0:
+            raise HeedfulError(f"the engine cannot learn: {self.library.heedful_error().decode()}.")
+
+
+class _Learned(torch.autograd.Function):
+    """Gradients are found with the loss, and handed out when they are asked for."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, by: Learner, batch: Batch, smoothing: float, negatives: int, *parameters: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        sums, ctx.gradients = by.learn(batch, smoothing, negatives)
+        ctx.sizes, ctx.shapes = by.sizes, [each.shape for each in parameters]
+        smoothed, likelihood = sums.float().unbind()
+        ctx.mark_non_differentiable(likelihood)
+        return smoothed, likelihood
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        parts = torch.split(ctx.gradients.mul_(grads[0]), ctx.sizes)
+        return None, None, None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
+
+
+def strays(loaded: ctypes.CDLL) -> str:
+    """Where a new library strays from torch in the gradients of a small model, if it does."""
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(1)
+        config = ModelConfig(
+            vocab_size=67, d_model=64, d_ff=96, n_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0
+        )
+        model = EncoderDecoder(config)
+        pairs = Pairs.of([(range(4, 4 + length), range(66, 66 - 3 * length, -1)) for length in range(1, 20)])
+        batch = collate(pairs, range(len(pairs)), Specials(config.pad_id, config.bos_id, config.eos_id))
+        engine, gradients = Learner(model, loaded), []
+        for loss in (translation_loss(model, batch, 0.1), engine.loss(batch, 0.1)):
+            gradients.append(torch.autograd.grad(loss.smoothed, engine.parameters))
+        apart = max(float((a - b).abs().max() / a.norm().clamp(min=1.0)) for a, b in zip(*gradients, strict=True))
+    return "" if apart < 1e-3 else f"gradients are {apart:.2g} apart from torch"
+
+
+def _in_order(model: EncoderDecoder) -> list[nn.Parameter]:
+    """All weights in the order in which the engine meets them."""
+    names = ["embedding.weight"]
+    feed = ["feed.up", "feed.down", "feed_residual.norm"]
+    itself, memory = (
+        [*(f"{kind}.{part}" for part in ("query", "key", "value", "output")), f"{kind}_residual.norm"]
+        for kind in ("self", "cross")
+    )
+    for side, blocks, layer in (
+        ("encoder", model.config.encoder_layers, itself + feed),
+        ("decoder", model.config.decoder_layers, itself + memory + feed),
+    ):
+        modules = [f"{side}.{block}.{name}" for block in range(blocks) for name in layer]
+        modules += [f"{side}.norm"] if model.config.norm == "pre" else []
+        names += [f"{module}.{part}" for module in modules for part in ("weight", "bias")]
+    found = [model.get_parameter(name) for name in names]
+    assert len(found) == len(list(model.parameters()))
+    return found
+
+
+def _at(tensor: Tensor) -> c_void_p:
+    return c_void_p(tensor.data_ptr())

@@ -1,0 +1,173 @@
+"""Learning by the compiled engine: the same loss and gradients as torch, and dropout that keeps its rate."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from heedful.config import ModelConfig
+from heedful.data.batch import collate
+from heedful.data.pairs import Pairs
+from heedful.loss import translation_loss
+from heedful.model import build
+from heedful.native.engine import library
+from heedful.native.learner import learner
+from heedful.text import Specials
+
+V = 211
+SHAPES = {
+    "one head": {"n_heads": 1},
+    "norms after": {"norm": "post"},
+    "deep decoder": {"encoder_layers": 1, "decoder_layers": 3},
+    "wide": {"d_model": 128, "d_ff": 320, "n_heads": 4},
+    "plain embeddings": {"scale_embedding": False, "norm_eps": 1e-3},
+}
+
+pytestmark = pytest.mark.skipif(library() is None, reason="no compiler")
+
+
+def model_of(**settings):
+    torch.manual_seed(3)
+    shape = {"d_model": 64, "d_ff": 96, "n_heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+    model = build(ModelConfig(vocab_size=V, max_length=64, **{"norm": "pre", **shape, **settings}))
+    for parameter in model.parameters():
+        if parameter.dim() == 1:  # norms and biases that would hide a mistake if they were 1 and 0
+            torch.nn.init.normal_(parameter, mean=0.5, std=0.3)
+    return model.train()
+
+
+def batch_of(sentences, longest=20, seed=1):
+    chance = random.Random(seed)
+    ids = [[chance.randrange(4, V) for _ in range(chance.randint(1, longest))] for _ in range(2 * sentences)]
+    pairs = Pairs.of(list(zip(ids[::2], ids[1::2], strict=True)))
+    return collate(pairs, range(sentences), Specials(pad=0, bos=2, eos=3))
+
+
+def gradients(model, loss_of, seed=5):
+    torch.manual_seed(seed)
+    model.zero_grad()
+    loss = loss_of()
+    (loss.smoothed / loss.tokens).backward()
+    found = {name: each.grad.clone() for name, each in model.named_parameters()}
+    return found, loss.smoothed.item(), loss.likelihood.item()
+
+
+def assert_same(found, expected):
+    assert found[1:] == pytest.approx(expected[1:], rel=1e-5)
+    for name, gradient in expected[0].items():
+        apart = (found[0][name] - gradient).abs().max()
+        assert apart <= 1e-5 * gradient.abs().max() + 1e-6, name
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sentences", [1, 2, 60])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_loss_and_gradients_are_those_of_torch(shape, sentences, threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    model, batch = model_of(**SHAPES[shape]), batch_of(sentences)
+    expected = gradients(model, lambda: translation_loss(model, batch, 0.1))
+    assert_same(gradients(model, lambda: learner(model).loss(batch, 0.1)), expected)
+
+
+@pytest.mark.parametrize("negatives", [0, 7, 50, V])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_negatives_are_those_of_torch(negatives, smoothing):
+    model, batch = model_of(), batch_of(20)
+    expected = gradients(model, lambda: translation_loss(model, batch, smoothing, negatives))
+    assert_same(gradients(model, lambda: learner(model).loss(batch, smoothing, negatives)), expected)
+
+
+def test_many_candidates_are_worked_on_in_parts(monkeypatch):
+    torch.manual_seed(3)
+    config = ModelConfig(
+        vocab_size=9001, d_model=64, d_ff=64, n_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, max_length=64
+    )
+    model, batch = build(config).train(), batch_of(40)
+    expected = gradients(model, lambda: translation_loss(model, batch, 0.1))
+    assert_same(gradients(model, lambda: learner(model).loss(batch, 0.1)), expected)
+
+
+def test_weights_are_seen_as_they_are_now():
+    model, batch = model_of(), batch_of(5)
+    by = learner(model)
+    before = by.loss(batch, 0.1).smoothed.item()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.9)
+    after = by.loss(batch, 0.1).smoothed.item()
+    assert after != before
+    assert after == pytest.approx(translation_loss(model, batch, 0.1).smoothed.item(), rel=1e-5)
+
+
+def test_gradients_of_dropout_are_those_of_what_was_dropped():
+    """Along the gradient, the loss changes as the gradient says, if the same is dropped again."""
+    model, batch = model_of(dropout=0.3), batch_of(12)
+    by = learner(model)
+    found, _, _ = gradients(model, lambda: by.loss(batch, 0.1))
+    length = math.sqrt(sum(float(each.pow(2).sum()) for each in found.values()))
+    losses = []
+    for step in (-1e-3, 1e-3):
+        with torch.no_grad():
+            for name, each in model.named_parameters():
+                each.add_(found[name], alpha=step / length)
+        losses.append(gradients(model, lambda: by.loss(batch, 0.1))[1] / batch.tokens)
+        with torch.no_grad():
+            for name, each in model.named_parameters():
+                each.sub_(found[name], alpha=step / length)
+    assert (losses[1] - losses[0]) / 2e-3 == pytest.approx(length, rel=0.02)
+
+
+def test_what_is_dropped_follows_from_the_seed_alone(monkeypatch):
+    model, batch = model_of(dropout=0.3), batch_of(60)
+    by = learner(model)
+    first, again = gradients(model, lambda: by.loss(batch)), gradients(model, lambda: by.loss(batch))
+    assert all(torch.equal(first[0][name], again[0][name]) for name in first[0])
+    assert gradients(model, lambda: by.loss(batch), seed=6)[1] != first[1]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert_same(gradients(model, lambda: by.loss(batch)), first)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_keeps_its_rate_and_draws_anew_everywhere(rate):
+    """With layers that give nothing, hidden states are embeddings: what is dropped shows in their gradients."""
+    model = model_of(dropout=rate, encoder_layers=1, decoder_layers=1, norm="pre")
+    with torch.no_grad():
+        for name, each in model.named_parameters():
+            if ".output." in name or ".down." in name:
+                each.zero_()
+    batch = batch_of(1, longest=20)
+    ids = batch.decoder_input[0].unique()
+    dropped = []
+    for seed in range(400):
+        found, _, _ = gradients(model, lambda: learner(model).loss(batch, 0.0, negatives=1), seed)
+        # of a token that is no label here, the decoder's input is all that has a gradient
+        only_read = [i for i in ids.tolist() if i not in batch.labels[0].tolist()]
+        dropped.append(found["embedding.weight"][only_read] == 0)
+    zeros = torch.stack(dropped).float()  # (seeds, tokens, D)
+    assert float(zeros.mean()) == pytest.approx(rate, abs=5 * math.sqrt(rate * (1 - rate) / zeros.numel()))
+    places = zeros.mean(0)
+    assert float((places - rate).abs().max()) < 5 * math.sqrt(rate * (1 - rate) / len(zeros))
+    columns = zeros.flatten(1)
+    apart = columns - columns.mean(0)
+    together = (apart[:, :-1] * apart[:, 1:]).mean(0) / (rate * (1 - rate))  # of neighbours
+    assert float(together.mean().abs()) < 5 / math.sqrt(zeros.numel())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"activation": "gelu"},
+        {"positions": "rotary"},
+        {"tie": "target"},
+        {"attention_dropout": 0.1},
+        {"n_heads": 16},
+        {"d_ff": 100},
+        {"recurrent_depth": True},
+        {"bias": False},
+    ],
+    ids=str,
+)
+def test_what_the_engine_does_not_know_is_left_to_torch(settings):
+    assert learner(model_of(**settings)) is None
+    assert learner(model_of()) is not None
