@@ -27,6 +27,7 @@ TINY = [
     "search.beam=2",
     "search.max_extra=3",
 ]
+ENGINE = ["model.d_model=64", "model.d_ff=64"]  # widths that the compiled engine learns, on any CPU
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ from heedful.config import (
     template,
 )
 from heedful.errors import HeedfulError, SettingError
-from heedful.presets import dropout_for, weight_decay_for
+from heedful.presets import weight_decay_for
 
 FIELDS = [(section, name) for section in SECTIONS for name in getattr(RunConfig(), section).__class__.model_fields]
 
@@ -302,10 +302,6 @@ class TestPresets:
     )
     def test_the_corpus_chooses(self, pairs, name):
         assert preset_for(pairs) == name
-
-    @pytest.mark.parametrize(("tokens", "dropout"), [(1, 0.2), (999_999, 0.2), (1_000_000, 0.1), (10**9, 0.1)])
-    def test_little_to_learn_from_takes_more_dropout(self, tokens, dropout):
-        assert dropout_for(tokens) == dropout
 
     @pytest.mark.parametrize(
         ("updates", "rate", "decay"),

@@ -1,7 +1,8 @@
 """Sizes that suit corpora: what a preset fills in where the user left a setting open. Names and numbers, nothing else.
 
 Translators follow the paper, but for the smallest: where minutes count, norms come first, Muon takes the steps,
-weights decay, embeddings begin near those of their translations, and tokens are weighed against part of the vocabulary.
+weights decay, embeddings begin near those of their translations, subwords are split at random, and tokens are weighed
+against part of the vocabulary.
 Decoders and encoders are what learns fastest from little text on a CPU: norms first, rotary positions, no smoothing,
 weight decay, and a rate that falls to zero with the end of the run.
 """
@@ -159,11 +160,6 @@ def preset_for(pairs: int) -> Preset:
     if pairs < 100_000:
         return "tiny"
     return "small" if pairs < 1_000_000 else "base"
-
-
-def dropout_for(tokens: int) -> float:
-    """What suits translators that learn from so many tokens of target: the less there is to learn, the more."""
-    return 0.2 if tokens < 1_000_000 else 0.1
 
 
 def weight_decay_for(updates: float, rate: float) -> float:

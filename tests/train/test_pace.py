@@ -105,16 +105,6 @@ def test_a_corpus_of_pairs_is_weighed_by_its_tokens(opened, monkeypatch, rate, n
 
 
 @pytest.mark.parametrize(
-    ("words", "preset", "dropout"),
-    [([], None, 0.2), ([], "small", 0.2), ([], "base", 0.1), (["model.dropout=0.25"], None, 0.25)],
-)
-def test_dropout_follows_from_the_corpus_unless_it_is_given(opened, words, preset, dropout):
-    asked, task = opened
-    asked = read(None, words, data=asked.data.model_dump(exclude_unset=True)).model_copy(update={"preset": preset})
-    assert task.resolve(asked, None).model.dropout == dropout
-
-
-@pytest.mark.parametrize(
     ("words", "decay"),
     [
         ([], 0.3),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.conftest import TINY
+from tests.conftest import ENGINE, TINY
 
 
 def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> dict[str, torch.Tensor]:
@@ -32,20 +32,17 @@ def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> dict[str, to
     return load_file(out / "checkpoints" / "step-6" / "model.safetensors")
 
 
-CHANCE = ["model.dropout=0.1", "train.negatives=40", "train.optimiser=muon"]
+CHANCE = ["model.dropout=0.1", "train.negatives=40", "train.split=0.2", "train.optimiser=muon"]
 
 
-@pytest.fixture(scope="module")
-def two_ranks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
-    return run(corpus, tmp_path_factory.mktemp("two") / "out", *CHANCE, ranks=2)
-
-
+@pytest.mark.parametrize("widths", [[], ENGINE], ids=["torch", "engine"])
 def test_two_ranks_equal_two_accumulations_bit_for_bit_with_all_that_is_random(
-    corpus: Path, tmp_path: Path, two_ranks: dict[str, torch.Tensor]
+    corpus: Path, tmp_path: Path, widths: list[str]
 ) -> None:
-    one = run(corpus, tmp_path / "out", *CHANCE, "train.accumulate=2")
-    assert one.keys() == two_ranks.keys()
-    assert all(torch.equal(one[name], two_ranks[name]) for name in one)
+    two = run(corpus, tmp_path / "two", *CHANCE, *widths, ranks=2)
+    one = run(corpus, tmp_path / "one", *CHANCE, *widths, "train.accumulate=2")
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_two_ranks_equal_one_undivided_batch_within_rounding(corpus: Path, tmp_path: Path) -> None:

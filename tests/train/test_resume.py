@@ -17,13 +17,14 @@ from heedful import config, folder
 from heedful.config import RunConfig
 from heedful.errors import FolderError, HeedfulError, SettingError
 from heedful.loss import Loss
+from heedful.native import library
 from heedful.train.loop import Run, train
 from heedful.train.report import read_metrics
 from heedful.train.start import open_run
-from tests.conftest import TINY
+from tests.conftest import ENGINE, TINY
 
 SETTINGS = [*TINY, "model.dropout=0.2", "train.accumulate=3", "train.max_updates=14", "train.checkpoint_every=4"]
-SETTINGS += ["train.optimiser=muon", "train.negatives=40"]  # some of Muon's weights are Adam's
+SETTINGS += ["train.optimiser=muon", "train.negatives=40", "train.split=0.2"]  # some of Muon's weights are Adam's
 
 
 class Killed(BaseException):
@@ -93,6 +94,25 @@ def test_killed_and_resumed_equals_never_interrupted(
     same = [{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second")} for r in read_metrics(out)]
     validations = [r for r in read_metrics(finished / "out") if "valid_loss" in r]
     assert [r for r in same if "valid_loss" in r] == validations
+
+
+def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    asked = settings(corpus, finished / "store", *ENGINE)
+    whole, killed = open_(asked, tmp_path / "whole"), open_(asked, tmp_path / "killed")
+    assert (whole.learner is None) == (library() is None)
+    train(whole)
+    killed.loss_of = killing(killed, 6, 2)  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        train(killed)
+    train(open_(asked, tmp_path / "killed", resume=True))
+    ours, theirs = files(tmp_path / "killed"), files(tmp_path / "whole")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_the_engine_can_be_set(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    for other in ("train.engine=torch", "train.precision=bfloat16"):
+        run = open_(settings(corpus, finished / "store", *ENGINE, other), tmp_path / other)
+        assert run.learner is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

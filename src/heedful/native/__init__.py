@@ -1,6 +1,6 @@
-"""The compiled engine: an encoder-decoder's products, steps and beam search in C++, for the CPU that it runs on.
+"""The compiled engine: an encoder-decoder's steps, beam search and gradients in C++, for the CPU that it runs on.
 
-Torch is imported only by `bridge`.
+Torch is imported only by `bridge` and `learner`.
 """
 
 from heedful.native.engine import Engine, EngineSearch, Weights, library, rows_at_once

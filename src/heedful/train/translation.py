@@ -19,7 +19,7 @@ from heedful.data.store import Store, prepare
 from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.loss import Loss, translation_loss
-from heedful.presets import GOING_ON, dropout_for, preset, weight_decay_for
+from heedful.presets import GOING_ON, preset, weight_decay_for
 from heedful.text import Tokenizer
 from heedful.train.pace import operations
 from heedful.train.report import Column
@@ -53,7 +53,6 @@ class Translation(Task):
         name = asked.preset or preset_for(len(store.train))
         sections = preset("encoder-decoder", name, asked.model.architecture)
         tokens = int(store.train.target_lengths.sum()) + len(store.train)  # each target ends in one more token
-        sections["model"].setdefault("dropout", dropout_for(tokens))
         if init is not None:
             sections["train"] |= GOING_ON
         config = asked.with_defaults(sections, preset=name)
