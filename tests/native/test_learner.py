@@ -78,7 +78,7 @@ def test_negatives_are_those_of_torch(negatives, smoothing):
     assert_same(gradients(model, lambda: learner(model).loss(batch, smoothing, negatives)), expected)
 
 
-def test_many_candidates_are_worked_on_in_parts(monkeypatch):
+def test_many_candidates_are_worked_on_in_parts():
     torch.manual_seed(3)
     config = ModelConfig(
         vocab_size=9001, d_model=64, d_ff=64, n_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, max_length=64
@@ -98,6 +98,12 @@ def test_weights_are_seen_as_they_are_now():
     after = by.loss(batch, 0.1).smoothed.item()
     assert after != before
     assert after == pytest.approx(translation_loss(model, batch, 0.1).smoothed.item(), rel=1e-5)
+
+
+def test_what_is_longer_than_the_model_takes_is_refused():
+    pairs = Pairs.of([([5] * 64, [6])])  # and its end
+    with pytest.raises(ValueError, match="65 tokens, but the model takes 64 at most"):
+        learner(model_of()).loss(collate(pairs, [0], Specials(pad=0, bos=2, eos=3)))
 
 
 def test_gradients_of_dropout_are_those_of_what_was_dropped():

@@ -101,6 +101,9 @@ class Learner:
 
     def learn(self, batch: Batch, smoothing: float, negatives: int) -> tuple[Tensor, Tensor]:
         """(2) sums of the smoothed loss and of the negative log-likelihood; the gradients of the first, flat."""
+        longest = max(batch.source.size(1), batch.labels.size(1))
+        if longest > self.config.max_length:
+            raise ValueError(f"{longest} tokens, but the model takes {self.config.max_length} at most")
         real = torch.arange(batch.labels.size(1)) < batch.target_lengths.unsqueeze(1)  # (B, T)
         read = torch.arange(batch.source.size(1)) < batch.source_lengths.unsqueeze(1)  # (B, S)
         labels = batch.labels[real]
