@@ -5,8 +5,9 @@
 
 Peers are set up once, each in a virtual environment of its own below --venvs, with the `torch` that we run on: JoeyNMT
 2.3.0 with the module that it needs and does not declare, OpenNMT-py 3.5.1 without its bound on `torch`. The plain loop
-of `transformers` (Marian, AdamW, float32) runs in our environment. They train one after another, in several rounds, so
-that a machine that is busy for a while slows all of them down. All see the same subwords: ours, written out as words.
+of `transformers` (Marian, AdamW, float32) runs in our environment; `torch` is heedful without its compiled engine. They
+train one after another, in several rounds, so that a machine that is busy for a while slows all of them down. All see
+the same subwords: ours, written out as words.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def settled(speeds: Sequence[float]) -> float:
     return statistics.median(speeds[1:] or speeds)
 
 
-def heedful(task: Task, python: str) -> Speed:
+def heedful(task: Task, python: str, *settings: str) -> Speed:
     size, out = task.size, task.folder / "run"
     words = [
         f"text.vocab_size={size.vocabulary}", f"model.d_model={size.width}", f"model.d_ff={size.inner}",
@@ -146,7 +147,7 @@ def heedful(task: Task, python: str) -> Speed:
         f"train.max_updates={task.updates}", f"train.checkpoint_every={task.updates}", "train.valid_sentences=1",
         f"train.learning_rate={RATE}", "train.optimiser=adam", "model.norm=post", "train.average=1",
         "train.embeddings=random", "train.negatives=0", "train.split=0", "search.alpha=0.6",
-        f"train.threads={task.threads}",
+        f"train.threads={task.threads}", *settings,
     ]  # fmt: skip
     files = [word for part in ("", "valid-") for side, language in (("source", "en"), ("target", "de"))
              for word in (f"--{part}{side}", task.folder / f"{part.rstrip('-') or 'train'}.{language}")]  # fmt: skip
@@ -213,7 +214,12 @@ def transformers(task: Task, python: str) -> Speed:
     )
 
 
-PEERS = {"joeynmt": joeynmt, "opennmt": opennmt, "transformers": transformers}
+def without_engine(task: Task, python: str) -> Speed:
+    """We ourselves, by torch alone."""
+    return heedful(task, python, "train.engine=torch")
+
+
+PEERS = {"torch": without_engine, "joeynmt": joeynmt, "opennmt": opennmt, "transformers": transformers}
 INSTALL = {  # without dependencies, and what they need of those
     "joeynmt": (["joeynmt==2.3.0"], [
         "pillow", "tensorboard", "sacrebleu", "sacremoses", "sentencepiece", "subword-nmt", "matplotlib", "seaborn",
