@@ -65,7 +65,7 @@ def test_ten_chinese_sentences_are_learned_by_heart(tmp_path: Path) -> None:
         tmp_path,
         SENTENCES * 10,
         {},
-        {"learning_rate": 2e-3, "warmup": 20, "schedule": "linear", "max_updates": 120, "checkpoint_every": 120,
+        {"learning_rate": 2e-3, "warmup": 20, "schedule": "linear", "max_updates": 240, "checkpoint_every": 240,
          "batch_tokens": 400, "average": 1},
     )  # fmt: skip
     for text in ("我爱中国", "I love China"):
