@@ -1,6 +1,7 @@
 """The compiled engine against torch: the same numbers, the same search, whoever else is in it."""
 
 import itertools
+import shutil
 import threading
 from typing import Any
 
@@ -11,14 +12,14 @@ import torch
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError, SettingError
 from heedful.model import EncoderDecoder, build
-from heedful.native import Asked, Engine, EngineSearch, EngineSearches, computes, library, search_all
+from heedful.native import Asked, Engine, EngineSearch, EngineSearches, computes, search_all
 from heedful.native.bridge import EngineNextToken, Live
 from heedful.plain import ModelNextToken
 from heedful.search import Options
 from heedful.search.beam import beam_search
 from heedful.search.sample import sample
 
-pytestmark = pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 VOCABULARY = 61
 
 

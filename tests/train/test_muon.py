@@ -7,7 +7,8 @@ import torch
 
 from heedful.config import ModelConfig, TrainSettings
 from heedful.model import EncoderDecoder, build
-from heedful.train.muon import Muon, between_layers, orthogonal
+from heedful.ops.orthogonal import orthogonal
+from heedful.train.muon import Muon, between_layers
 from heedful.train.update import build_optimiser
 
 SETTINGS = TrainSettings(optimiser="muon", weight_decay=0.05)

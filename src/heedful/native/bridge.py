@@ -14,8 +14,8 @@ from torch import Tensor
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
 from heedful.model import EncoderDecoder
+from heedful.native import learner, orthogonal
 from heedful.native.engine import Array, Engine, EngineSearch
-from heedful.native.learner import strays
 from heedful.search import Options
 
 
@@ -116,4 +116,4 @@ def wrong(loaded: ctypes.CDLL) -> str:
         apart = max(apart, abs(best.log_prob - float(expected[2, best.ids[0]] - among)))
         if not apart < bound:
             return f"{'8 bits' if small else 'float32'} are {apart:.2g} apart from torch"
-    return strays(loaded)
+    return learner.strays(loaded) or orthogonal.strays(loaded)

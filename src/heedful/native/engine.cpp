@@ -1,6 +1,7 @@
 // What Python calls. Every function that can fail returns a negative number then, and `heedful_error` says why.
 
 #include "learning.h"
+#include "orthogonal.h"
 #include "search.h"
 
 #if defined(__GLIBC__)
@@ -144,5 +145,10 @@ void heedful_learner_free(learning::Learner* learner) { delete learner; }
 int32_t heedful_learn(learning::Learner* learner, const learning::Lesson* lesson, int32_t threads, float* gradients,
                       double* sums) {
     return guarded([&] { return learner->learn(*lesson, threads, gradients, sums), 0; });
+}
+
+int32_t heedful_orthogonal(float* matrices, int32_t count, int32_t rows, int32_t columns,
+                           const learning::Quintic* quintic, int32_t threads) {
+    return guarded([&] { return learning::make_orthogonal(matrices, count, rows, columns, *quintic, threads), 0; });
 }
 }

@@ -21,8 +21,8 @@ inline void pack(const float* from, long across, long down, int columns, int k, 
         for (int t = 0; t < k; ++t, to += PANEL) {
             const float* row = from + first * across + t * down;
             if (count < PANEL) std::fill(to, to + PANEL, 0.0f);
-            if (across == 1)
-                std::memcpy(to, row, count * sizeof(float));
+            if (across == 1 && count == PANEL)
+                std::memcpy(to, row, PANEL * sizeof(float));
             else
                 for (int j = 0; j < count; ++j) to[j] = row[j * across];
         }

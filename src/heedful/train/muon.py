@@ -6,25 +6,30 @@ fewer updates lead to the same loss. What is not such a matrix (embeddings, norm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from heedful.ops.orthogonal import orthogonal
 from heedful.train.adam import Adam, Optimiser
 
 MOMENTUM = 0.95
 LIKE_ADAM = 0.2  # the root mean square of Adam's usual steps: rates mean the same for both (Liu et al., 2025)
-QUINTIC = (3.4445, -4.7750, 2.0315)  # x -> ax + bx³ + cx⁵ takes all of (0, 1] near 1 within a few rounds
-ROUNDS = 5
 
 
 class Muon(Optimiser):
     """Orthogonal steps for `matrices`, Adam's for the rest, by one rate."""
 
-    def __init__(self, matrices: Sequence[nn.Parameter], weight_decay: float, rest: Adam) -> None:
+    def __init__(
+        self,
+        matrices: Sequence[nn.Parameter],
+        weight_decay: float,
+        rest: Adam,
+        orthogonal: Callable[[Tensor], Tensor] = orthogonal,
+    ) -> None:
         super().__init__()
-        self.weight_decay, self.rest = weight_decay, rest
+        self.weight_decay, self.rest, self.orthogonal = weight_decay, rest, orthogonal
         self.rest.state = self.state
         self.alike: dict[torch.Size, list[nn.Parameter]] = {}
         for matrix in matrices:
@@ -34,7 +39,7 @@ class Muon(Optimiser):
     def step(self, rate: float) -> None:
         self.rest.step(rate)
         for shape, matrices in self.alike.items():  # of one shape in one product
-            steps = orthogonal(torch.stack([self._direction(matrix) for matrix in matrices]))
+            steps = self.orthogonal(torch.stack([self._direction(matrix) for matrix in matrices]))
             for matrix, step in zip(matrices, steps, strict=True):
                 matrix.mul_(1 - rate * self.weight_decay).add_(step, alpha=-rate * LIKE_ADAM * max(shape) ** 0.5)
 
@@ -46,18 +51,6 @@ class Muon(Optimiser):
             state["momentum"] = torch.zeros_like(matrix)
         momentum: Tensor = state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
         return matrix.grad.lerp(momentum, MOMENTUM)
-
-
-def orthogonal(matrices: Tensor) -> Tensor:
-    """(N, A, B) -> (N, A, B) with the same singular vectors, and singular values near 1 (Newton-Schulz)."""
-    if matrices.size(1) > matrices.size(2):
-        return orthogonal(matrices.mT).mT
-    a, b, c = QUINTIC
-    x: Tensor = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(ROUNDS):
-        square = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    return x
 
 
 def between_layers(model: nn.Module) -> list[nn.Parameter]:

@@ -15,6 +15,8 @@ from heedful.config import TrainSettings
 from heedful.errors import TrainingError
 from heedful.loss import Loss
 from heedful.model.transformer import Embedding
+from heedful.native.orthogonal import orthogonal as orthogonal_by_engine
+from heedful.ops.orthogonal import orthogonal
 from heedful.train.adam import Adam, Optimiser
 from heedful.train.muon import Muon, between_layers
 from heedful.train.ranks import Ranks
@@ -57,11 +59,12 @@ def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimiser:
 
     Embeddings do not decay where some of them have to stay as they are.
     """
-    orthogonal = between_layers(model) if settings.optimiser == "muon" else []
-    rest = [p for p in model.parameters() if p.requires_grad and not any(p is matrix for matrix in orthogonal)]
+    matrices = between_layers(model) if settings.optimiser == "muon" else []
+    rest = [p for p in model.parameters() if p.requires_grad and not any(p is matrix for matrix in matrices)]
     spared = [each.weight for each in model.modules() if isinstance(each, Embedding)] if settings.freeze_vectors else []
     adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, spared)
-    return Muon(orthogonal, settings.weight_decay, adam) if orthogonal else adam
+    by = orthogonal if settings.engine == "torch" else orthogonal_by_engine
+    return Muon(matrices, settings.weight_decay, adam, by) if matrices else adam
 
 
 def apply_update(

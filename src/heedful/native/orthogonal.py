@@ -1,0 +1,45 @@
+"""Orthogonal steps by the compiled engine, with less than half of the products that torch needs."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_float, c_int32, c_void_p
+
+import torch
+from torch import Tensor
+
+from heedful.errors import HeedfulError
+from heedful.native.engine import library
+from heedful.ops.orthogonal import QUINTIC, ROUNDS
+from heedful.ops.orthogonal import orthogonal as plain
+
+
+class _Quintic(ctypes.Structure):
+    _fields_ = [*((name, c_float) for name in "abc"), ("rounds", c_int32)]
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """(N, A, B) -> (N, A, B); by torch if there is no engine for such matrices."""
+    by_engine = matrices.device.type == "cpu" and matrices.dtype == torch.float32
+    loaded = library() if by_engine else None
+    return plain(matrices) if loaded is None else made(matrices, loaded)
+
+
+def made(matrices: Tensor, loaded: ctypes.CDLL) -> Tensor:
+    """Made by the engine."""
+    found = matrices.clone(memory_format=torch.contiguous_format)
+    quintic = _Quintic(*QUINTIC, ROUNDS)
+    where = c_void_p(found.data_ptr())
+    if loaded.heedful_orthogonal(where, *found.shape, byref(quintic), torch.get_num_threads()) < 0:
+        raise HeedfulError(f"the engine cannot compute a step: {loaded.heedful_error().decode()}.")
+    return found
+
+
+def strays(loaded: ctypes.CDLL) -> str:
+    """Where a new library strays from torch, if it does."""
+    for shape in ((1, 3, 5), (2, 33, 20), (3, 64, 64)):
+        matrices = torch.arange(float(torch.Size(shape).numel())).square().cos().view(shape)
+        apart = float((made(matrices, loaded) - plain(matrices)).abs().max())
+        if not apart < 1e-3:
+            return f"orthogonal matrices are {apart:.2g} apart from torch"
+    return ""
