@@ -12,7 +12,7 @@ import typer
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "text": {"vocab_size": 3000},
-    "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.05},
+    "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0},
     "train": {
         "embeddings": "random",  # invented sentences do not tell which words belong together
         "negatives": 0,
@@ -21,8 +21,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "learning_rate": 8e-3,
         "warmup": 100,
         "schedule": "linear",
-        "max_updates": 1300,
-        "checkpoint_every": 325,
+        "max_updates": 1050,
+        "checkpoint_every": 350,
         "batch_tokens": 1024,
         "average": 1,
         "valid_sentences": 200,

@@ -19,9 +19,9 @@ class Orthogonal {
   public:
     Orthogonal(int rows, int columns, const Quintic& polynomial)
         : m(rows), n(columns), M(int(panelled(rows))), N(int(panelled(columns))), quintic(polynomial) {
-        for (Room<float>* each : {&gram, &square, &factor, &product, &other})
-            std::fill_n(each->at_least(size_t(m) * M), size_t(m) * M, 0.0f);
-        given.at_least(size_t(m) * n), filled.at_least(size_t(m) * N), panels.at_least(std::max(size_t(M) * n, size_t(N) * m));
+        for (Room<float>* each : {&gram, &square, &factor, &product, &other}) each->at_least(size_t(m) * M);
+        given.at_least(size_t(m) * n), filled.at_least(size_t(m) * N);
+        panels.at_least(std::max(size_t(M) * n, size_t(N) * m));
     }
 
     // x: (m, n), its rows `down` apart and its columns `across`; it is overwritten.
