@@ -1,4 +1,4 @@
-"""Orthogonal steps by the compiled engine, held to torch's and to singular vectors."""
+"""Orthogonal steps by the compiled engine, held to torch's, in float32 and in float64."""
 
 import shutil
 

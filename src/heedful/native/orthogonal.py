@@ -1,4 +1,4 @@
-"""Orthogonal steps by the compiled engine, with less than half of the products that torch needs."""
+"""Orthogonal matrices by the compiled engine, for the steps of Muon, with fewer multiplications than torch needs."""
 
 from __future__ import annotations
 
