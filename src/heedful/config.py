@@ -50,7 +50,9 @@ S = TypeVar("S", bound=Section)
 class RunConfig(Section):
     """One training run."""
 
-    preset: Preset | None = Field(None, description="tiny, small, base or big; chosen from the corpus if not set.")
+    preset: Preset | None = Field(
+        None, description="tiny, mini, small, base or big; chosen from the corpus if not set."
+    )
     data: DataSettings = DataSettings()
     text: TextSettings = TextSettings()
     model: ModelConfig = ModelConfig()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from ctypes import byref, c_float, c_int32, c_void_p
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,11 +20,14 @@ class _Quintic(ctypes.Structure):
     _fields_ = [*((name, c_float) for name in "abc"), ("rounds", c_int32)]
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
-    """(N, A, B) -> (N, A, B); by torch if there is no engine for such matrices."""
-    by_engine = matrices.device.type == "cpu" and matrices.dtype == torch.float32
+def orthogonal_for(matrix: Tensor) -> Callable[[Tensor], Tensor]:
+    """(N, A, B) -> (N, A, B) for matrices like this one; torch's if there is no engine for them.
+
+    An engine that has to be compiled is compiled here, and not in the time of an update.
+    """
+    by_engine = matrix.device.type == "cpu" and matrix.dtype == torch.float32
     loaded = library() if by_engine else None
-    return plain(matrices) if loaded is None else made(matrices, loaded)
+    return plain if loaded is None else partial(made, loaded=loaded)
 
 
 def made(matrices: Tensor, loaded: ctypes.CDLL) -> Tensor:

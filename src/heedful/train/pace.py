@@ -21,7 +21,8 @@ def affordable(
 ) -> RunConfig:
     """`config`, or what a smaller preset makes of what was `asked`, if the time is too short for it.
 
-    `rate` measures how many operations of products this machine does in a second.
+    Where time is short a corpus is read so few times that nothing is learned by heart, and splitting its subwords would
+    hold back. `rate` measures how many operations of products this machine does in a second.
     """
     names = list(PRESETS)
     smaller = names[: names.index(config.preset)] if config.preset else []
@@ -34,6 +35,8 @@ def affordable(
             break
         say(f"preset {name}: {asked.train.time} is enough for {passes:.1f} passes with {config.preset}, under {PASSES}")
         config = task.resolve(asked.model_copy(update={"preset": name}), None)
+    if config.preset in smaller and "split" not in asked.train.model_fields_set:
+        config = config.replace(train={"split": 0.0})
     return config
 
 

@@ -15,7 +15,7 @@ from heedful.config import TrainSettings
 from heedful.errors import TrainingError
 from heedful.loss import Loss
 from heedful.model.transformer import Embedding
-from heedful.native.orthogonal import orthogonal as orthogonal_by_engine
+from heedful.native.orthogonal import orthogonal_for
 from heedful.ops.orthogonal import orthogonal
 from heedful.train.adam import Adam, Optimiser
 from heedful.train.muon import Muon, between_layers
@@ -63,8 +63,10 @@ def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimiser:
     rest = [p for p in model.parameters() if p.requires_grad and not any(p is matrix for matrix in matrices)]
     spared = [each.weight for each in model.modules() if isinstance(each, Embedding)] if settings.freeze_vectors else []
     adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, spared)
-    by = orthogonal if settings.engine == "torch" else orthogonal_by_engine
-    return Muon(matrices, settings.weight_decay, adam, by) if matrices else adam
+    if not matrices:
+        return adam
+    by = orthogonal if settings.engine == "torch" else orthogonal_for(matrices[0])
+    return Muon(matrices, settings.weight_decay, adam, by)
 
 
 def apply_update(
