@@ -13,7 +13,8 @@ from heedful.ops.precision import computing_in
 from heedful.train.task import Task
 
 PASSES = 8  # a rule of thumb: with fewer of them a large model has seen too little to be worth its time
-SHARE = 0.45  # of the rate of large products that training reaches on a CPU, with preset tiny
+SHARE = 0.55  # of the rate of large products that training reaches on a CPU, with preset tiny
+MEASURING = 0.5  # seconds: longer than most of what disturbs it
 
 
 def affordable(
@@ -43,10 +44,9 @@ def affordable(
 def products_per_second(precision: str, device: torch.device) -> float:
     """Operations a second in products of the sizes that training has, as measured now."""
     a, b = torch.randn(4096, 256, device=device), torch.randn(256, 1024, device=device)
-    best = float("inf")
+    best, end = float("inf"), perf_counter() + MEASURING
     with computing_in(precision, device):
-        for _ in range(8):
-            began = perf_counter()
+        while (began := perf_counter()) < end:
             float((a @ b)[0, 0])  # waits for the product
             best = min(best, perf_counter() - began)
     return 2 * a.numel() * b.size(1) / best
