@@ -14,7 +14,7 @@ __all__ = ["__version__", "load", "record"]
 
 
 def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", shortlist: bool = False) -> Any:
-    """Open a model folder, one of ours or a MarianMT, GPT-2 or BERT model in Hugging Face's form, ready for use.
+    """Open a model folder, ours or in Hugging Face's form (MarianMT, PEGASUS, GPT-2, BERT), ready for use.
 
     A translator becomes a `Translator` (several, an ensemble), a GPT a `Generator`, a BERT an `Encoder`. Left open, the
     precision of a translator is the fastest that the machine has, as in every command; others compute in float32. With

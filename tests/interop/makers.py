@@ -61,8 +61,10 @@ def table(*spms: bytes) -> dict[str, int]:
     return {piece: i for i, piece in enumerate(["</s>", "<unk>", ">>fr<<", *dict.fromkeys(found), "<pad>"])}
 
 
-def marian(path: Path, seed: int = 0, separate: bool = False, save: bool = True, **changes: Any) -> Any:
-    """A MarianMTModel, saved with its vocabularies; they are different sizes if `separate`."""
+def marian(
+    path: Path, seed: int = 0, separate: bool = False, save: bool = True, kind: str = "MarianMTModel", **changes: Any
+) -> Any:
+    """A MarianMTModel or its like, saved with its vocabularies; they are different sizes if `separate`."""
     both = table(spm(0), spm(1))
     source, target = (table(spm(0)), table(spm(1))) if separate else (both, both)
     if separate:  # pad has one id for both sides
@@ -76,7 +78,8 @@ def marian(path: Path, seed: int = 0, separate: bool = False, save: bool = True,
         "scale_embedding": True, "pad_token_id": pad, "decoder_start_token_id": pad, "eos_token_id": 0,
         "forced_eos_token_id": 0, "share_encoder_decoder_embeddings": not separate, **changes,
     }  # fmt: skip
-    model = shaken(transformers.MarianMTModel(transformers.MarianConfig(**settings)), seed)
+    make = getattr(transformers, kind)
+    model = shaken(make(make.config_class(**settings)), seed)
     model.generation_config.update(bad_words_ids=[[pad]], num_beams=3)
     if save:
         model.save_pretrained(path)

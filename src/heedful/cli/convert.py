@@ -9,7 +9,7 @@ import typer
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="A model folder: one of ours, or MarianMT, GPT-2 or BERT.")],
+    source: Annotated[Path, typer.Argument(help="A model folder: one of ours, or MarianMT, PEGASUS, GPT-2 or BERT.")],
     out: Annotated[Path, typer.Argument(help="A new folder for the result.")],
     to: Annotated[str, typer.Option(help="heedful, huggingface or ctranslate2.")] = "heedful",
 ) -> None:

@@ -1,4 +1,4 @@
-"""Other people's checkpoints, both ways: MarianMT, GPT-2 and BERT as Hugging Face folders; CTranslate2 outwards.
+"""Models of others: MarianMT, PEGASUS, GPT-2 and BERT as Hugging Face folders, both ways; CTranslate2 outwards.
 
 `open_folder` opens ours and theirs. A foreign folder is untrusted input: nothing in it is run, and what it says is
 compared with what it holds before memory is taken.

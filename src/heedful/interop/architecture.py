@@ -62,6 +62,10 @@ class Architecture(ABC):
         """The opposite."""
         return state
 
+    def completed(self, theirs: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+        """With what their library looks for in a file although it follows from the rest."""
+        return theirs
+
     def check(self, config: ModelConfig) -> None:
         """Refuse, by its name, a setting that the architecture cannot express."""
         refuse_other_systems(config, self.title)

@@ -35,6 +35,8 @@ class Bert(Architecture):
         given.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
         head = any(name.startswith(f"{HEAD}.") for name in names)
         labels = _labels(given) if given.values.get("architectures") == [CLASSIFIER] else ()
+        if labels:
+            given.only(problem_type="single_label_classification")
         tied = given.flag("tie_word_embeddings", True)
         pad = given.integer("pad_token_id", 0, least=0)
         return ModelConfig(
@@ -145,9 +147,9 @@ def _kind(config: ModelConfig) -> str:
 def _labels(given: Settings) -> tuple[str, ...]:
     """{"0": "bad", "1": "good"} -> the labels in order; without names there are two."""
     table = given.values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    named = isinstance(table, dict) and 0 < len(table) <= MOST_LABELS
+    named = isinstance(table, dict) and 1 < len(table) <= MOST_LABELS
     if not named or not all(isinstance(table.get(str(i)), str) for i in range(len(table))):
-        raise given.wrong("id2label", f"a table of labels, numbered from 0 to {MOST_LABELS - 1:,} at most")
+        raise given.wrong("id2label", f"a table of two labels or more, numbered from 0 to {MOST_LABELS - 1:,} at most")
     return tuple(table[str(i)] for i in range(len(table)))
 
 

@@ -18,5 +18,6 @@ def card(opened: Folder, library: str) -> str:
     front, body = (found[1], text[found.end() :]) if found else ("", text)
     kept = [line for line in front.splitlines() if not line.startswith("library_name:")]
     if not any(line.startswith("pipeline_tag:") for line in kept):
-        kept.insert(0, f"pipeline_tag: {TASKS[opened.model.config.family]}")
+        config = opened.model.config
+        kept.insert(0, f"pipeline_tag: {'text-classification' if config.labels else TASKS[config.family]}")
     return "\n".join(["---", f"library_name: {library}", *kept, "---", body])

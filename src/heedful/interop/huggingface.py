@@ -1,4 +1,4 @@
-"""Model folders of Hugging Face's transformers library, both ways: MarianMT, GPT-2 and BERT."""
+"""Model folders of Hugging Face's transformers library, both ways: MarianMT, PEGASUS, GPT-2 and BERT."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from heedful.interop.architecture import Architecture
 from heedful.interop.bert import Bert
 from heedful.interop.card import card
 from heedful.interop.gpt2 import Gpt2
-from heedful.interop.marian import Marian
+from heedful.interop.marian import Marian, Pegasus
 from heedful.interop.untrusted import Settings, read_json
 from heedful.interop.weights import SAFE, open_weights
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.weights import fill, save_weights, shapes
 
-ARCHITECTURES: dict[str, Architecture] = {each.model_type: each for each in (Marian(), Gpt2(), Bert())}
+ARCHITECTURES: dict[str, Architecture] = {each.model_type: each for each in (Marian(), Pegasus(), Gpt2(), Bert())}
 
 
 def read(path: Path, description: dict[str, Any]) -> Folder:
@@ -74,7 +74,7 @@ def write(opened: Folder, path: Path) -> None:
     homeless = sorted(state.keys() - {name for place in layout.places.values() for name in place.ours})
     if homeless:
         raise SettingError(f"the model holds {homeless[0]}, for which a {architecture.title} model has no place.")
-    theirs = layout.outwards(architecture.outwards(state))
+    theirs = architecture.completed(layout.outwards(architecture.outwards(state)), config)
     save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
     vocabulary.write(opened, path)
     _write_json(path / folder.SEARCH, _generation(opened))
@@ -83,8 +83,9 @@ def write(opened: Folder, path: Path) -> None:
 
 
 def architecture_for(config: ModelConfig) -> Architecture:
-    """The architecture that can express a family."""
-    return next(each for each in ARCHITECTURES.values() if each.family == config.family)
+    """The architecture that can express a model; if there is none, that of its family says what it lacks."""
+    related = [each for each in ARCHITECTURES.values() if each.family == config.family]
+    return next((each for each in related if each.fixed["norm"] == config.norm), related[0])
 
 
 def _search(path: Path, description: dict[str, Any]) -> SearchSettings:

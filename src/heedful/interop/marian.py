@@ -1,8 +1,8 @@
-"""MarianMT, the form in which OPUS-MT translators come.
+"""MarianMT, the form in which OPUS-MT translators come, and PEGASUS, which is the same with norms first.
 
-It is the Transformer of the paper but for one thing: its position vectors hold all sines and then all cosines, where
-the paper's take turns. The order of the hidden dimensions means nothing to any other layer, so we put theirs into our
-order when a model comes in, and back when it goes out. No number changes.
+They are the Transformer of the paper but for one thing: their position vectors hold all sines and then all cosines,
+where the paper's take turns. The order of the hidden dimensions means nothing to any other layer, so we put theirs into
+our order when a model comes in, and back when it goes out. No number changes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from heedful.config import ModelConfig
-from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name
+from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name, refused
 from heedful.interop.layout import Layout, Place, both
 from heedful.interop.untrusted import Settings
+from heedful.ops.tables import sinusoids
 
 MOST_POSITIONS = 2**25  # numbers in the table of positions, which no file has to pay for
 IGNORED = r"^model\.(encoder|decoder)\.embed_positions\.weight$|^final_logits_bias$"
@@ -27,6 +28,8 @@ WRITES_HIDDEN = (".output.weight", ".output.bias", "down.weight", "down.bias", "
 
 class Marian(Architecture):
     model_type, title, family = "marian", "MarianMT", "encoder-decoder"
+    their_class: ClassVar[str] = "MarianMTModel"
+    defaults: ClassVar[dict[str, int]] = {"vocab_size": 58101, "pad_token_id": 58100, "eos_token_id": 0}
     fixed: ClassVar[dict[str, object]] = {
         "norm": "post",
         "norm_eps": 1e-5,
@@ -47,9 +50,9 @@ class Marian(Architecture):
         given.same("encoder_attention_heads", "decoder_attention_heads", 16)
         if shared:
             given.same("vocab_size", "decoder_vocab_size")
-        source_size = given.integer("vocab_size", 58101)
+        source_size = given.integer("vocab_size", self.defaults["vocab_size"])
         d_model = given.integer("d_model", 1024, most=65_536)
-        pad = given.integer("pad_token_id", 58100, least=0)
+        pad = given.integer("pad_token_id", self.defaults["pad_token_id"], least=0)
         return ModelConfig(
             family="encoder-decoder",
             vocab_size=source_size if shared else given.integer("decoder_vocab_size", source_size),
@@ -69,7 +72,7 @@ class Marian(Architecture):
             activation_dropout=given.number("activation_dropout", 0.0),
             pad_id=pad,
             bos_id=given.integer("decoder_start_token_id", pad, least=0),
-            eos_id=given.integer("eos_token_id", 0, least=0),
+            eos_id=given.integer("eos_token_id", self.defaults["eos_token_id"], least=0),
         )
 
     def layout(self, config: ModelConfig) -> Layout:
@@ -90,7 +93,7 @@ class Marian(Architecture):
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
         return {
-            "architectures": ["MarianMTModel"],
+            "architectures": [self.their_class],
             "model_type": self.model_type,
             "is_encoder_decoder": True,
             "vocab_size": config.source_vocab_size or config.vocab_size,
@@ -123,6 +126,36 @@ class Marian(Architecture):
     def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         state = _reordered(state, _ours_from_theirs(state["embedding.weight"].size(1)).argsort())
         return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
+
+
+class Pegasus(Marian):
+    model_type, title = "pegasus", "PEGASUS"
+    their_class = "PegasusForConditionalGeneration"
+    defaults: ClassVar[dict[str, int]] = {"vocab_size": 50265, "pad_token_id": 0, "eos_token_id": 1}
+    fixed: ClassVar[dict[str, object]] = Marian.fixed | {"norm": "pre"}
+
+    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
+        return super().config(given, names).model_copy(update={"norm": "pre"})
+
+    def layout(self, config: ModelConfig) -> Layout:
+        layout = super().layout(config)
+        last = [both(f"model.{side}.layer_norm", f"{side}.norm") for side in ("encoder", "decoder")]
+        return replace(layout, places={**layout.places, **last[0], **last[1]})
+
+    def completed(self, theirs: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+        order = _ours_from_theirs(config.d_model).argsort()
+        table = torch.from_numpy(sinusoids(config.max_length, config.d_model)).index_select(1, order)
+        found = {f"model.{side}.embed_positions.weight": table.clone() for side in ("encoder", "decoder")}
+        if config.tie == "none":  # they have a shared matrix all the same, which nothing reads
+            found["model.shared.weight"] = theirs["model.decoder.embed_tokens.weight"].clone()
+        return theirs | found
+
+    def check(self, config: ModelConfig) -> None:
+        super().check(config)
+        if config.source_vocab_size is not None:
+            raise refused("source_vocab_size", config.source_vocab_size, "a PEGASUS model has one vocabulary for all")
+        if config.tie == "target":
+            raise refused("tie", config.tie, "a PEGASUS model ties all of its embeddings or none")
 
 
 def _embeddings(config: ModelConfig) -> Layout:
