@@ -20,6 +20,7 @@ from heedful.text import learn
 from heedful.translate import Translator
 
 PAIRS = demo.generate(120, seed=8)
+NEEDS_COMPILER = pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
 
 
 def folder(seed: int, **changes: object) -> Folder:
@@ -54,7 +55,7 @@ def test_a_line_is_the_same_alone_and_in_any_batch(
         assert [each.text for each in translator.translations([lines[index]], **options)[0]] == [e.text for e in alone]
 
 
-@pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+@NEEDS_COMPILER
 @pytest.mark.parametrize("stored", ["float32", "int8"])
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize(
@@ -100,6 +101,16 @@ def test_a_long_line_is_translated_in_parts_that_are_counted_on(translator: Tran
     short = translator.translations(sentences[:1])[0][0]
     assert found[0].text.startswith(short.text)
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("precision", ["float32", pytest.param("int8", marks=NEEDS_COMPILER)])
+def test_a_letter_with_more_accents_than_the_model_takes(precision: str) -> None:
+    translator = Translator([folder(1)], precision=precision)
+    said: list[str] = []
+    translator.notice = said.append
+    assert isinstance(translator.translate("a" + "\u0301" * 3000), str)
+    assert len(said) == 1
+    assert all(len(part.ids) < 32 for part in translator.parts(["a" + "\u0301" * 3000], [""]))
 
 
 def test_scores_of_an_ensemble_average_probabilities() -> None:

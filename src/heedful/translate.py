@@ -212,7 +212,7 @@ class Translator:
 
         An empty line is one part without tokens.
         """
-        each = zip(lines, repeat(prefix) if isinstance(prefix, str) else prefix, strict=False)
+        each = _prefixed(lines, repeat(prefix) if isinstance(prefix, str) else prefix)
         done, ended = 0, False
         while not ended:
             read, ended = _there(each, ready)
@@ -232,12 +232,15 @@ class Translator:
             changes = changes | {"beam": changes["n_best"]}
         return Options.of(self.search, **changes, limit=self.max_length - 1)
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """The log-probability of each target, given its source, under the model or the mean of an ensemble."""
+    def score(self, pairs: Sequence[tuple[str, str]], first: int = 1) -> list[float]:
+        """The log-probability of each target, given its source, under the model or the mean of an ensemble.
+
+        Pairs are counted from `first` where one of them is spoken of.
+        """
         sources = self.source_tokenizer.encode_batch([source for source, _ in pairs])
         targets = self.tokenizer.encode_batch([target for _, target in pairs])
         ids = list(zip(sources, targets, strict=True))
-        for number, pair in enumerate(ids, 1):
+        for number, pair in enumerate(ids, first):
             if (longest := max(map(len, pair)) + 1) > self.max_length:
                 raise SettingError(
                     f"pair {number} has {longest} tokens, and the model takes {self.max_length} at most."
@@ -259,12 +262,14 @@ class Translator:
             if len(ids) <= longest:
                 parts.append(self._part(line, ids, prefix))
                 continue
-            pieces = self.source_tokenizer.encode_batch(split_long(self.source_tokenizer.normalise(text), fits))
+            split = self.source_tokenizer.encode_batch(split_long(self.source_tokenizer.normalise(text), fits))
+            # a letter with many accents may still be too long
+            pieces = [part[at : at + longest] for part in split for at in range(0, len(part), longest)]
             self.notice(
                 f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
                 f"it is translated in {len(pieces)} parts."
             )
-            parts += [self._part(line, piece, () if number else prefix) for number, piece in enumerate(pieces) if piece]
+            parts += [self._part(line, piece, () if number else prefix) for number, piece in enumerate(pieces)]
         return parts
 
     def _part(self, line: int, ids: list[int], prefix: tuple[int, ...]) -> Part:
@@ -275,7 +280,7 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """What each part becomes, in order."""
         engines = self.engines
-        if len(engines) == 1 and not (sampling or options.constraints or self.observer):
+        if len(engines) == 1 and not (sampling or options.constraints or options.observer or self.observer):
             eos = self.source_tokenizer.specials.eos
             asked = (
                 None if part is None else Asked(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist)
@@ -313,6 +318,16 @@ class Translator:
     def _translation(self, found: Hypothesis) -> Translation:
         text = self.tokenizer.decode(found.ids)
         return Translation(text, found.score, found.log_prob, found.ids, found.token_log_probs, self.tokenizer)
+
+
+def _prefixed(lines: Iterable[str], prefixes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each line with what its translation has to begin with."""
+    given = iter(prefixes)
+    for number, line in enumerate(lines, 1):
+        begin = next(given, None)
+        if begin is None:
+            raise SettingError(f"line {number} has no prefix; give one for each line.")
+        yield line, begin
 
 
 def _there(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple[list[tuple[str, str]], bool]:

@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,16 @@ def test_a_failure_is_one_sentence(
         assert library() is None
         assert library() is None
     assert len(caplog.messages) == 1 and said in caplog.messages[0] and "plain torch" in caplog.messages[0]
+
+
+def test_a_user_without_a_home_has_an_engine_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(build.Path, "home", homeless)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    assert build._kept().parent == tmp_path
 
 
 def test_no_compiler_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,6 +254,14 @@ def test_a_wrong_shortlist_is_refused(wrong: list[int]) -> None:
         search.add([5, 3], Options(beam=2), (9,), np.array(wrong, dtype=np.int32))
 
 
+def test_what_is_longer_than_the_model_takes_is_refused() -> None:
+    engine = Engine(Live(model()), False)
+    most = engine.config.max_length
+    for source, options in (([5] * (most + 1), Options(max_length=3)), ([5, 3], Options(max_length=most + 1))):
+        with pytest.raises(ValueError, match=f"{most + 1} tokens, but the model takes {most} at most"):
+            EngineSearch(engine).add(source, options)
+
+
 def test_sentences_have_options_of_their_own_and_may_leave() -> None:
     engine, (one, other, third) = Engine(Live(model()), False), sources([5, 9, 4])
     wide, narrow = Options(beam=4, n_best=2, max_length=12), Options(beam=1, max_length=5)

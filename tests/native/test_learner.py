@@ -12,12 +12,16 @@ from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
 from heedful.loss import translation_loss
 from heedful.model import build
+from heedful.native.engine import library
 from heedful.native.learner import learner
 from heedful.text import Specials
 
 V = 211
+LIBRARY = library()
+WIDTH = 3 * LIBRARY.heedful_panel() // 2 if LIBRARY else 24
 SHAPES = {
     "one head": {"n_heads": 1},
+    "heads of a panel and a half": {"d_model": 96, "n_heads": 96 // WIDTH},
     "norms after": {"norm": "post"},
     "deep decoder": {"encoder_layers": 1, "decoder_layers": 3},
     "wide": {"d_model": 128, "d_ff": 320, "n_heads": 4},

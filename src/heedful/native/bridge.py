@@ -51,7 +51,8 @@ class EngineCache:
     """Rows as nodes of the engine's trees; to rearrange them is to rearrange their numbers."""
 
     def __init__(self, engine: Engine, source: Tensor, source_lengths: Tensor) -> None:
-        self.engine = engine
+        self.engine, self.length = engine, 0  # tokens that were written
+        engine.check_length(source.size(1))
         lengths = source_lengths.int().contiguous()
         kept = torch.arange(source.size(1)) < lengths.unsqueeze(1)
         ids = source[kept].int()
@@ -70,6 +71,8 @@ class EngineCache:
 
     def advance(self, ids: Tensor) -> Tensor:
         """(R,) -> (R, V)."""
+        self.length += 1
+        self.engine.check_length(self.length)
         rows, last = len(ids), ids.int().contiguous()
         of_row = self.sentences.repeat_interleave(rows // len(self.sentences))
         log_probs = torch.empty(rows, self.engine.config.vocab_size)

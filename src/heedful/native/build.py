@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
@@ -78,16 +79,18 @@ def _run(command: list[str]) -> str:
 
 def _kept() -> Path:
     """A folder of the user's own; one that lasts as long as the machine runs if there is none."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful"
     user = getattr(os, "getuid", lambda: 0)()  # Windows has no such numbers
-    for folder in (home, Path(tempfile.gettempdir()) / f"heedful-{user}"):
+    folders = [Path(tempfile.gettempdir()) / f"heedful-{user}"]
+    with suppress(RuntimeError):  # not every user has a home
+        folders.insert(0, Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heedful")
+    for folder in folders:
         try:
             folder.mkdir(parents=True, mode=0o700, exist_ok=True)
             if folder.stat().st_uid == user and os.access(folder, os.W_OK):
                 return folder
         except OSError:
             continue
-    raise BuildError(f"{home} cannot be written to")
+    raise BuildError(f"{folders[0]} cannot be written to")
 
 
 def _key(compiler: str) -> str:

@@ -131,7 +131,7 @@ int32_t heedful_advance(Steps* steps, int32_t rows, const int32_t* sentences, in
     });
 }
 
-// Widths of layers and heads have to be multiples of this to be learned.
+// Widths of layers have to be multiples of this to be learned, and those of heads of half of it.
 int32_t heedful_panel() { return PANEL; }
 
 learning::Learner* heedful_learner(const learning::Outline* outline, const float* const* weights, const int64_t* sizes,

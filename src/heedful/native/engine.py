@@ -95,6 +95,11 @@ class Engine:
     def error(self) -> str:
         return str(self.library.heedful_error().decode())
 
+    def check_length(self, length: int) -> None:
+        """The engine has positions for so many tokens, and looks at no others."""
+        if length > self.config.max_length:
+            raise ValueError(f"{length} tokens, but the model takes {self.config.max_length} at most")
+
     def checked(self, code: int) -> int:
         """What a function returned, or its error."""
         if code < 0:
@@ -134,6 +139,7 @@ class EngineSearch:
             forced = options.model_copy(update={"prefix": (tuple(prefix),)})
             forced.check(1, config.vocab_size, {config.bos_id, config.eos_id, config.pad_id})
         limit = options.longest(len(source), len(prefix))
+        self.engine.check_length(max(len(source), limit))
         asked = _Options(
             options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.alpha
         )

@@ -13,7 +13,7 @@
 namespace heedful::learning {
 
 struct Outline {  // what a model looks like; Python fills it in
-    int32_t width, inner, heads, encoder_layers, decoder_layers, vocabulary, norm_first, longest;
+    int32_t width, inner, heads, encoder_layers, decoder_layers, vocabulary, norm_first;
     float norm_epsilon, embedding_scale, dropout;
 };
 

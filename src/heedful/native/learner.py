@@ -43,7 +43,7 @@ KNOWN = {
 class _Outline(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        *((name, c_int32) for name in ("norm_first", "longest")),
+        ("norm_first", c_int32),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale", "dropout")),
     ]
 
@@ -66,7 +66,10 @@ def learner(model: Model) -> Learner | None:
     if config.key_width != config.d_head or any(each.device.type != "cpu" for each in model.parameters()):
         return None
     loaded = library()
-    if loaded is None or any(width % loaded.heedful_panel() for width in (config.d_model, config.d_ff, config.d_head)):
+    if loaded is None:
+        return None
+    panel = loaded.heedful_panel()  # of two registers; heads may end with the first of them
+    if config.d_model % panel or config.d_ff % panel or config.d_head % (panel // 2):
         return None
     return Learner(model, loaded)
 
@@ -83,7 +86,7 @@ class Learner:
         scale = config.d_model**0.5 if config.scale_embedding else 1.0
         outline = _Outline(
             config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers,
-            config.vocab_size, config.norm == "pre", config.max_length, config.norm_eps, scale, config.dropout,
+            config.vocab_size, config.norm == "pre", config.norm_eps, scale, config.dropout,
         )  # fmt: skip
         where = (c_void_p * count)(*(each.data_ptr() for each in self.parameters))
         sizes = (c_int64 * count)(*self.sizes)

@@ -216,8 +216,8 @@ class Tape {
         const int heads = learner.outline.heads, d = D / heads;
         const float scale = 1 / std::sqrt(float(d));
         for (size_t s = 0; s < queries.size(); ++s) {
-            const int T = queries[s].count, S = keys[s].count, P = int(panelled(S));
-            float* panels = space(std::max(size_t(P) * d, panelled(d) * S));
+            const int T = queries[s].count, S = keys[s].count, P = int(filled(S));
+            float* panels = space(std::max(panelled(S) * d, panelled(d) * S));
             for (int head = 0; head < heads; ++head) {
                 const size_t q = size_t(queries[s].first) * D + head * d, k = size_t(keys[s].first) * D + head * d;
                 float* weights = arena.take(size_t(T) * P);

@@ -13,6 +13,7 @@ constexpr int TILE = 6;
 constexpr int NEAR = 32;  // rows that stay in the nearest memory while they are turned
 
 inline size_t panelled(size_t n) { return (n + PANEL - 1) / PANEL * PANEL; }
+inline size_t filled(size_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 // Lays (k, columns) out in panels; columns are `across` apart and rows `down`. What fills the last panel is zero.
 inline void pack(const float* from, long across, long down, int columns, int k, float* to) {
@@ -29,47 +30,57 @@ inline void pack(const float* from, long across, long down, int columns, int k, 
     }
 }
 
-// As many rows as registers hold, times one panel; see `multiply`.
-template <int rows, bool add>
+// As many rows as registers hold, times one panel or the first half of it; see `multiply`.
+template <int rows, bool add, int halves = 2>
 inline void tile(const float* a, long row, long step, int k, const float* panel, float* c, long to, const float* start) {
-    Floats sums[rows][2];
+    Floats sums[rows][halves];
     for (int r = 0; r < rows; ++r)
-        for (int half = 0; half < 2; ++half)
+        for (int half = 0; half < halves; ++half)
             sums[r][half] = add     ? load(c + r * to + half * LANES)
                             : start ? load(start + half * LANES)
                                     : Floats{};
     const float *third = a + 3 * row, *sixth = a + 6 * row;  // counted from three places, rows take fewer registers
     for (int t = 0; t < k; ++t, panel += PANEL, a += step, third += step, sixth += step) {
-        const Floats left = load(panel), right = load(panel + LANES);
+        const Floats left = load(panel), right = halves == 2 ? load(panel + LANES) : Floats{};
         for (int r = 0; r < rows; ++r) {
             const Floats x = all(r < 3 ? a[r * row] : r < 6 ? third[(r - 3) * row] : sixth[(r - 6) * row]);
             sums[r][0] = fused(x, left, sums[r][0]);
-            sums[r][1] = fused(x, right, sums[r][1]);
+            if constexpr (halves == 2) sums[r][1] = fused(x, right, sums[r][1]);
         }
     }
     for (int r = 0; r < rows; ++r)
-        for (int half = 0; half < 2; ++half) store(c + r * to + half * LANES, sums[r][half]);
+        for (int half = 0; half < halves; ++half) store(c + r * to + half * LANES, sums[r][half]);
 }
 
-template <int rows, bool add>
+template <int rows, bool add, int halves = 2>
 inline void last_tile(int left, const float* a, long row, long step, int k, const float* panel, float* c, long to,
                       const float* start) {
     if constexpr (rows > 0) {
-        if (left == rows) return tile<rows, add>(a, row, step, k, panel, c, to, start);
-        last_tile<rows - 1, add>(left, a, row, step, k, panel, c, to, start);
+        if (left == rows) return tile<rows, add, halves>(a, row, step, k, panel, c, to, start);
+        last_tile<rows - 1, add, halves>(left, a, row, step, k, panel, c, to, start);
     }
 }
 
+// All rows times one panel or the first half of it.
+template <bool add, int halves>
+void multiply_panel(const float* a, long row, long step, int m, int k, const float* panel, float* c, long to,
+                    const float* start) {
+    int i = 0;
+    for (; i + TILE <= m; i += TILE) tile<TILE, add, halves>(a + i * row, row, step, k, panel, c + i * to, to, start);
+    last_tile<TILE - 1, add, halves>(m - i, a + i * row, row, step, k, panel, c + i * to, to, start);
+}
+
 // c = a b + start, or c += a b. a: (m, k), its rows `row` apart and its columns `step`; b: panels of (k, n); c: (m, n), its
-// rows `to` apart, n filled up to whole panels; start: (n).
+// rows `to` apart, n filled up to whole registers; start: (n).
 template <bool add>
 void multiply(const float* a, long row, long step, int m, int k, const float* b, int n, float* c, long to,
               const float* start = nullptr) {
     for (int first = 0; first < n; first += PANEL, b += size_t(k) * PANEL) {
         const float* begin = start ? start + first : nullptr;
-        int i = 0;
-        for (; i + TILE <= m; i += TILE) tile<TILE, add>(a + i * row, row, step, k, b, c + i * to + first, to, begin);
-        last_tile<TILE - 1, add>(m - i, a + i * row, row, step, k, b, c + i * to + first, to, begin);
+        if (n - first > LANES)
+            multiply_panel<add, 2>(a, row, step, m, k, b, c + first, to, begin);
+        else
+            multiply_panel<add, 1>(a, row, step, m, k, b, c + first, to, begin);
     }
 }
 
