@@ -51,7 +51,7 @@ class RunConfig(Section):
     """One training run."""
 
     preset: Preset | None = Field(
-        None, description="tiny, mini, small, base or big; chosen from the corpus if not set."
+        None, description="tiny, mini, small, base or big; chosen from the corpus and the time given, if not set."
     )
     data: DataSettings = DataSettings()
     text: TextSettings = TextSettings()
@@ -91,9 +91,9 @@ def read(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[s
     return _validated(RunConfig, tree, context="draft")
 
 
-def build(section: type[S], values: Mapping[str, Any], where: str = "") -> S:
-    """Check `values` against one section, with the same messages as for a run."""
-    return _validated(section, values, where)
+def build(section: type[S], values: Mapping[str, Any], where: str = "", draft: bool = False) -> S:
+    """Check `values` against one section, with the same messages as for a run; those of a draft one by one."""
+    return _validated(section, values, where, "draft" if draft else "")
 
 
 def template() -> str:
@@ -128,7 +128,7 @@ def _toml(value: Any) -> str:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise SettingError(f"{path} does not exist; give the TOML file of a run.") from None
     except OSError as error:
@@ -145,7 +145,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
         raise SettingError(f"{shown(override)} is not a setting; write section.key=value, such as train.seed=7.")
     value = _value(text)
     section, dot, key = name.strip().partition(".")
-    if isinstance(value, int | float) and f"{section}.{key}" in _paths():
+    if not isinstance(value, str | list) and f"{section}.{key}" in _paths():
         value = text  # a file may be called 2024
     if not dot and section in SECTIONS:
         raise SettingError(f"{shown(override)} sets a whole section; write {section}.key=value.")

@@ -332,8 +332,8 @@ class TrainSettings(Section):
     )
     engine: Literal["auto", "torch"] = Field(
         "auto",
-        description="What computes losses, gradients and steps: auto takes the compiled engine for what it knows, a"
-        " translator as in the paper that learns in float32 and Muon on a CPU, and torch for all else.",
+        description="What computes losses, gradients and steps: on a CPU auto takes the compiled engine for what it"
+        " knows (in float32, losses and gradients of a translator as in the paper; Muon's steps), else torch.",
     )
     compile: bool = Field(
         False, description="Let torch.compile make kernels for the model; it begins later, and pays on a GPU."

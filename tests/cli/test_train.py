@@ -73,6 +73,20 @@ def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
     assert json.loads((tmp_path / "given" / "generation_config.json").read_text())["alpha"] == 0.9
 
 
+def test_what_was_cut_off_after_the_last_update_is_made_up_for(call: Call, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x"
+    assert call(*training(corpus, out)).code == 0
+    chosen = (out / "generation_config.json").read_bytes()
+    (out / "learning_curve.png").unlink()
+    (out / "generation_config.json").write_text(json.dumps(json.loads(chosen) | {"alpha": 0.6}))
+    done = call("train", "--out", out, "--resume")
+    assert done.code == 0
+    assert "length penalty" in done.err
+    assert json.loads((out / "generation_config.json").read_text()) == json.loads(chosen)
+    assert (out / "learning_curve.png").exists()
+    assert "nothing to resume" in call("train", "--out", out, "--resume").err
+
+
 def start(words: list[object]) -> subprocess.Popen[bytes]:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
@@ -175,7 +189,7 @@ def test_word_vectors_start_the_embeddings_and_can_be_frozen(call: Call, corpus:
 
     vectors = tmp_path / "vectors.txt"
     numbers = " ".join(str(i / 10) for i in range(16))
-    vectors.write_text(f"2 16\nthe {numbers}\nqqqqqqq {numbers}\n")
+    vectors.write_text(f"2 16\nthe {numbers}\nqqqqqqq {numbers}\nat name@domain.com {numbers}\n")
     words = ["text.lowercase=true", f"train.vectors={vectors}", "train.freeze_vectors=true", "train.max_updates=3"]
     done = call(*training(corpus, tmp_path / "x"), *words)
     assert done.code == 0, done.err

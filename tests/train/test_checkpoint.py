@@ -65,6 +65,20 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, 
         checkpoint.latest(tmp_path)
 
 
+def test_a_damaged_checkpoint_needs_no_weights_and_damaged_weights_are_named(tmp_path: Path) -> None:
+    model, optimiser = stepped()
+    for update in (1, 2):
+        state = State(update=update)
+        checkpoint.add_weights(tmp_path, model, state, keep=3)
+        checkpoint.save(tmp_path, model, optimiser, state, keep=2)
+    (tmp_path / "step-2" / "state.json").write_text("{")
+    checkpoint.forget_weights(tmp_path)
+    assert [path.name for path in (tmp_path / "weights").iterdir()] == ["1.safetensors"]
+    (tmp_path / "weights" / "1.safetensors").write_bytes(b"short")
+    with pytest.raises(FolderError, match=r"weights/1\.safetensors cannot be read .* remove it and resume"):
+        checkpoint.average(tmp_path, [1])
+
+
 def test_a_full_disk_leaves_the_previous_checkpoint_and_no_rubbish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

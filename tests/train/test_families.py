@@ -179,6 +179,35 @@ def test_a_classifier_needs_an_encoder_to_start_from(files: Path, finished: dict
         open_(settings(files, "labelled", finished["encoder"], "model.d_model=32"), tmp_path / "z")
 
 
+def test_what_the_text_has_cut_may_be_asked_for_again(files: Path, tmp_path: Path) -> None:
+    def asked(block: int) -> RunConfig:
+        return settings(files, "decoder", None, f"train.block={block}")
+
+    assert open_(asked(100_000), tmp_path / "x").config.train.block < 100_000
+    assert open_(asked(100_000), tmp_path / "x", resume=True).config.train.block < 100_000
+    with pytest.raises(SettingError, match=r"train\.block is 99999 now"):
+        open_(asked(99_999), tmp_path / "x", resume=True)
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder"])
+def test_blocks_are_no_longer_than_the_model_takes(files: Path, tmp_path: Path, family: str) -> None:
+    words = ["model.max_length=8", "train.block=30", "train.max_updates=2"]
+    run = open_(settings(files, family, None, *words), tmp_path / "x")
+    assert run.config.train.block == 8
+    assert train(run).ended == "all updates done"
+
+
+def test_the_passes_of_a_classifier_are_those_of_its_batches(
+    files: Path, finished: dict[str, Path], tmp_path: Path
+) -> None:
+    def updates(name: str, *more: str) -> int:
+        data = {"labelled": files / "labelled.tsv", "store": files / "store", "valid_size": 10}
+        asked = config.read(None, more, data=data, train={"init": finished["encoder"]})
+        return open_(asked, tmp_path / name).config.train.max_updates
+
+    assert updates("many", "train.batch_tokens=8") > updates("few") == 100
+
+
 def test_training_goes_on_from_another_model(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
     asked = config.read(
         None,

@@ -45,6 +45,13 @@ def test_it_takes_the_matrices_of_the_layers_only(model: EncoderDecoder) -> None
     assert len(names) == 2 * 6 + 10
 
 
+def test_weights_that_layers_share_take_one_step() -> None:
+    sizes = {"d_model": 16, "d_ff": 40, "n_heads": 2, "encoder_layers": 3, "decoder_layers": 2, "vocab_size": 30}
+    model = build(ModelConfig.model_validate(sizes | {"recurrent_depth": True}))
+    matrices = between_layers(model)
+    assert len({id(each) for each in matrices}) == len(matrices) == 6 + 10
+
+
 def test_it_equals_torch_muon_within_bfloat16_and_adam_elsewhere(model: EncoderDecoder) -> None:
     theirs = copy.deepcopy(model)
     ours = build_optimiser(model, SETTINGS)

@@ -46,6 +46,18 @@ def test_the_largest_preset_that_goes_over_the_corpus_often_enough(share, name):
     assert chosen(rate, "train.time=1h")[0] == name
 
 
+def test_a_preset_that_does_not_go_with_what_was_asked_for_is_not_taken():
+    class Small(Corpus):
+        def resolve(self, asked: RunConfig, init: None) -> RunConfig:
+            return asked.with_preset(asked.preset or "mini")
+
+    said: list[str] = []
+    asked = read(None, ["train.time=1h", "model.n_heads=6"])  # 192 is a multiple of it, 128 of preset tiny is not
+    task = Small()
+    config = affordable(task.resolve(asked, None), asked, task, lambda: 1.0, said.append)  # type: ignore[arg-type]
+    assert (config.preset, config.train.split, said) == ("mini", 0.1, [])
+
+
 def test_the_reason_is_said():
     rate = 0.5 * PASSES * WORK["base"] / SHARE / 3600
     assert chosen(rate, "train.time=1h")[1] == ["preset small: 1h is enough for 4.0 passes with base, under 8"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -167,11 +169,43 @@ def test_a_finished_run_is_left_alone_and_can_be_extended(corpus: Path, finished
 
 
 @pytest.mark.parametrize(
-    "change", ["model.dropout=0.3", "train.seed=9", "train.batch_tokens=300", "text.lowercase=true"]
+    "change", ["model.dropout=0.3", "train.seed=9", "train.batch_tokens=300", "text.lowercase=true", "preset=big"]
 )
 def test_resuming_with_other_settings_is_refused_by_name(corpus: Path, finished: Path, change: str) -> None:
     with pytest.raises(SettingError, match=change.partition("=")[0]):
         open_(settings(corpus, finished / "store", change), finished / "out", resume=True)
+
+
+def test_settings_that_a_preset_completes_may_be_asked_for_again(corpus: Path, finished: Path, tmp_path: Path) -> None:
+    asked = settings(corpus, finished / "store")
+    words = [each for each in SETTINGS if not each.startswith(("model.d_model", "model.n_heads"))]
+    asked = config.read(None, [*words, "model.n_heads=6"], data=asked.data.model_dump(exclude_unset=True))
+    assert open_(asked, tmp_path / "out").config.model.d_model == 192  # of preset mini, and no multiple of 6 elsewhere
+    assert open_(asked, tmp_path / "out", resume=True).config.model.n_heads == 6
+
+
+def test_a_resumed_run_keeps_its_threads(
+    corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", given.append)
+    open_(settings(corpus, finished / "store", "train.threads=3"), tmp_path / "out")
+    open_(settings(corpus, finished / "store"), tmp_path / "out", resume=True)
+    open_(settings(corpus, finished / "store", "train.threads=2"), tmp_path / "out", resume=True)
+    assert given == [3, 3, 2]
+
+
+def test_weights_for_the_mean_that_are_gone_are_told_and_done_without(
+    corpus: Path, finished: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished / "out", tmp_path / "out")
+    (tmp_path / "out/checkpoints/weights/12.safetensors").unlink()
+    said = Console(record=True, quiet=False, file=io.StringIO(), width=200)
+    asked = settings(corpus, finished / "store", "train.max_updates=15")
+    run = open_run(asked, tmp_path / "out", True, scores, said)
+    assert "weights of update 12 are gone" in said.export_text()
+    assert run.state.averaged == [4, 8, 14]
+    assert train(run).averaged == [4, 8, 14, 15]
 
 
 def test_resuming_needs_no_other_argument_than_the_folder(finished: Path) -> None:
@@ -194,18 +228,24 @@ def test_early_stopping_counts_validations_without_a_better_score(corpus: Path, 
     run.measure = lambda model: {"valid_bleu": float(next(falling)), "valid_chrf": 0.0}
     state = train(run)
     assert (state.update, state.best_update, state.ended) == (3, 1, "no better score in 2 validations")
+    assert open_(asked, tmp_path / "out", resume=True).state.ended
+    patient = settings(corpus, finished / "store", "train.checkpoint_every=1", "train.patience=3")
+    assert not open_(patient, tmp_path / "out", resume=True).state.ended
 
 
 def test_a_time_is_kept_and_the_schedule_ends_with_it(corpus: Path, finished: Path, tmp_path: Path) -> None:
-    run = open_(
-        settings(corpus, finished / "store", "train.time=6s", "train.max_updates=1000000", "train.patience=0"),
-        tmp_path / "out",
-    )
-    state = train(run)
+    words = ["train.max_updates=1000000", "train.patience=0"]
+    state = train(open_(settings(corpus, finished / "store", "train.time=6s", *words), tmp_path / "out"))
     assert state.planned
     assert 3 < state.elapsed < 12
     rates = [record["learning_rate"] for record in read_metrics(tmp_path / "out") if "learning_rate" in record]
     assert rates[-1] < 0.2 * max(rates)
+    assert open_(settings(corpus, finished / "store", *words), tmp_path / "out", resume=True).state.ended
+    longer = open_(settings(corpus, finished / "store", "train.time=12s", *words), tmp_path / "out", resume=True).state
+    assert not longer.ended
+    assert longer.total == pytest.approx(12 / state.elapsed * state.update, rel=0.01)
+    again = open_(settings(corpus, finished / "store", "train.time=12s", *words), tmp_path / "out", resume=True).state
+    assert not again.ended  # though it was killed before its next checkpoint
 
 
 def test_a_broken_loss_keeps_the_last_checkpoint(corpus: Path, finished: Path, tmp_path: Path) -> None:

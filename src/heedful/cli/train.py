@@ -31,7 +31,7 @@ def train(
     valid_labelled: Annotated[Path | None, typer.Option(help="Validation examples for a classifier.")] = None,
     init: Annotated[Path | None, typer.Option(help="Model folder to start from.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model, the checkpoints and the metrics.")] = None,
-    preset: Annotated[str | None, typer.Option(help="tiny, mini, small, base or big; chosen from the corpus.")] = None,
+    preset: Annotated[str | None, typer.Option(help="tiny, mini, small, base or big; else by corpus and time.")] = None,
     time: Annotated[str | None, typer.Option(help="How long to train, such as 30m or 2h.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, exactly.")] = False,
 ) -> None:
@@ -79,7 +79,7 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
     from heedful.cli.validation import measure, settle_search, show
     from heedful.interop import open_folder
     from heedful.train.loop import train as train_model
-    from heedful.train.report import duration
+    from heedful.train.report import CURVE, duration
     from heedful.train.start import open_run
 
     run = open_run(
@@ -92,10 +92,12 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
         open_folder,
     )
     try:
-        if run.state.ended:
-            run.report.say(f"{out} is complete ({run.state.ended}); there is nothing to resume.")
+        ended = run.state.ended
+        if ended and (out / CURVE).exists():  # the last that a run writes
+            run.report.say(f"{out} is complete ({ended}); there is nothing to resume.")
             return run.state
-        state = train_model(run)
+        (out / CURVE).unlink(missing_ok=True)
+        state = run.state if ended else train_model(run)
         if not run.ranks.main:
             return state
         if state.ended == "interrupted":

@@ -34,6 +34,7 @@ class State:
     tokens: int = 0  # target tokens seen
     total: int = 0  # updates planned
     every: int = 0  # updates between two regular checkpoints
+    given: float = 0.0  # seconds that it is to take, if that was said
     planned: bool = False  # whether `total` comes from the time given and the speed measured
     elapsed: float = 0.0  # seconds of training, all sessions together
     best: list[float] | None = None  # score of the best validation so far
@@ -93,7 +94,7 @@ def add_weights(folder: Path, model: nn.Module, state: State, keep: int) -> None
 
 def forget_weights(folder: Path) -> None:
     """Delete kept weights that no checkpoint refers to any more."""
-    wanted = {update for path in _steps(folder) for update in read_json(path / STATE)["averaged"]}
+    wanted = {update for path in _steps(folder) for update in _averaged(path)}
     for path in (folder / "weights").glob("*.safetensors"):
         if not path.stem.isdigit() or int(path.stem) not in wanted:
             path.unlink(missing_ok=True)
@@ -103,9 +104,30 @@ def average(folder: Path, updates: Sequence[int]) -> dict[str, Tensor]:
     """The mean of the kept weights, summed in double precision."""
     total: dict[str, Tensor] = {}
     for update in updates:
-        for name, tensor in load_file(_weights(folder, update)).items():
+        path = _weights(folder, update)
+        try:
+            weights = load_file(path)
+        except (SafetensorError, OSError) as error:
+            reason = f"{path} cannot be read ({error}); remove it and resume: the mean does without it."
+            raise FolderError(reason) from None
+        for name, tensor in weights.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(updates)).to(torch.float32) for name, tensor in total.items()}
+
+
+def drop_lost(folder: Path, state: State) -> list[int]:
+    """Average no weights that are not there any more; of which updates they were."""
+    lost = [update for update in state.averaged if not _weights(folder, update).is_file()]
+    state.averaged = [update for update in state.averaged if update not in lost]
+    return lost
+
+
+def _averaged(path: Path) -> list[int]:
+    """The updates whose weights a checkpoint needs; a damaged one is of no use, and needs none."""
+    try:
+        return list(read_json(path / STATE)["averaged"])
+    except (FolderError, OSError, KeyError, TypeError):
+        return []
 
 
 def _weights(folder: Path, update: int) -> Path:

@@ -46,9 +46,10 @@ class Classification(Task):
         return cls(prepare_labelled(config, init.tokenizer, longest, folder, progress))
 
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
-        passes = sum(len(self._plan(FINE_TUNING["batch_tokens"], 1, epoch)) for epoch in range(PASSES))
-        updates = {"max_updates": max(100, passes)}
-        config = asked.with_defaults({"train": TODAY["train"] | FINE_TUNING | updates})
+        defaults = TODAY["train"] | FINE_TUNING
+        batch_tokens = asked.with_defaults({"train": defaults}).train.batch_tokens
+        passes = sum(len(self._plan(batch_tokens, 1, epoch)) for epoch in range(PASSES))
+        config = asked.with_defaults({"train": defaults | {"max_updates": max(100, passes)}})
         found = {"labels": self.store.labels}
         return config.replace(model=resolved_model(asked, init, "encoder", found))
 

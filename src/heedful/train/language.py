@@ -49,7 +49,8 @@ class Language(Task):
         if "max_length" not in asked.model.model_fields_set:
             found["max_length"] = max(block, 2)
         model = resolved_model(asked, init, "decoder", found)
-        return config.replace(model=model, train={"block": min(block, model.get("max_length", block))})
+        longest = model.get("max_length", config.model.max_length)
+        return config.replace(model=model, train={"block": min(block, longest)})
 
     def prepare(self, config: RunConfig) -> None:
         train = config.train

@@ -34,6 +34,7 @@ from heedful.train.update import Gradients, Outcome, apply_update
 
 LOG_SECONDS = 2.0  # how often progress is shown
 MEASURE_SECONDS = 20.0  # how long speed is measured before a run of a given time is planned, if it is long enough
+TIME_IS_UP = "time is up"
 TRAINING_SHARE = 0.96  # of the time given; the rest is for the last validation
 
 
@@ -77,6 +78,7 @@ def train(run: Run) -> State:
     if state.total == 0:
         state.total = settings.max_updates
         state.every = settings.checkpoint_every or default_interval(state.total)
+    state.given = seconds(settings.time) if settings.time else 0.0
     run.model.train()
     run.report.start(state.update, state.total)
     clock = Clock(state)
@@ -163,7 +165,7 @@ def validate(run: Run, clock: Clock) -> None:
     elif state.update >= state.total:
         state.ended = "all updates done"
     elif settings.time and clock.elapsed() >= seconds(settings.time):
-        state.ended = "time is up"
+        state.ended = TIME_IS_UP
     ended = run.ranks.from_main(float(bool(state.ended)))  # the main rank alone knows the scores
     state.ended = (state.ended or "the main rank has ended") if ended else ""
     clock.skip()
@@ -182,8 +184,9 @@ def validation_scores(run: Run) -> Scores:
 
 
 def save(run: Run, clock: Clock) -> None:
-    """Write a checkpoint, on the main rank."""
+    """Write a checkpoint, on the main rank; all go on from its weights."""
     run.state.elapsed = clock.elapsed()
+    run.ranks.share(run.model.parameters())
     if run.ranks.main:
         checkpoint.save(run.checkpoints, run.model, run.optimiser, run.state, run.config.train.keep_checkpoints)
         checkpoint.forget_weights(run.checkpoints)

@@ -55,7 +55,8 @@ class MaskedLanguage(Task):
         model = resolved_model(asked, init, "encoder", found)
         if model.get("head", config.model.head) == "none":
             raise SettingError("model.head is none, but a BERT has to guess tokens; set it to linear or transform.")
-        return config.replace(model=model, train={"block": min(block, model.get("max_length", block))})
+        longest = model.get("max_length", config.model.max_length)
+        return config.replace(model=model, train={"block": min(block, longest)})
 
     def prepare(self, config: RunConfig) -> None:
         train = config.train

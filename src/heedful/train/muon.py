@@ -57,4 +57,5 @@ def between_layers(model: nn.Module) -> list[nn.Parameter]:
     """The matrices of the layers: neither embeddings nor positions nor what projects onto a vocabulary or labels."""
     layers = [each for name, each in model.named_children() if name in ("encoder", "decoder")]
     weights = [each.weight for part in layers for each in part.modules() if isinstance(each, nn.Linear)]
-    return [each for each in weights if isinstance(each, nn.Parameter) and min(each.shape) > 1 and each.requires_grad]
+    once = dict.fromkeys(each for each in weights if isinstance(each, nn.Parameter))  # some layers share theirs
+    return [each for each in once if min(each.shape) > 1 and each.requires_grad]

@@ -8,6 +8,7 @@ from time import perf_counter
 import torch
 
 from heedful.config import PRESETS, RunConfig, seconds
+from heedful.errors import SettingError
 from heedful.model import EncoderDecoder, build
 from heedful.ops.precision import computing_in
 from heedful.train.task import Task
@@ -34,8 +35,12 @@ def affordable(
         passes = possible / task.work(config)
         if passes >= PASSES:
             break
+        try:
+            smaller_one = task.resolve(asked.model_copy(update={"preset": name}), None)
+        except SettingError:  # what was asked for does not go with it
+            break
         say(f"preset {name}: {asked.train.time} is enough for {passes:.1f} passes with {config.preset}, under {PASSES}")
-        config = task.resolve(asked.model_copy(update={"preset": name}), None)
+        config = smaller_one
     if config.preset in smaller and "split" not in asked.train.model_fields_set:
         config = config.replace(train={"split": 0.0})
     return config

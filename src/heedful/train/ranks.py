@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from heedful.errors import SettingError
+
 
 class Ranks:
     """One process among its peers; alone unless `torchrun` started it."""
@@ -20,6 +22,8 @@ class Ranks:
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
+        elif device == "cuda" and not torch.cuda.is_available():
+            raise SettingError("train.device is cuda, and torch finds no GPU here; leave it out, or set it to cpu.")
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = torch.device(device, local) if device == "cuda" else torch.device(device)
         if self.world > 1 and not dist.is_initialized():

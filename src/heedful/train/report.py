@@ -118,7 +118,7 @@ class Report:
         table = Table(title="Validations")
         for title in ("update", *(column.title for column in self.columns)):
             table.add_column(title, justify="right")
-        for record in self.records:
+        for record in self.records or read_metrics(self.folder):
             if "valid_loss" in record:
                 table.add_row(f"{record['update']:,.0f}", *(column.show(record) for column in self.columns))
         return table

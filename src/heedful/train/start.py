@@ -15,15 +15,16 @@ from rich.console import Console
 
 from heedful import config as settings
 from heedful import folder as model_folder
-from heedful.config import SECTIONS, RunConfig
+from heedful.config import SECTIONS, RunConfig, seconds
 from heedful.disk import explained, write_file
 from heedful.errors import FolderError, SettingError, shown
 from heedful.folder import Folder, parameter_count
 from heedful.model import Model, build
 from heedful.ops.precision import choose
+from heedful.sections import Section
 from heedful.train import checkpoint
 from heedful.train.checkpoint import State
-from heedful.train.loop import Run
+from heedful.train.loop import TIME_IS_UP, Run
 from heedful.train.pace import affordable, products_per_second
 from heedful.train.ranks import Ranks
 from heedful.train.report import Column, Report
@@ -66,8 +67,8 @@ def open_run(
     config = _resumed(asked, earlier, out) if earlier else asked
     init = open_init(config.train.init) if config.train.init else None
     task = _open_task(config, out, ranks, report, init)
-    if asked.train.threads:
-        torch.set_num_threads(asked.train.threads)
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
     if earlier is None:
         config = resolve(asked, task, init, ranks, report)
     elif earlier.get("store") != task.store.path.name:
@@ -77,7 +78,11 @@ def open_run(
     if ranks.main:
         with explained(out):
             out.mkdir(parents=True, exist_ok=True)
-        stored = {"store": task.store.path.name, "config": config.model_dump(mode="json", exclude_unset=True)}
+        stored = {
+            "store": task.store.path.name,
+            "config": config.model_dump(mode="json", exclude_unset=True),
+            "asked": asked.model_dump(mode="json", exclude_unset=True) if earlier is None else earlier.get("asked", {}),
+        }
         write_file(out / SETTINGS, json.dumps(stored, indent=2))
     begins = not any((out / CHECKPOINTS).glob("step-*"))
     model = _fresh_model(config, task, init, report, begins)
@@ -157,20 +162,33 @@ def _open_task(config: RunConfig, out: Path, ranks: Ranks, report: Report, init:
 
 
 def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
-    """The settings that the run began with, and those of the new ones that may change."""
+    """The settings that the run began with, and those of the new ones that may change.
+
+    What was asked for at its beginning may be asked for again, even if the corpus made something else of it.
+    """
     config = settings.build(RunConfig, earlier.get("config", {}), str(out / SETTINGS))
+    before = settings.build(RunConfig, earlier.get("asked", {}), str(out / SETTINGS), draft=True)
     changes: dict[str, dict[str, Any]] = {}
+
+    def compare(name: str, key: str, new: Section, old: Section, first: Section) -> None:
+        now, was = getattr(new, key), getattr(old, key)
+        if now != was and not (key in first.model_fields_set and now == getattr(first, key)):
+            raise SettingError(
+                f"{name} is {shown(now)} now and was {shown(was)} when {out} began; "
+                "resume with the same settings, or start anew."
+            )
+
+    if asked.preset:
+        compare("preset", "preset", asked, config, before)
     for section in SECTIONS:
-        new, old = getattr(asked, section), getattr(config, section)
+        new = getattr(asked, section)
         for key in new.model_fields_set:
             if key in MAY_CHANGE.get(section, ()):
                 changes.setdefault(section, {})[key] = getattr(new, key)
-            elif getattr(new, key) != getattr(old, key):
-                now, was = (shown(getattr(each, key)) for each in (new, old))
-                raise SettingError(
-                    f"{section}.{key} is {now} now and was {was} when {out} began; "
-                    "resume with the same settings, or start anew."
-                )
+            else:
+                compare(f"{section}.{key}", key, new, getattr(config, section), getattr(before, section))
+    if asked.train.time and "max_updates" not in asked.train.model_fields_set | before.train.model_fields_set:
+        changes["train"]["max_updates"] = NO_LIMIT
     return config.replace(**changes)
 
 
@@ -193,17 +211,26 @@ def _fresh_model(config: RunConfig, task: Task, init: Folder | None, report: Rep
 
 
 def _restore(run: Run) -> None:
+    """Go on from the last checkpoint; also if the run has ended, where more time, updates or patience are given now."""
     path = checkpoint.latest(run.checkpoints)
     if path is None:
         run.report.say("no checkpoint yet: the run starts from the beginning")
         return
     run.state = state = checkpoint.load(path, run.model, run.optimiser)
     train = run.config.train
-    if not train.time:
+    given = seconds(train.time) if train.time else 0.0
+    longer = given > state.given
+    if not given:
         state.total = train.max_updates
+    elif longer:  # at the speed so far, until it is planned anew
+        state.total = min(train.max_updates, max(1, int(state.update * given / state.elapsed)))
+        state.planned = True
     state.every = train.checkpoint_every or state.every
-    if state.update < state.total and state.ended == "all updates done":
+    patient = not train.patience or state.stale < train.patience
+    if patient and state.update < state.total and (longer or state.ended != TIME_IS_UP):
         state.ended = ""
+    if lost := checkpoint.drop_lost(run.checkpoints, state):
+        run.report.say(f"weights of update {', '.join(map(str, lost))} are gone: the mean is of those that are left")
     run.report.say(f"resumed from {path} at update {state.update:,}")
 
 

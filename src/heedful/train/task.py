@@ -130,6 +130,12 @@ def resolved_model(asked: RunConfig, init: Folder | None, family: str, found: di
     Of a model that is trained further, only dropout may change.
     """
     if init is None:
+        for key in asked.model.model_fields_set & found.keys():
+            if getattr(asked.model, key) != found[key]:
+                raise SettingError(
+                    f"model.{key} is {shown(getattr(asked.model, key))}, and follows from the corpus, where it is "
+                    f"{shown(found[key])}; leave it out."
+                )
         return {"family": family} | found
     ours = init.model.config
     if ours.family != family:

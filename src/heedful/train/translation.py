@@ -71,7 +71,9 @@ class Translation(Task):
             found["tie"] = "target"
         if "max_length" not in asked.model.model_fields_set:
             found["max_length"] = 2 * (asked.data.max_length + 1)  # twice the longest source, for its translation
-        return config.replace(model=resolved_model(asked, init, "encoder-decoder", found))
+        config = config.replace(model=resolved_model(asked, init, "encoder-decoder", found))
+        self._check_lengths(config.model.max_length)
+        return config
 
     def work(self, config: RunConfig) -> float:
         train = self.store.train
@@ -133,6 +135,15 @@ class Translation(Task):
             f"BLEU {scores['valid_bleu']:.2f}, chrF {scores['valid_chrf']:.2f}, loss {scores['valid_loss']:.3f}.\n\n"
             "Use it: `heedful translate FOLDER < text`, or `heedful.load(FOLDER).translate([...])` in Python.\n"
         )
+
+    def _check_lengths(self, most: int) -> None:
+        for name, pairs in (("training", self.store.train), ("validation", self.store.valid)):
+            longest = 1 + max(int(side.max(initial=0)) for side in (pairs.source_lengths, pairs.target_lengths))
+            if longest > most:
+                raise SettingError(
+                    f"a pair of the {name} set has {longest} tokens, and the model takes {most} (model.max_length); "
+                    f"set data.max_length={most - 1}, or give the model more."
+                )
 
     def _splits(self, rate: float) -> tuple[Splits, Splits]:
         source = Splits.of(self.store.source_tokenizer, rate)

@@ -29,7 +29,6 @@ class Outcome:
     """What one update did: means over the real tokens of its batch."""
 
     loss: float
-    likelihood: float
     tokens: int
     norm: float
     interrupted: bool
@@ -39,7 +38,7 @@ class Outcome:
 class Gradients:
     """All gradients of a model in one flat tensor, with room for the sums that travel with them."""
 
-    SUMS = 5  # smoothed loss, negative log-likelihood, ranks that were interrupted, halting tokens: steps and number
+    SUMS = 4  # loss, ranks that were interrupted, halting tokens: steps and number
 
     def __init__(self, model: nn.Module) -> None:
         parameters = [p for p in model.parameters() if p.requires_grad]
@@ -92,26 +91,25 @@ def apply_update(
         loss = loss_of(piece)
         (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         gradients.sums[0] += loss.smoothed.detach()
-        gradients.sums[1] += loss.likelihood
         if loss.pondered is not None:
-            gradients.sums[3:] += loss.pondered
-    gradients.sums[2] += float(interrupted)
+            gradients.sums[2:] += loss.pondered
+    gradients.sums[1] += float(interrupted)
     ranks.sum(gradients.flat)
-    smoothed, likelihood, interruptions, steps, halted = (float(value) for value in gradients.sums.tolist())
+    smoothed, interruptions, steps, halted = (float(value) for value in gradients.sums.tolist())
     norm = float(gradients.weights.norm())
     _check_finite(smoothed / tokens, norm, update)
     if settings.clip_norm and norm > settings.clip_norm:
         gradients.weights.mul_(settings.clip_norm / norm)
     optimiser.step(rate)
     ponder = steps / halted if halted else None
-    return Outcome(smoothed / tokens, likelihood / tokens, tokens, norm, interruptions > 0, ponder)
+    return Outcome(smoothed / tokens, tokens, norm, interruptions > 0, ponder)
 
 
 def freeze_rows(weight: Tensor, rows: Tensor) -> None:
     """Keep some rows of a parameter as they are: their gradient is always zero."""
-    open_rows = torch.ones(len(weight), 1, device=weight.device)
+    open_rows = torch.ones(len(weight), 1)
     open_rows[rows] = 0.0
-    weight.register_hook(lambda gradient: gradient * open_rows)  # type: ignore[no-untyped-call]
+    weight.register_hook(lambda gradient: gradient * open_rows.to(gradient.device))  # type: ignore[no-untyped-call]
 
 
 def _seed(seed: int, update: int, piece: int) -> int:

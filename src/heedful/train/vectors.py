@@ -38,6 +38,8 @@ def read_vectors(path: Path, tokenizer: Tokenizer, width: int) -> tuple[Tensor, 
         word, *numbers = line.rstrip().split(" ")
         if number == 1 and len(numbers) == 1:  # word2vec says first how many words and how wide
             continue
+        if number > 2 and len(numbers) > width:  # some words of GloVe hold spaces, and no token does
+            continue
         if len(numbers) != width:
             raise DataError(
                 f"{path}, line {number}: {len(numbers)} numbers, and model.d_model is {width}; they must be equal."
