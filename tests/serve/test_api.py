@@ -138,6 +138,8 @@ WRONG = {
     "no blank": ("/v1/fill", JSON, b'{"text": "nothing is missing"}', 422, "no blank"),
     "narrow beam": ("/v1/translations", JSON, b'{"text": "a", "beam": 1, "n_best": 2}', 422, "n_best"),
     "long prefix": ("/v1/translations", JSON, b'{"text": "a", "prefix": "' + b"der Hund " * 99 + b'"}', 422, "prefix"),
+    "long stop": ("/v1/completions", JSON, b'{"model": "gpt", "stop": "' + b"a" * 1001 + b'"}', 422, "1,000 char"),
+    "many blanks": ("/v1/fill", JSON, b'{"text": "' + b"[MASK]" * 400 + b'", "top": 50}', 413, "400 blanks"),
     "empty stop": ("/v1/completions", JSON, b'{"model": "gpt", "stop": [""]}', 422, "stop"),
     "logit bias": ("/v1/completions", JSON, b'{"model": "gpt", "logit_bias": {"5": 1}}', 422, "logit_bias"),
     "no text to look at": ("/inside", JSON, b'{"text": ""}', 422, "empty"),
@@ -155,6 +157,16 @@ def test_what_is_wrong_is_said_in_the_form_of_the_api(client, path, headers, bod
     assert "Traceback" not in answer.text
     if path.startswith("/v1/"):
         assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize("path", ["/page/%7Bname%7D", "/v1/models/%7Bname%7D", "/v1/models/x"])
+def test_what_is_not_there_is_404(client, path):
+    assert client.get(path).status_code == 404
+
+
+def test_markup_that_no_browser_knows_is_kept(client):
+    answer = client.post("/translate", json={"q": "a <![x[ b", "source": "en", "target": "de", "format": "html"})
+    assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/translate", "/v1/completions", "/v1/translations", "/inside"])

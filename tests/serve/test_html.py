@@ -48,6 +48,8 @@ def translated(markup: str, words: dict[str, str] | None = None, turned: bool = 
         ("x <code>let y = 1</code> z", "X <code>let y = 1</code> Z", False),
         ("<script>if (a < b) x()</script>hi", "<script>if (a < b) x()</script>HI", False),
         ("<!doctype html><!-- a note --><p>hi", "<!doctype html><!-- a note --><p>HI", False),
+        ("<svg><![CDATA[x]]></svg>hi<![if !ie]>", "<svg><![CDATA[x]]></svg>HI<![if !ie]>", False),
+        ("hi<style>b { }</style x>there", "HI<style>b { }</style x>there", False),
         ("see (<a>this</a>).", "SEE (<a>THIS</a>).", False),
         ('<p translate="no">keep <b>me</b></p><p>not', '<p translate="no">keep <b>me</b></p><p>NOT', False),
         ('word <img src="a.png"> word2', 'WORD <img src="a.png">WORD2', False),
@@ -108,7 +110,7 @@ def test_every_tag_comes_once_and_closes_in_order(markup, turned):
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.text(alphabet=st.sampled_from("<>/ab &;=\"'!-p"), max_size=40))
+@given(st.text(alphabet=st.sampled_from("<>/ab &;=\"'!-p[]"), max_size=40))
 def test_no_markup_breaks_it(markup):
     translated(markup)
 

@@ -310,11 +310,19 @@ def test_a_model_that_dies_is_started_again(folders):
         engine = running.state.engines.by_name["en-de"]
         child = engine.child
         assert child is not None
-        running.loop.call_soon_threadsafe(lambda: (child._disconnect(), child.lost(child)))
+        found: list[object] = []
+
+        def die() -> None:
+            child._disconnect()
+            child.lost(child)
+            found.append(running.state.translator("en", "de"))  # which says 503, and not that there is none
+
+        running.loop.call_soon_threadsafe(die)
         end = time.monotonic() + 60
         while engine.child in (child, None) and time.monotonic() < end:
             time.sleep(0.01)
         assert engine.child not in (child, None)
+        assert found == [engine]
         assert client.post("/translate", json=BODY).status_code == 200
 
 

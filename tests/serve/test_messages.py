@@ -24,7 +24,7 @@ def test_messages_come_out_as_they_went_in(bunches, cuts):
     for start, end in pairwise(edges):
         found += unpacked(data[start:end])
     assert found == [each for bunch in bunches for each in bunch]
-    assert not unpacked.rest
+    assert unpacked.size == 0
 
 
 def test_the_pace_is_that_of_the_last_seconds_and_nothing_older_is_kept(monkeypatch):

@@ -113,7 +113,10 @@ def build(state: State) -> ASGIApp:
     if state.settings.cors:
         methods, headers = ["GET", "POST"], ["authorization", "content-type"]
         origins = list(state.settings.cors)
-        app = CORSMiddleware(app, allow_origins=origins, allow_methods=methods, allow_headers=headers)
+        seen = ["retry-after"]
+        app = CORSMiddleware(
+            app, allow_origins=origins, allow_methods=methods, allow_headers=headers, expose_headers=seen
+        )
     return Doorman(app, state)
 
 
@@ -126,7 +129,7 @@ class Refusals:
     def __call__(self, url: bytes) -> bytes | None:
         """The whole answer, if there is one."""
         path = url.decode("latin-1")
-        if self.state.draining or path not in POST or not self.state.engines.full:
+        if self.state.draining or self.state.settings.cors or path not in POST or not self.state.engines.full:
             return None
         self.state.metrics.answered(path, "POST", "503").inc()
         self.state.metrics.rejected("queue").inc()
@@ -176,7 +179,7 @@ class Routes:
     def _handler(self, scope: Scope) -> Handler:
         """Of the path itself, or of the names under a path."""
         route, method = scope["path"], scope["method"]
-        if route not in ALLOWED:
+        if route not in ALLOWED or "{" in route:
             above, _, name = route.rpartition("/")
             route, scope["path_params"] = f"{above}/{{name}}", {"name": name}
         allowed = ALLOWED.get(route)

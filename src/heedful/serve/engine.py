@@ -80,7 +80,7 @@ class Job(NamedTuple):
 class Child(asyncio.Protocol):
     """One running model: its pipe and the jobs that it has. What is sent to it at once goes at once."""
 
-    transport: asyncio.Transport
+    transport: asyncio.Transport | None = None  # once it is connected
 
     def __init__(self, lost: Callable[[Child], None], counted: Callable[[Counts], None]) -> None:
         self.jobs: dict[int, Job] = {}
@@ -95,8 +95,16 @@ class Child(asyncio.Protocol):
 
     async def begin(self, start: START, served: Served) -> None:
         """Connect, and wait until the model is loaded."""
-        ours, theirs = socket.socketpair()
-        self.end = start(theirs, served)
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise FolderError(f"there is no pipe for its process: {error.strerror}.") from None
+        try:
+            self.end = start(theirs, served)
+        except OSError as error:
+            ours.close()
+            theirs.close()
+            raise FolderError(f"its process cannot be started: {error.strerror}.") from None
         await self.loop.connect_accepted_socket(lambda: self, ours)
         await self.ready
 
@@ -133,12 +141,13 @@ class Child(asyncio.Protocol):
 
     def _flush(self) -> None:
         outgoing, self.outgoing = self.outgoing, []
-        if not self.closed:
+        if self.transport is not None and not self.closed:
             self.transport.write(packed(outgoing))
 
     def _disconnect(self) -> None:
         self.closed = True
-        self.transport.close()
+        if self.transport is not None:
+            self.transport.close()
         for job in self.jobs.values():
             job.tell(Event(job.task.id, "failed", "the process of the model ended"))
         self.jobs.clear()
@@ -191,16 +200,13 @@ class Engine:
         self.served, self.start, self.queue = served, start, queue
         self.counted: Callable[[Counts], None] = lambda counts: None
         self.child: Child | None = None  # the one that is asked
+        self.card: dict[str, Any] = {}  # what it said of itself, and is still true while it is started again
         self.children: set[Child] = set()  # with those that are being loaded or finish what they have
         self.numbers = itertools.count(1)
         self.outstanding = 0  # sentences that are accepted and not done
         self.pace = Pace()
         self.stopping = False
         self.tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def card(self) -> dict[str, Any]:
-        return self.child.card if self.child else {}
 
     @property
     def ready(self) -> bool:
@@ -217,6 +223,8 @@ class Engine:
 
     async def load(self) -> None:
         """Start the model, or its successor; the one before finishes what it has. Raises what is wrong with it."""
+        if self.stopping:
+            raise FolderError("the server ends.")
         child = Child(self._lost, self.counted)
         self.children.add(child)
         try:
@@ -224,7 +232,7 @@ class Engine:
         except FolderError:
             await self._close(child)
             raise
-        before, self.child = self.child, child
+        before, self.child, self.card = self.child, child, child.card
         if before is not None:
             self._later(self._retire(before))
 

@@ -47,7 +47,8 @@ class Exchange:
     def __init__(self, way: Way, scope: Scope, headers: dict[bytes, bytes], most: int, keep: bool) -> None:
         self.way, self.scope, self.headers, self.most, self.keep = way, scope, headers, most, keep
         self.expects = expects(headers)
-        self.body = b""
+        self.pieces: list[bytes] = []  # of the body
+        self.size = 0  # of the body, so far
         self.heard = False  # all of the request
         self.received = False  # by the application
         self.large = (announced(headers) or 0) > most  # by its own word, or by what came
@@ -65,11 +66,17 @@ class Exchange:
 
     def take(self, body: bytes) -> None:
         """A piece of the body."""
-        if self.large or len(self.body) + len(body) > self.most:
-            self.large, self.body = True, b""
+        self.size += len(body)
+        if self.large or self.size > self.most:
+            self.large, self.pieces = True, []
             self._wake()
         else:
-            self.body = self.body + body if self.body else body
+            self.pieces.append(body)
+
+    @property
+    def body(self) -> bytes:
+        """What has come in of it."""
+        return b"".join(self.pieces)
 
     def end(self) -> None:
         """All of it has come in."""
@@ -119,6 +126,7 @@ class Exchange:
         if self.way.writable is not None:
             await self.way.writable.wait()
         if self.gone:
+            self.status = self.status or message.get("status", 0)  # for the log
             return
         if message["type"] == "http.response.start":
             self.start = message
@@ -146,7 +154,11 @@ class Exchange:
             headers[b"connection"] = b"close"
         elif b"connection" in headers:
             self.keep = headers[b"connection"] != b"close"
-        if b"content-length" not in headers and self.scope["method"] != "HEAD" and self.status not in (204, 304):
+        framed = b"content-length" in headers or self.scope["method"] == "HEAD" or self.status in (204, 304)
+        if not framed and self.scope["http_version"] == "1.0":  # ends with the connection
+            self.keep = False
+            headers[b"connection"] = b"close"
+        elif not framed:
             self.chunked = True
             headers[b"transfer-encoding"] = b"chunked"
         lines = [b"%b: %b\r\n" % each for each in [*self.way.usual(), *headers.items()]]

@@ -149,7 +149,14 @@ class Reader(HTMLParser):
         self.keep(f"<?{data}>")
 
     def unknown_decl(self, data: str) -> None:
-        self.keep(f"<![{data}]>")
+        self.keep(f"<![{data}]]>" if "[" in data else f"<![{data}]>")
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """The library fails at those that it does not know; they are comments."""
+        try:
+            return super().parse_marked_section(i, report)
+        except AssertionError:
+            return self.parse_bogus_comment(i)
 
     def _last(self) -> Tag:
         return (self.open[-1][1].inner if self.open else self.block().tags)[-1]
@@ -160,6 +167,8 @@ def read(text: str) -> list[str | Block]:
     reader = Reader()
     reader.feed(text)
     reader.close()
+    if reader.rawdata:  # of an element such as script that never ends
+        reader.keep(reader.rawdata)
     reader.close_all()
     return reader.items
 
@@ -247,7 +256,8 @@ class Frame:
         placed = [(self.place(tag, characters, words), tag) for tag in tags]
         out, at = "", characters[0]
         for ((start, end), inner), tag in sorted(placed, key=lambda each: each[0]):
-            begin, finish = max(start, at), max(end, at)
+            begin = min(max(start, at), characters[1])
+            finish = max(begin, min(end, characters[1]))
             out += _escaped(self.target[at:begin]) + tag.opening
             out += self.write(tag.inner, (begin, finish), inner) + tag.closing
             at = finish

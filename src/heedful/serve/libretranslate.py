@@ -15,7 +15,6 @@ from heedful.serve.problems import Json
 from heedful.serve.schema import DetectBody, TranslateBody
 from heedful.serve.state import State
 
-FILES = [".txt", ".md", ".html"]
 TYPING = 400  # milliseconds without a key after which a page asks
 
 
@@ -85,8 +84,8 @@ async def frontend_settings(state: State, request: Request) -> Response:
             "charLimit": limits.characters,
             "batchLimit": limits.texts,
             "frontendTimeout": TYPING,
-            "filesTranslation": True,
-            "supportedFilesFormat": FILES,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
             "suggestions": False,
             "language": {end: {"code": code, "name": name_of(code)} for end, code in ends.items()},
         }

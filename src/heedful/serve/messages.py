@@ -45,14 +45,20 @@ class Unpacked:
     """Bytes as they come out of the pipe -> the messages that are complete."""
 
     def __init__(self) -> None:
-        self.rest = b""
+        self.pieces: list[bytes] = []
+        self.size, self.needed = 0, LENGTH.size  # bytes that are here, and those without which there is no message
 
     def __call__(self, data: bytes) -> Iterator[Any]:
-        data, start = self.rest + data, 0
+        self.pieces.append(data)
+        self.size += len(data)
+        if self.size < self.needed:
+            return
+        data, start, self.needed = b"".join(self.pieces), 0, LENGTH.size
         while len(data) - start >= LENGTH.size:
             end = start + LENGTH.size + LENGTH.unpack_from(data, start)[0]
             if end > len(data):
+                self.needed = end - start
                 break
             yield from pickle.loads(data[start + LENGTH.size : end])
             start = end
-        self.rest = data[start:]
+        self.pieces, self.size = [data[start:]], len(data) - start

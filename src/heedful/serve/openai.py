@@ -19,6 +19,7 @@ from heedful.serve.schema import CompletionBody
 from heedful.serve.state import State
 
 STARTED = int(time.time())
+LONGEST_STOP = 1000  # characters
 
 
 async def models(state: State, request: Request) -> Response:
@@ -56,7 +57,10 @@ def _check(asked: CompletionBody, prompts: list[str]) -> None:
     stop = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
     wrong = {
         "prompt": (not prompts, "there is no prompt; send a text, which may be empty"),
-        "stop": (len(stop) > 4 or not all(stop), "give at most 4 texts, none of them empty"),
+        "stop": (
+            len(stop) > 4 or not all(stop) or sum(map(len, stop)) > LONGEST_STOP,
+            f"give at most 4 texts of {LONGEST_STOP:,} characters together, none of them empty",
+        ),
         "best_of": (asked.best_of not in (None, asked.n or 1), "only as many as n are written"),
         "suffix": (bool(asked.suffix), "text between two others is not written here"),
         "logit_bias": (bool(asked.logit_bias), "it is not supported"),

@@ -14,6 +14,7 @@ from heedful.serve.state import TASKS, State
 
 FIELDS = ("text", "score", "log_prob", "tokens", "token_log_probs", "alignment")  # of a translation
 LONGEST_LOOK = 2000  # characters; a page of more could not be read
+MOST_FILLED = 4_000_000  # characters of texts with their blanks filled in
 
 
 async def translations(state: State, request: Request) -> Response:
@@ -64,8 +65,12 @@ async def fill(state: State, request: Request) -> Response:
     body = await state.read(request, FillBody)
     check_texts([body.text], state.settings.limits, "text")
     engine = state.model(body.model, "fill")
-    blanks = await state.ask(request, engine, {"text": body.text, "top": body.top})
-    return Json({"model": engine.served.name, "blanks": blanks})
+    blanks = sum(body.text.count(blank) for blank in ("[MASK]", "<mask>"))
+    if blanks * body.top * len(body.text) > MOST_FILLED:
+        said = f"text has {blanks} blanks; with {body.top} candidates for each of so many the answer would be too long."
+        raise ProblemError(413, said, param="text")
+    found = await state.ask(request, engine, {"text": body.text, "top": body.top})
+    return Json({"model": engine.served.name, "blanks": found})
 
 
 async def inside(state: State, request: Request) -> Response:

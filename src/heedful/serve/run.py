@@ -149,6 +149,7 @@ async def serve(settings: Settings, keys: Path | None = None, started: Callable[
         task.add_done_callback(reloading.discard)
 
     try:
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # what is being loaded is new
         await state.engines.load()
         loop.add_signal_handler(signal.SIGHUP, hang_up)
         gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
@@ -160,6 +161,8 @@ async def serve(settings: Settings, keys: Path | None = None, started: Callable[
         await server.serve(sockets=[listening])
     finally:
         listening.close()
+        for task in reloading:
+            task.cancel()
         await state.engines.close()
     logs.say("ended")
 

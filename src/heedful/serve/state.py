@@ -77,7 +77,11 @@ class State:
 
     def model(self, name: str | None, task: str) -> Engine:
         """The model of this name, or the first that does this."""
-        ready = [each for each in self.engines.by_name.values() if TASKS.get(each.card.get("family", "")) == task]
+        ready = [
+            each
+            for each in self.engines.by_name.values()
+            if TASKS.get(each.card.get("family", "")) == task and (task != "fill" or each.card["fills"])
+        ]
         if name is None:
             if not ready:
                 raise ProblemError(404, f"no model that can {task} is served here.", code="model_not_found")

@@ -50,8 +50,13 @@ def process(pipe: socket.socket, folder: Path, threads: int, precision: str, sho
     set_threads(threads)
     sys.setswitchinterval(SWITCH)
     gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
-    serve(pipe, folder, precision, shortlist)
-    os._exit(0)  # nobody waits for what is still computed aside
+    code = 0
+    try:
+        serve(pipe, folder, precision, shortlist)
+    except BaseException as error:
+        print(trace(error), file=sys.stderr, flush=True)
+        code = 1
+    os._exit(code)  # nobody waits for what is still computed aside
 
 
 def serve(pipe: socket.socket, folder: Path, precision: str = "float32", shortlist: bool = False) -> None:
@@ -128,7 +133,7 @@ class Worker:
                 continue
             elif event.kind == "done" and (task.asked.get("alignments") or task.asked.get("attention")):
                 parts, found = event.value
-                self._aside(task, partial(self._looked_at, parts, found, task.asked))
+                self._aside(task, partial(self._looked_at, task, parts, found))
             else:
                 del self.tasks[event.task]
                 said.append(Event(event.task, event.kind, self._plain(task, event)))
@@ -167,15 +172,24 @@ class Worker:
 
     # ---- aside
 
-    def _looked_at(self, parts: Parts, found: Found, asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
-        """Translations with their alignments, and with the attention that these were read off if it is asked for."""
+    def _looked_at(self, task: Task, parts: Parts, found: Found) -> list[list[dict[str, Any]]] | None:
+        """Translations with their alignments, and with the attention that these were read off if it is asked for.
+
+        None as soon as nobody waits for it any more.
+        """
         translator = self.shown
         assert isinstance(translator, Translator)
-        found = [translator.aligned(*both) for both in zip(parts, found, strict=True)]
-        answer = translations(found, asked["fields"])
-        if asked.get("attention"):
-            for sentence, pieces, ways in zip(answer, parts, found, strict=True):
+        aligned: Found = []
+        for both in zip(parts, found, strict=True):
+            if task.id not in self.tasks:
+                return None
+            aligned.append(translator.aligned(*both))
+        answer = translations(aligned, task.asked["fields"])
+        if task.asked.get("attention"):
+            for sentence, pieces, ways in zip(answer, parts, aligned, strict=True):
                 for rank, translation in enumerate(sentence):
+                    if task.id not in self.tasks:
+                        return None
                     translation["attention"] = [
                         self._attention(translator, part, way[rank]) for part, way in zip(pieces, ways, strict=True)
                     ]
@@ -230,10 +244,8 @@ class Worker:
         return {
             "family": config.family,
             "parameters": parameter_count(self.folder.weights),
-            "max_length": config.max_length,
             "aligns": config.architecture != "rnn" or config.source_attention != "none",
             "fills": config.family == "encoder" and config.head != "none" and mask is not None,
-            "pid": os.getpid(),
         }
 
 

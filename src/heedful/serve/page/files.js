@@ -10,8 +10,9 @@ export function pieces(text, most) {
   let piece = "";
   for (let line of text.split(/(?<=\n)/)) {
     while (line.length > most) {
-      const space = line.lastIndexOf(" ", most - 1),
-        cut = space > 0 ? space + 1 : most;
+      const space = line.lastIndexOf(" ", most - 1);
+      let cut = space > 0 ? space + 1 : most;
+      if (cut > 1 && /[\ud800-\udbff]/.test(line[cut - 1])) cut -= 1; // no character is cut in two
       if (piece) found.push(piece);
       found.push(line.slice(0, cut));
       piece = "";

@@ -100,7 +100,14 @@ async function open() {
   }
   byId("model").replaceChildren(...models.map((model) => h("option", { value: model.name }, label(model))));
   byId("model").disabled = models.length < 2;
-  show(decodeURIComponent(location.hash.slice(1)));
+  show(asked());
   document.documentElement.dataset.ready = "yes";
+}
+function asked() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return ""; // not of our making
+  }
 }
 open();

@@ -4,6 +4,7 @@ import { Problem, copy, h, look, post, save, say } from "./common.js";
 import { translateFile } from "./files.js";
 
 const WAYS = 4;
+const WITHOUT_SPACES = /[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]$/; // scripts
 
 export function translating({ model, models, settings, carried, show, label }) {
   const reverse = models.find((each) => each.source === model.target && each.target === model.source);
@@ -135,21 +136,27 @@ export function translating({ model, models, settings, carried, show, label }) {
     mirror.replaceChildren(...parts.flat(), `${slice(at)}\n`);
   }
   const way = (each) => each.translations[each.chosen] || { text: "", alignment: [] };
-  function whole() {
+  // What stands before each sentence of the translation: what stood there, or a space where the other script needed none.
+  function gaps() {
     const characters = Array.from(input.value);
     let text = "", at = 0;
-    for (const each of sentences) {
-      text += characters.slice(at, each.start).join("") + way(each).text;
+    const found = sentences.map((each) => {
+      const between = characters.slice(at, each.start).join(""), translated = way(each).text;
+      const gap = between || (text && translated && !WITHOUT_SPACES.test(text) ? " " : "");
+      text += gap + translated;
       at = each.end;
-    }
-    return text + characters.slice(at).join("");
+      return gap;
+    });
+    return [found, characters.slice(at).join("")];
+  }
+  function whole() {
+    const [found, rest] = gaps();
+    return sentences.map((each, index) => found[index] + way(each).text).join("") + rest;
   }
   function drawOutput() {
-    const characters = Array.from(input.value), parts = [];
-    let at = 0;
+    const [found] = gaps(), parts = [];
     sentences.forEach((each, index) => {
-      parts.push(characters.slice(at, each.start).join(""));
-      at = each.end;
+      parts.push(found[index]);
       parts.push(h("span", {
         class: `sentence${index === active && sentences.length > 1 ? " active" : ""}`, tabindex: 0, role: "button", "data-sentence": index,
         title: "Look inside", onclick: () => inside(index), onfocus: () => activate(index), onmouseenter: () => activate(index),
