@@ -369,7 +369,13 @@ class TestTemplate:
 
 
 def test_a_file_may_be_called_by_a_number():
-    assert str(read(None, ["data.source=2024"]).data.source) == "2024"
+    for name in ("2024", "2024-01-01", "1.5"):
+        assert str(read(None, [f"data.source={name}"]).data.source) == name
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "run.toml").write_text("[train]\nseed = 7\n", encoding="utf-8-sig")
+    assert read(tmp_path / "run.toml").train.seed == 7
 
 
 @pytest.mark.parametrize("override", ["=3", " = 3"])

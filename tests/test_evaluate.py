@@ -36,3 +36,8 @@ def test_a_tokeniser_of_no_such_name_is_one_sentence() -> None:
 def test_a_tokeniser_that_is_not_installed_is_one_sentence() -> None:
     with pytest.raises(SettingError, match=r"'ja-mecab' is not ready: .*pip install sacrebleu\[ja\]"):
         evaluate(["a"], ["a"], tokenize="ja-mecab")
+
+
+def test_case_is_ignored_in_all_scores_or_in_none() -> None:
+    assert evaluate(["The dog"], ["the dog"]).exact == 0
+    assert evaluate(["The dog"], ["the dog"], lowercase=True).exact == 100

@@ -16,7 +16,7 @@ from heedful.errors import FolderError, SettingError
 def write_file(path: Path, content: bytes | str) -> None:
     """Replace one file as a whole."""
     data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     with explained(path):
         try:
             temporary.write_bytes(data)
@@ -36,7 +36,7 @@ def check_new(path: Path) -> None:
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A temporary folder to fill, which becomes `path` when the block ends well and vanishes when it does not."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     with explained(path):
         shutil.rmtree(temporary, ignore_errors=True)
         try:

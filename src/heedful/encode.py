@@ -129,12 +129,12 @@ class Encoder:
         ]
 
     @torch.inference_mode()
-    def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[Label]:
-        """The label of each text, or pair of texts."""
+    def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
+        """The label of each text, or pair of texts; they are counted from `first` where one of them is spoken of."""
         if not self.config.labels:
             raise SettingError(f"{self.path} has no labels; train a classifier with --labelled and --init.")
         found: list[Label | None] = [None] * len(texts)
-        for chosen, ids, types in self._batches(self._rows(texts, seconds)):
+        for chosen, ids, types in self._batches(self._rows(texts, seconds, first)):
             with computing_in(self.precision, self.device):
                 hidden = self.model(ids.to(self.device), types=types.to(self.device))
                 logits = self.model.classify(hidden, (ids != self.config.pad_id).to(self.device))
@@ -145,11 +145,11 @@ class Encoder:
                 )
         return [label for label in found if label is not None]
 
-    def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> Rows:
+    def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> Rows:
         if seconds is not None and len(seconds) != len(texts):
             raise SettingError(f"{len(texts)} first texts and {len(seconds)} second ones; give one for each.")
         rows = []
-        for number, (text, second) in enumerate(zip(texts, seconds or [""] * len(texts), strict=True), 1):
+        for number, (text, second) in enumerate(zip(texts, seconds or [""] * len(texts), strict=True), start):
             first, other, cut = encode_texts(self.tokenizer, text, second, self.config.max_length)
             if cut:
                 self.notice(f"text {number} is longer than the {self.config.max_length} tokens of this model, and cut.")

@@ -42,7 +42,8 @@ def evaluate(
         name: metric.corpus_score(hypotheses, [references]).score
         for name, metric in (("bleu", bleu), ("chrf", chrf), ("ter", ter))
     }
-    same = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
+    fold = str.lower if lowercase else str
+    same = sum(fold(h).strip() == fold(r).strip() for h, r in zip(hypotheses, references, strict=True))
     signatures = {name: str(metric.get_signature()) for name, metric in (("BLEU", bleu), ("chrF", chrf), ("TER", ter))}
     return Evaluation(exact=100 * same / len(references), sentences=len(references), signatures=signatures, **scores)
 
@@ -55,7 +56,7 @@ def bleu_of(tokenize: str | None = None, lowercase: bool = False) -> BLEU:
         raise SettingError(
             f"--tokenize is {shown(tokenize)}; it must be one of {', '.join(BLEU.TOKENIZERS)}."
         ) from None
-    except (RuntimeError, OSError) as error:  # its package is not installed, or its model cannot be downloaded
+    except (RuntimeError, OSError, ImportError) as error:  # it lacks its package, or its model
         reason = " ".join(str(error).split())
         raise SettingError(f"sacreBLEU's tokeniser {shown(tokenize)} is not ready: {reason}") from None
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from heedful import folder as model_folder
-from heedful.errors import FolderError, SettingError
+from heedful.errors import FolderError, HeedfulError, SettingError
 from heedful.folder import Folder
 from heedful.model import DecoderModel
 from heedful.ops.precision import computing_in
@@ -62,7 +62,8 @@ class Writer:
         if found:
             self.stopped, self.held = True, ""
             return text[: min(found)]
-        keep = max((n for each in self.stop for n in range(1, len(each)) if text.endswith(each[:n])), default=0)
+        within = [(each, min(len(each), len(text) + 1)) for each in self.stop]
+        keep = max((n for each, most in within for n in range(1, most) if text.endswith(each[:n])), default=0)
         self.held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
@@ -246,6 +247,8 @@ class Generator:
         """-> (R, V) log-probabilities of the next tokens; what is no text has none."""
         with computing_in(self.precision, self.device):
             log_probs = window.next().cpu()
+        if log_probs[:, 0].isnan().any():
+            raise HeedfulError("the model's probabilities are not numbers (NaN); its weights are damaged or overflow.")
         return self.never(log_probs, torch.empty(0), torch.empty(0))
 
     def piece(self, text: Text, number: int, token: int, log_probs: Tensor, last: bool) -> Piece:

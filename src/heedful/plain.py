@@ -76,12 +76,16 @@ class Plain:
         observer: Observer | None = None,
     ) -> Iterator[list[Hypothesis]]:
         """What each part becomes, in order; None among them says that there is no more for now."""
+        done, options = 0, options.model_copy(update={"observer": observer or options.observer})
         for chunk in _chunks(parts):
-            yield from self._chunk(model, chunk, sampling, options.model_copy(update={"observer": observer}))
+            yield from self._chunk(model, chunk, sampling, options, done)
+            done += len(chunk)
 
     @torch.inference_mode()
-    def _chunk(self, model: NextToken, parts: list[Part], sampling: bool, options: Options) -> list[list[Hypothesis]]:
-        """The same in batches of about equal length."""
+    def _chunk(
+        self, model: NextToken, parts: list[Part], sampling: bool, options: Options, first: int
+    ) -> list[list[Hypothesis]]:
+        """The same in batches of about equal length; `first` is the number of the first part."""
         find = sample if sampling else beam_search
         width = options.n_best if sampling else options.beam
         order = [index for index, part in enumerate(parts) if part.ids]
@@ -92,7 +96,7 @@ class Plain:
             with computing_in(self.precision, self.device):
                 hypotheses = find(model, source, lengths, asked)
             if options.observer is not None:
-                options.observer.found(chosen, sources, hypotheses)
+                options.observer.found([first + index for index in chosen], sources, hypotheses)
             for index, each in zip(chosen, hypotheses, strict=True):
                 found[index] = each
         return found

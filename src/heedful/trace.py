@@ -94,7 +94,7 @@ class Search:
     def of(self, name: str, place: int) -> Tensor:
         """One sentence's activation, without padding: of the source, or of its best output joined from all steps."""
         source, calls = len(self.sources[place]), self.calls[name]
-        if name.startswith(("encoder", "source_embedding")):
+        if name.startswith("encoder"):
             return _cut(calls[-1][place], name, source, source)
         if ".cross." in name and axes_of(name)[1] == "key":
             return _cut(calls[-1][place], name, 0, source)
@@ -129,8 +129,8 @@ class Trace(Mapping[str, Activation]):
         axes = ("sentence", *axes_of(name))
         if not self.searches:
             return named(self.calls[name][-1], axes)
-        each = sorted((index, search.of(name, place)) for search, place, index in self._sentences())
-        return named(_stacked([tensor for _, tensor in each]), axes)
+        each = sorted(self._sentences(), key=lambda found: found[2])
+        return named(_stacked([search.of(name, place) for search, place, _ in each]), axes)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.calls)

@@ -49,7 +49,7 @@ def joined(parts: Sequence[list[Translation]]) -> list[Translation]:
     for each in zip(*parts, strict=False):
         alignment: Alignment = []
         for index, part in enumerate(each):
-            words = sum(len(before.text.split()) for before in each[:index])
+            words = sum(before.text.count(" ") + bool(before.text) for before in each[:index])
             alignment += [(source, words + target) for source, target in part.alignment or []]
         lines.append(
             Translation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def finite(tensor: Tensor) -> bool:
 
 def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Replace one safetensors file as a whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     with explained(path):
         try:

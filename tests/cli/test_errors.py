@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.cli.conftest import Call, process, training
 
@@ -69,6 +70,10 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "no such TOML": (["nowhere.toml"], ("nowhere.toml", "does not exist")),
     "vocabulary too large": (["--source", "GOOD", "--target", "GOOD", "text.vocab_size=90000"], ("90000",)),
     "vectors of another width": (["--source", "GOOD", "--target", "GOOD", "train.vectors=GOOD"], ("d_model",)),
+    "pairs that do not fit": (["--source", "GOOD", "--target", "GOOD", "model.max_length=4"],
+                              ("tokens, and the model takes 4", "data.max_length=3")),
+    "what the corpus says": (["--source", "GOOD", "--target", "GOOD", "model.vocab_size=77"],
+                             ("model.vocab_size is 77", "leave it out")),
     "pairs for a GPT": (["--text", "GOOD", "train.embeddings=pairs"], ("train.embeddings is 'pairs'", "leave it out")),
 }  # fmt: skip
 
@@ -80,6 +85,22 @@ def test_bad_words(call: Call, tmp_path: Path, name: str) -> None:
     done = call("train", *(word.replace("GOOD", str(tmp_path / "good")) for word in words), "--out", tmp_path / "out")
     assert done.code == 2, done.err
     assert_one_sentence(done.err, *parts)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there(call: Call, corpus: Path, tmp_path: Path) -> None:
+    done = call(*training(corpus, tmp_path / "out"), "train.device=cuda")
+    assert done.code == 2
+    assert_one_sentence(done.err, "train.device is cuda", "no GPU")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "file/inside"])
+def test_places_that_cannot_be_reached(call: Call, tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+    for words in (["translate", tmp_path / name], ["demo", "--out", tmp_path / name]):
+        done = call(*words)
+        assert done.code == 2
+        assert_one_sentence(done.err, name[:3])
 
 
 def test_bad_toml_names_the_file(call: Call, tmp_path: Path) -> None:

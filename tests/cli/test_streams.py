@@ -96,8 +96,11 @@ def test_what_is_read_is_not_written(
     done = call("translate", trained, "-i", source, "-o", tmp_path / "link")
     assert done.code == 2
     assert_one_sentence(done.err, "link is the file that is read", "another")
+    done = call("align", trained, "--source", source, "--target", source, "--out", tmp_path / "link")
+    assert done.code == 2
+    assert_one_sentence(done.err, "link is the file that is read")
     monkeypatch.setattr("os.fstat", lambda number: source.stat())
-    with pytest.raises(SettingError, match="is the file that is read"), output_lines(source, read=DASH):
+    with pytest.raises(SettingError, match="is the file that is read"), output_lines(source, DASH):
         pass
     assert source.read_text() == "The dog sleeps.\n"
 
@@ -196,6 +199,8 @@ def test_lines_are_counted_with_a_last_one_that_does_not_end(tmp_path: Path, tex
     assert _lines(tmp_path / "in") == count
     assert _lines(tmp_path / "in.gz") is None
     assert _lines(tmp_path / "nowhere") is None
+    os.mkfifo(tmp_path / "pipe")
+    assert _lines(tmp_path / "pipe") is None
 
 
 def read(terminal: int, seconds: float) -> Iterator[str]:

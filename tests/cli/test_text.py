@@ -72,6 +72,11 @@ def test_a_gpt_writes_and_repeats_itself_with_its_seed(call: Call, gpt: Path) ->
     assert "--- 2 ---\nThe" in several
 
 
+def test_words_that_are_not_utf_8_are_replaced(call: Call, gpt: Path, bert: Path) -> None:
+    assert "caf\ufffd" in call("generate", gpt, "caf\udce9", "--max-tokens", "1").out
+    assert "caf\ufffd" in call("fill", bert, "caf\udce9 [MASK]").out
+
+
 def test_the_prompt_may_come_from_standard_input(gpt: Path) -> None:
     assert process("generate", gpt, "-", "--max-tokens", 3, stdin="Ünd".encode()).out.startswith("Ünd")
 

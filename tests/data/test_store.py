@@ -137,7 +137,7 @@ def test_a_run_that_is_cut_off_leaves_no_store(corpus: Path, tmp_path: Path, mon
             prepare(config(pairs=corpus), tmp_path / "store")
     assert not [path for path in (tmp_path / "store").iterdir() if path.is_dir()]
     store = prepare(config(pairs=corpus), tmp_path / "store")
-    (tmp_path / "store" / f".{store.path.name}.tmp").mkdir()  # as a killed process leaves it
+    (tmp_path / "store" / f".{store.path.name}.host.1.tmp").mkdir()  # as a killed process leaves it
     (store.path / "manifest.json").unlink()
     assert not prepare(config(pairs=corpus), tmp_path / "store").reused
 

@@ -79,6 +79,17 @@ def test_a_text_without_line_ends_is_cut_between_characters() -> None:
     assert divided == [("éé", False), ("ééé", True)]
 
 
+def test_the_end_of_the_longest_document_is_held_out() -> None:
+    assert hold_out(np.array([30, 5000, 8]), None, seed=1) == HeldOut(tail=(1, 5000 - 503))
+
+
+def test_a_line_end_far_away_is_not_waited_for() -> None:
+    text = "word " * 400 + "\nThe end."
+    held = hold_out(np.array([len(text)]), None, seed=1)
+    goes = "".join(part.text for part, out in held.divide(iter([documents.Part(0, text, True)])) if out)
+    assert 0.08 < len(goes) / len(text) < 0.12
+
+
 def store_of(folder: Path, *settings: str, text: str = "", **data: object) -> TextStore:
     path = write(folder, "corpus.txt", text or "".join(f"document {i}\nhas two lines\n\n" for i in range(60)))
     return prepare_text(config.read(None, settings, data={"text": path, **data}), folder / "store")

@@ -91,6 +91,7 @@ def test_the_numbers_of_a_run_are_those_of_its_search(translator_folder):
 def test_the_translation_is_the_one_that_users_get(translator_folder):
     assert run(translator_folder, TEXT).output == Translator([translator_folder]).translate(TEXT)
     assert run(translator_folder, TEXT, beam=1).output == Translator([translator_folder]).translate(TEXT, beam=1)
+    assert run(translator_folder, TEXT, beam=1).folder.search.beam == 1  # which the page speaks of
     given = run(translator_folder, TEXT, target="Der alte Mann schläft.")
     assert given.output == "Der alte Mann schläft."
     assert given.tree is None

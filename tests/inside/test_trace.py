@@ -190,5 +190,9 @@ def test_sentences_of_several_searches_stand_in_the_order_they_were_given(transl
     lengths = [len(translator.source_tokenizer.encode(text)) + 1 for text in TEXTS]
     assert [trace.sentence(number)["encoder.0.self.weights"].size(-1) for number in range(4)] == lengths
     assert trace["encoder.0.self.weights"].shape == (4, 4, max(lengths), max(lengths))
+    with record(translator) as twice:
+        translator.translate(TEXTS + TEXTS)  # more than are taken at once
+    assert twice["encoder.0.self.weights"].shape[0] == 8
+    assert [twice.sentence(number)["encoder.0.self.weights"].size(-1) for number in range(8)] == lengths + lengths
     with pytest.raises(SettingError, match="there is no sentence 4; 4 were translated"):
         trace.sentence(4)

@@ -129,10 +129,11 @@ def test_bfloat16_is_right_to_its_precision(chunk, smoothing):
         assert (mine.double() - theirs).norm() < 2**-7 * theirs.norm()
 
 
-def test_autocast_leaves_gradients_in_float32():
+@pytest.mark.parametrize("hidden", [torch.float32, torch.bfloat16])
+def test_autocast_leaves_gradients_in_float32(hidden):
     tensors, labels = example()
     with torch.autocast("cpu", torch.bfloat16):
-        fast = values_and_gradients(linear_cross_entropy, tensors, labels, 0.1)
+        fast = values_and_gradients(lambda h, *rest: linear_cross_entropy(h.to(hidden), *rest), tensors, labels, 0.1)
     right = values_and_gradients(linear_cross_entropy_plain, tensors, labels, 0.1)
     for mine, theirs in zip(fast, right, strict=True):
         assert mine.dtype == torch.float32

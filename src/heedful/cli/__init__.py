@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, shown
 
 
 def main() -> None:
@@ -14,8 +14,11 @@ def main() -> None:
     from heedful.cli.app import app
     from heedful.cli.streams import abandon_stdout
 
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     try:
-        sys.exit(app(prog_name="heedful", standalone_mode=False))
+        code = app(prog_name="heedful", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except HeedfulError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -24,6 +27,12 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has seen enough
         abandon_stdout()
         sys.exit(0)
+    except OSError as error:  # a place that cannot be reached, or a disk that is full
+        where = shown(str(error.filename)) if error.filename else "standard output"
+        print(f"error: {where}: {error.strerror or error}; choose another place.", file=sys.stderr)
+        if not error.filename:
+            abandon_stdout()
+        sys.exit(2)
     except Exception as error:  # wrong options, which typer can explain; anything else is a bug and keeps its traceback
         if not hasattr(error, "show"):
             raise

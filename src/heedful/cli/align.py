@@ -56,7 +56,7 @@ def align(
     found = forward.align(pairs)
     if reverse is not None:
         found = align_both(forward, Aligner(open_folder(reverse), marks=marks), pairs)
-    with output_lines(out) as put:
+    with output_lines(out, source, target) as put:
         for links in found:
             put(pharaoh(links))
     if forward.choice is not None:

@@ -38,12 +38,13 @@ def classify(
     if labelled is not None:
         measure(encoder, labelled)
         return
-    lines = input_lines(input)
-    with output_lines(output, read=input) as put:
+    lines, number = input_lines(input), 1
+    with output_lines(output, input) as put:
         while chunk := list(islice(lines, 1000)):
             texts = [line.partition("\t")[::2] for line in chunk]
-            for found in encoder.classify([first for first, _ in texts], [second for _, second in texts]):
+            for found in encoder.classify([first for first, _ in texts], [second for _, second in texts], number):
                 put(f"{found.label}\t{found.probability:.4f}" if scores else found.label)
+            number += len(chunk)
 
 
 def measure(encoder: Encoder, path: Path) -> None:
@@ -53,6 +54,7 @@ def measure(encoder: Encoder, path: Path) -> None:
 
     examples = read_labelled(path)
     found = encoder.classify([each.text for each in examples], [each.second for each in examples])
-    result = label_scores([each.label for each in found], [each.label for each in examples])
+    labels = [each.label for each in found], [each.label for each in examples]
+    result = label_scores(*labels)
     print(f"accuracy {result['valid_accuracy']:6.2f} %   of {len(examples):,} examples")
-    print(f"macro-F1 {result['valid_macro_f1']:6.2f} %   over {len({each.label for each in examples})} labels")
+    print(f"macro-F1 {result['valid_macro_f1']:6.2f} %   over {len(set(labels[0]).union(labels[1]))} labels")

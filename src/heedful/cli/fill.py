@@ -23,9 +23,10 @@ def fill(
     """
     from heedful.encode import Encoder
     from heedful.interop import open_folder
+    from heedful.text.normalise import valid
 
     encoder = Encoder(open_folder(model), prepare_torch(threads, precision))
-    for number, candidates in enumerate(encoder.fill(text, top)):
+    for number, candidates in enumerate(encoder.fill(valid(text), top)):
         if number:
             print()
         for candidate in candidates:

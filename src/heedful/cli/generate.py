@@ -33,6 +33,7 @@ def generate(
     from heedful.errors import SettingError
     from heedful.generate import Generator
     from heedful.interop import open_folder
+    from heedful.text.normalise import valid
 
     if n < 1:
         raise SettingError(f"--n is {n}; ask for one sample or more.")
@@ -42,7 +43,7 @@ def generate(
     generator = Generator(open_folder(model), prepare_torch(threads, precision))
     if prompt == "-":
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    prompt = valid(prompt)
     for number in range(n):
         pieces = generator.stream(prompt, number, **options)
         print(f"--- {number + 1} ---\n" if n > 1 else "", prompt, sep="", end="", flush=True)

@@ -28,7 +28,8 @@ def score(
 
     corpus = training_corpus(DataSettings(source=source, target=target, pairs=pairs))
     translator = open_translator(models, threads, prepare_torch(threads, precision))
-    given = corpus.pairs()
+    given, first = corpus.pairs(), 1
     while chunk := list(islice(given, 2000)):
-        for value in translator.score(chunk):
+        for value in translator.score(chunk, first):
             print(f"{value:.4f}")
+        first += len(chunk)

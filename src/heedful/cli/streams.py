@@ -75,13 +75,13 @@ class _StandardInput:
 
 
 @contextmanager
-def output_lines(path: Path, read: Path | None = None) -> Iterator[Callable[[str], None]]:
-    """Lines for a file, which is not the one that is `read`, or standard output: call what is given with each of them.
+def output_lines(path: Path, *read: Path) -> Iterator[Callable[[str], None]]:
+    """Lines for a file, which is none of those that are `read`, or standard output: call what is given with each.
 
     They are UTF-8 whatever the locale says. A line leaves at once and as a whole: Ctrl-C waits until it is out, unless
     it comes a second time.
     """
-    if read is not None and path != DASH and _same_file(read, path):
+    if path != DASH and any(_same_file(each, path) for each in read):
         raise SettingError(f"{path} is the file that is read; write to another one.")
     output = _Output(path)
     _interrupted.clear()
@@ -106,7 +106,6 @@ class _Output:
 
     def open(self) -> TextIO:
         if self.stream is None and self.path == DASH:
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
             self.stream = sys.stdout
         elif self.stream is None:
             try:
@@ -243,6 +242,8 @@ def _lines(path: Path) -> int | None:
         return None
     try:
         if path != DASH:
+            if not path.is_file():  # a pipe can be read once
+                return None
             with path.open("rb") as file:
                 return _count(iter(lambda: file.read(1 << 20), b""))
         return _count(_blocks_of_stdin()) if stat.S_ISREG(os.fstat(0).st_mode) else None

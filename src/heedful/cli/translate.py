@@ -61,7 +61,7 @@ def translate(
     translator = open_translator(models, threads, precision, workers, shortlist)
     lines, ready = arriving_lines(input)
     with (
-        output_lines(output, read=input) as put,
+        output_lines(output, input) as put,
         progress(input, output, translator.engine) as done,
         closing(translator.stream(lines, ready=ready, **options)) as found,
     ):

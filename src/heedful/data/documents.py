@@ -19,7 +19,7 @@ from heedful.errors import DataError, SettingError
 
 PART = 1 << 20  # characters of a document that are held at once
 MOST_HELD_OUT = 1 << 20  # bytes of text that leave the corpus for validation
-FEW = 20  # with fewer documents, the end of the last one is held out
+FEW = 20  # with fewer documents, the end of the longest one is held out
 
 
 class Part(NamedTuple):
@@ -66,7 +66,7 @@ class Documents:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which documents leave the corpus for validation; or, where there are too few, the end of the last one."""
+    """Which documents leave the corpus for validation; or, where there are too few, the end of the longest one."""
 
     documents: frozenset[int] = frozenset()
     tail: tuple[int, int] | None = None  # a document, and the bytes of it that stay
@@ -102,21 +102,22 @@ def hold_out(sizes: NDArray[np.int64], asked: int | None, seed: int) -> HeldOut:
             chosen.append(document)
     if count >= FEW and held >= wanted // 2:
         return HeldOut(frozenset(chosen))
-    last = int(sizes[-1])
-    if last < 20:
+    longest = int(sizes.argmax())
+    size = int(sizes[longest])
+    if size < 20:
         raise DataError("the text is too short to hold out a part for validation; give more, or data.valid_text.")
-    return HeldOut(tail=(count - 1, max(1, last - min(wanted, last // 2))))
+    return HeldOut(tail=(longest, max(1, size - min(wanted, size // 2))))
 
 
 def _cut(text: str, at: int) -> tuple[str, str]:
-    """Before and after the byte `at`, or rather the next line end, or the next character if there is none."""
+    """Before and after the byte `at`, or rather the next line end, or the next character if there is none nearby."""
     data = text.encode()
     if at <= 0:
         return "", text
     if at >= len(data):
         return text, ""
     end = data.find(b"\n", at)
-    if end < 0 or end + 1 >= len(data):
+    if end < 0 or 2 * (len(data) - end - 1) < len(data) - at:
         end = at - 1
         while end + 1 < len(data) and data[end + 1] & 0xC0 == 0x80:
             end += 1

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +130,7 @@ def prepare_labelled(
     def fill(path: Path) -> None:
         _build(config, tokenizer, longest, path)
 
-    store = keep(folder, name_of(parts), fill, _open)
+    store = keep(folder, name_of(parts), fill, partial(_open, tokenizer=tokenizer))
     store.report.corpus = str(data.labelled)
     store.report.valid_corpus = str(data.valid_labelled) if data.valid_labelled else None
     return store
@@ -167,8 +168,7 @@ def _build(config: RunConfig, tokenizer: Tokenizer, longest: int, folder: Path) 
     (folder / "report.json").write_text(json.dumps(asdict(report)), encoding="utf-8")
 
 
-def _open(path: Path, reused: bool) -> LabelStore:
-    tokenizer = Tokenizer.load(path / "tokenizer.json")
+def _open(path: Path, reused: bool, tokenizer: Tokenizer) -> LabelStore:
     types = (id_type(tokenizer.vocab_size),) * 2
     valid = json.loads((path / "valid.json").read_text(encoding="utf-8"))
     return LabelStore(
@@ -201,7 +201,7 @@ def collate_texts(
 ) -> tuple[Tensor, Tensor]:
     """-> (B, T) tokens `<s> … </s>` or `<s> … </s> … </s>`, padded, and (B, T) the segment that each belongs to."""
     framed = [[specials.bos, *a, specials.eos, *([*b, specials.eos] if len(b) else [])] for a, b in rows]
-    longest = max(map(len, framed))
+    longest = max(map(len, framed), default=0)
     ids = torch.full((len(rows), longest), specials.pad)
     segments = torch.zeros_like(ids)
     for row, (tokens, (first, _)) in enumerate(zip(framed, rows, strict=True)):

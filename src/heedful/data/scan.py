@@ -67,7 +67,7 @@ def scan(
         hashes[0].extend(_hash(a))
         hashes[1].extend(_hash(b))
         empty.append(not a.strip() or not b.strip())
-        identical += a == b
+        identical += a == b and not empty[-1]
         if number % 500_000 == 0:
             progress(f"read {number:,} pairs")
     if not empty:
@@ -99,7 +99,7 @@ def hold_out(sources: Hashes, candidates: Flags, data: DataSettings, seed: int) 
         if data.valid_size is None:
             raise DataError(
                 f"the corpus has {len(unique)} different sources, too few to hold one out for validation;"
-                " give more pairs, or validation files (data.valid_source and data.valid_target)."
+                " give more, or files for validation (data.valid_source and data.valid_target, or data.valid_labelled)."
             )
         raise SettingError(
             f"data.valid_size is {size}, but the corpus has only {len(unique)} different sources; hold out fewer."

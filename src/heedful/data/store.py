@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,7 +68,7 @@ def prepare(
     def fill(path: Path) -> None:
         build(config, train, valid, tokenizers, path, progress)
 
-    store = keep(folder, name, fill, _open)
+    store = keep(folder, name, fill, partial(_open, tokenizers=tokenizers))
     store.report.corpus = str(train)  # the same content may have another name by now
     store.report.valid_corpus = str(valid) if valid else None
     return store
@@ -75,18 +78,18 @@ def keep(folder: Path, name: str, fill: Callable[[Path], None], open_: Callable[
     """What is in `folder / name`, if it is there and intact; if not, `fill` writes it. `open_` is told which."""
     path = folder / name
     try:
-        with _alone(folder, name):
+        with _alone(folder, name) as alone:
             if _intact(path):
                 return open_(path, True)
-            temporary = folder / f".{name}.tmp"
-            for leftover in (temporary, path):  # of a run that was killed, or damaged since
-                if leftover.exists():
-                    shutil.rmtree(leftover)
+            temporary = folder / f".{name}.{platform.node()}.{os.getpid()}.tmp"
+            for leftover in (path, *(folder.glob(f".{name}.*.tmp") if alone else ())):  # of a run that was killed
+                shutil.rmtree(leftover, ignore_errors=True)
             temporary.mkdir()
             try:
                 fill(temporary)
                 _seal(temporary)
-                temporary.rename(path)
+                if not _intact(path):  # somebody else may have been faster, where there are no locks
+                    temporary.rename(path)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
             return open_(path, False)
@@ -121,10 +124,13 @@ def name_of(parts: Mapping[str, Any]) -> str:
     return _hash(json.dumps(parts, sort_keys=True))[:16]
 
 
-def _open(path: Path, reused: bool) -> Store:
+def _open(path: Path, reused: bool, tokenizers: tuple[Tokenizer, Tokenizer] | None = None) -> Store:
+    """`tokenizers` that were given know more than their files: which of their tokens frame a sequence."""
     report = Report.from_json((path / "report.json").read_text(encoding="utf-8"))
-    source = Tokenizer.load(path / "source.tokenizer.json")
-    target = source if report.joint else Tokenizer.load(path / "target.tokenizer.json")
+    if tokenizers is None:
+        source = Tokenizer.load(path / "source.tokenizer.json")
+        tokenizers = source, source if report.joint else Tokenizer.load(path / "target.tokenizer.json")
+    source, target = tokenizers
     types = (id_type(source.vocab_size), id_type(target.vocab_size))
     texts = json.loads((path / "valid.json").read_text(encoding="utf-8"))
     return Store(
@@ -173,15 +179,17 @@ def _hash(text: str) -> str:
 
 
 @contextmanager
-def _alone(folder: Path, name: str) -> Iterator[None]:
-    """Of several processes that want the same store, one builds it and the others wait for it."""
+def _alone(folder: Path, name: str) -> Iterator[bool]:
+    """Of several processes that want the same store, one builds it and the others wait for it, if there are locks."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
     except ImportError:  # not on this system; the rename is still atomic
-        yield
+        yield False
         return
     with (folder / f".{name}.lock").open("w") as lock:
+        alone = False
         with suppress(OSError):  # some cluster file systems have no locks
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+            alone = True
+        yield alone

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from heedful.data.store import content, keep, name_of, text_settings
 from heedful.errors import DataError, SettingError
 from heedful.text import Tokenizer, learn, learn_plain
 
-FORMAT = 1  # changes whenever the same files and settings would be encoded differently
+FORMAT = 2  # changes whenever the same files and settings would be encoded differently
 MASK = "<mask>"
 LEARN_FROM = 200_000_000  # characters; a vocabulary does not get better from more
 CHUNK = 4_000_000  # characters that are encoded at once
@@ -37,7 +38,7 @@ class TextReport:
     tokens: int = 0
     bytes: int = 0
     valid_corpus: str | None = None  # None: held out
-    tail: bool = False  # whether the end of the last document was held out
+    tail: bool = False  # whether the end of the longest document was held out
     valid_documents: int = 0
     valid_tokens: int = 0
     valid_bytes: int = 0  # text, and one for the end of each document
@@ -50,7 +51,7 @@ class TextReport:
         if self.valid_corpus is not None:
             held = f"{self.valid_documents:,} documents of {self.valid_corpus}"
         elif self.tail:
-            held = "the end of the last document, which left the text"
+            held = "the end of the longest document, which left the text"
         else:
             held = f"{self.valid_documents:,} whole documents that left the text, drawn by train.seed"
         return [
@@ -100,13 +101,13 @@ def prepare_text(
     def fill(path: Path) -> None:
         _build(config, train, valid, tokenizer, masked, path, progress)
 
-    store = keep(folder, name_of(parts), fill, _open)
+    store = keep(folder, name_of(parts), fill, partial(_open, tokenizer=tokenizer))
     store.report.corpus, store.report.valid_corpus = str(train), str(valid) if valid else None
     return store
 
 
-def _open(path: Path, reused: bool) -> TextStore:
-    tokenizer = Tokenizer.load(path / "tokenizer.json")
+def _open(path: Path, reused: bool, tokenizer: Tokenizer | None = None) -> TextStore:
+    tokenizer = tokenizer or Tokenizer.load(path / "tokenizer.json")
     report = TextReport(**json.loads((path / "report.json").read_text(encoding="utf-8")))
     kind = id_type(tokenizer.vocab_size)
     return TextStore(

@@ -24,7 +24,6 @@ from heedful.data.plan import plan
 from heedful.errors import FolderError
 from heedful.folder import Folder
 from heedful.inside.pack import half
-from heedful.inside.pieces import Reader
 from heedful.inside.run import Run
 from heedful.model import EncoderDecoder
 from heedful.text import Tokenizer
@@ -116,13 +115,12 @@ def alignment(run: Run) -> dict[str, Any] | None:
     batch = collate(Pairs.of([ids]), [0], run.folder.source_tokenizer.specials, run.folder.tokenizer.specials)
     choice = choose_heads(model, batch)
     weights = cross_attention(model, batch, choice)[0]  # (T, S)
-    words = [
-        _between_spaces(tokenizer, side)
-        for tokenizer, side in zip((run.folder.source_tokenizer, run.folder.tokenizer), ids, strict=True)
-    ]
+    sides = list(zip((run.folder.source_tokenizer, run.folder.tokenizer), ids, strict=True))
+    words = [_between_spaces(tokenizer, side) for tokenizer, side in sides]
+    texts = [_texts(tokenizer, side, own) for (tokenizer, side), own in zip(sides, words, strict=True)]
     return {
-        "sourceWords": Reader(run.folder.source_tokenizer).side(ids[0]).words,
-        "targetWords": Reader(run.folder.tokenizer).side(ids[1]).words,
+        "sourceWords": texts[0],
+        "targetWords": texts[1],
         "links": [list(link) for link in align_words(weights, *words)],
         "matrix": half(by_words(weights, *words)),
         "choice": {"heads": choice.names, "shift": choice.shift},
@@ -140,6 +138,12 @@ def words_and_marks(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
             word += 1
         words.append(word)
     return words
+
+
+def _texts(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[int]) -> list[str]:
+    """The words whose numbers are given for each id."""
+    numbered = list(zip(ids, words, strict=True))
+    return [tokenizer.decode([id for id, own in numbered if own == word]).strip() for word in sorted(set(words))]
 
 
 def _between_spaces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:

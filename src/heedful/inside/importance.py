@@ -83,6 +83,8 @@ def importance(
         raise SettingError(f"a model of the {folder.model.config.family} family has no references and no BLEU.")
     if references is not None and len(references) != len(sources):
         raise DataError(f"{len(sources)} sentences and {len(references)} references; give one for each.")
+    if folder.model.config.family == "encoder" and folder.model.config.head == "none":
+        raise SettingError(f"{folder.path} has no head to guess tokens with: there is no loss to measure.")
     if not heads(folder.model):
         raise SettingError(f"{folder.path} holds a model without attention: there is no head to switch off.")
     steps = list(_steps(folder, sources, references))

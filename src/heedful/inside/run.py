@@ -6,12 +6,13 @@ is given to the model in one piece. The numbers of both are the same, and a test
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from heedful.config import SearchSettings
 from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.inside.pieces import Reader, Side
@@ -20,6 +21,7 @@ from heedful.model import Cache, DecoderModel, EncoderDecoder, EncoderModel, Mod
 from heedful.search import Options
 from heedful.search.beam import beam_search
 from heedful.text import Tokenizer, split_long
+from heedful.text.normalise import valid
 from heedful.trace import Trace, names, record
 from heedful.translate import Translator
 
@@ -65,6 +67,9 @@ def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
 def run(folder: Folder, text: str, target: str | None = None, **search: Any) -> Run:
     """Run a text through the model of a folder; `target` is an output to look at instead of the model's own."""
     _check(folder)
+    text, target = valid(text), None if target is None else valid(target)
+    changed = {name: value for name, value in search.items() if name in SearchSettings.model_fields}
+    folder = replace(folder, search=folder.search.model_copy(update=changed))
     match folder.model:
         case EncoderDecoder():
             return _translate(folder, text, target, search)

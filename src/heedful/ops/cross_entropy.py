@@ -26,6 +26,7 @@ def linear_cross_entropy(
 
     Only the first can be differentiated. With `negatives`, both are estimates from so many tokens besides the labels.
     """
+    hidden = hidden.to(weight.dtype)  # a layer in autocast may have left it in half precision
     if 0 < negatives < len(weight):
         return _sampled(hidden, weight, bias, labels, smoothing, negatives)
     if not torch.is_grad_enabled():

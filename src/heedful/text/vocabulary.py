@@ -66,7 +66,7 @@ def learn(
 
 
 def suggest_size(words: int, least: int) -> int:
-    """12 tokens for the root of every word (10,000 for Multi30k), in hundreds, with as many merges as characters."""
+    """12 times the root of the number of words (10,300 for Multi30k), in hundreds; a merge for each character."""
     size = min(max(12 * math.sqrt(words), SMALLEST), LARGEST)
     room = least + (least - len(SPECIALS) - len(BYTES))
     return max(round(size / 100) * 100, room)
