@@ -298,7 +298,7 @@ class TestPresets:
 
     @pytest.mark.parametrize(
         ("pairs", "name"),
-        [(1, "mini"), (99_999, "mini"), (100_000, "small"), (999_999, "small"), (1_000_000, "base"), (10**9, "base")],
+        [(1, "tiny"), (99_999, "tiny"), (100_000, "small"), (999_999, "small"), (1_000_000, "base"), (10**9, "base")],
     )
     def test_the_corpus_chooses(self, pairs, name):
         assert preset_for(pairs) == name

@@ -51,7 +51,7 @@ class RunConfig(Section):
     """One training run."""
 
     preset: Preset | None = Field(
-        None, description="tiny, mini, small, base or big; chosen from the corpus and the time given, if not set."
+        None, description="tiny, small, base or big; chosen from the corpus and the time given, if not set."
     )
     data: DataSettings = DataSettings()
     text: TextSettings = TextSettings()

@@ -9,32 +9,32 @@ weight decay, and a rate that falls to zero with the end of the run.
 
 from typing import Any, Literal
 
-Preset = Literal["tiny", "mini", "small", "base", "big"]
+Preset = Literal["tiny", "small", "base", "big"]
 Family = Literal["encoder-decoder", "decoder", "encoder"]
 Architecture = Literal["transformer", "rnn", "conv"]
 Sections = dict[str, dict[str, Any]]
 
-# What suits few pairs, read again and again.
-FEW_PAIRS: dict[str, Any] = {
-    "embeddings": "pairs",
-    "split": 0.1,
-    "optimiser": "muon",
-    "learning_rate": 6e-3,
-    "warmup": 200,
-    "schedule": "linear",
-    "batch_tokens": 2048,
-    "negatives": 2048,
-}
-FOUR_LAYERS: dict[str, Any] = {"n_heads": 4, "encoder_layers": 4, "decoder_layers": 4, "norm": "pre"}
-
 PRESETS: dict[Preset, Sections] = {
     "tiny": {
-        "model": {"d_model": 128, "d_ff": 256} | FOUR_LAYERS,
-        "train": FEW_PAIRS | {"max_updates": 10_000},
-    },
-    "mini": {
-        "model": {"d_model": 192, "d_ff": 512} | FOUR_LAYERS,
-        "train": FEW_PAIRS | {"max_updates": 6000},
+        "model": {
+            "d_model": 128,
+            "d_ff": 256,
+            "n_heads": 4,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "norm": "pre",
+        },
+        "train": {
+            "embeddings": "pairs",
+            "split": 0.1,
+            "optimiser": "muon",
+            "learning_rate": 6e-3,
+            "warmup": 200,
+            "schedule": "linear",
+            "batch_tokens": 2048,
+            "negatives": 2048,
+            "max_updates": 10_000,
+        },
     },
     "small": {
         "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 2},
@@ -80,10 +80,6 @@ SIZES: dict[Preset, Sections] = {
             "dropout": 0.0,
         },
         "train": {"learning_rate": 4e-3, "warmup": 100, "max_updates": 6000, "batch_tokens": 1024, "block": 128},
-    },
-    "mini": {
-        "model": {"d_model": 192, "d_ff": 768, "n_heads": 4, "encoder_layers": 4, "decoder_layers": 4},
-        "train": {"learning_rate": 2e-3, "warmup": 200, "max_updates": 10_000, "batch_tokens": 2048, "block": 128},
     },
     "small": {
         "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 6},
@@ -162,7 +158,7 @@ def preset(family: Family, name: Preset, architecture: Architecture = "transform
 def preset_for(pairs: int) -> Preset:
     """The preset that suits a corpus of so many sentence pairs."""
     if pairs < 100_000:
-        return "mini"
+        return "tiny"
     return "small" if pairs < 1_000_000 else "base"
 
 

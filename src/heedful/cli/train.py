@@ -31,7 +31,7 @@ def train(
     valid_labelled: Annotated[Path | None, typer.Option(help="Validation examples for a classifier.")] = None,
     init: Annotated[Path | None, typer.Option(help="Model folder to start from.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model, the checkpoints and the metrics.")] = None,
-    preset: Annotated[str | None, typer.Option(help="tiny, mini, small, base or big; else by corpus and time.")] = None,
+    preset: Annotated[str | None, typer.Option(help="tiny, small, base or big; else by corpus and time.")] = None,
     time: Annotated[str | None, typer.Option(help="How long to train, such as 30m or 2h.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, exactly.")] = False,
 ) -> None:
