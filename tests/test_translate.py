@@ -18,6 +18,7 @@ from heedful.native import library
 from heedful.stored import Stored
 from heedful.text import learn
 from heedful.translate import Translator
+from heedful.translation import Translation, joined
 
 PAIRS = demo.generate(120, seed=8)
 NEEDS_COMPILER = pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
@@ -101,6 +102,40 @@ def test_a_long_line_is_translated_in_parts_that_are_counted_on(translator: Tran
     short = translator.translations(sentences[:1])[0][0]
     assert found[0].text.startswith(short.text)
     assert len(said) == 1
+
+
+def test_parts_of_a_text_without_spaces_are_one_word(translator: Translator) -> None:
+    translator.notice = lambda text: None
+    text = "我爱中国。" * 12 + " 他也爱。" + "你呢。" * 12
+    parts = translator.parts([text], [""])
+    assert len(parts) > 2
+    starts = [0, text.index("他")]
+    assert [part.begins for part in parts].count(True) in (1, 2)  # the second word may begin within a part
+    (found,) = translator.translations([text], alignments=True)
+    assert {source for source, _ in found[0].alignment or []} <= set(range(len(starts)))
+
+
+@pytest.mark.parametrize(
+    ("texts", "whole", "links"),
+    [
+        (["ein Hund", "", "schläft jetzt"], "ein Hund schläft jetzt", [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        (["犬が", "寝る。 今"], "犬が寝る。 今", [(0, 0), (1, 0), (2, 0), (3, 1)]),
+        (["10\u00a0000 €", "mehr"], "10\u00a0000 € mehr", [(0, 0), (1, 1), (2, 2)]),
+    ],
+)
+def test_parts_are_joined_as_their_script_has_it(
+    translator: Translator, texts: list[str], whole: str, links: list[tuple[int, int]]
+) -> None:
+    counted = iter(range(9))
+
+    def part(text: str) -> Translation:
+        words = len(text.split(" ")) if text else 0
+        words += text.startswith("犬")  # two source words became one here
+        alignment = [(next(counted), min(word, text.count(" "))) for word in range(words)]
+        return Translation(text, 0.0, 0.0, (), (), translator.tokenizer, alignment)
+
+    (found,) = joined([[part(text)] for text in texts])
+    assert (found.text, found.alignment) == (whole, links)
 
 
 @pytest.mark.parametrize("precision", ["float32", pytest.param("int8", marks=NEEDS_COMPILER)])

@@ -260,20 +260,25 @@ class Translator:
                 continue
             prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
             if len(ids) <= longest:
-                parts.append(self._part(line, ids, prefix))
+                parts.append(self._part(line, ids, True, prefix))
                 continue
-            split = self.source_tokenizer.encode_batch(split_long(self.source_tokenizer.normalise(text), fits))
-            # a letter with many accents may still be too long
-            pieces = [part[at : at + longest] for part in split for at in range(0, len(part), longest)]
+            split = split_long(self.source_tokenizer.normalise(text), fits)
+            begins = [True, *(piece.endswith(" ") for piece in split[:-1])]
+            pieces = [  # a letter with many accents may still be too long
+                (piece[at : at + longest], begin and not at)
+                for piece, begin in zip(self.source_tokenizer.encode_batch(split), begins, strict=True)
+                for at in range(0, len(piece), longest)
+            ]
             self.notice(
                 f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
                 f"it is translated in {len(pieces)} parts."
             )
-            parts += [self._part(line, piece, () if number else prefix) for number, piece in enumerate(pieces)]
+            parts += [self._part(line, *piece, () if number else prefix) for number, piece in enumerate(pieces)]
         return parts
 
-    def _part(self, line: int, ids: list[int], prefix: tuple[int, ...]) -> Part:
-        return Part(line, ids, prefix, None if self.shortlist is None else self.shortlist.tokens(ids, prefix))
+    def _part(self, line: int, ids: list[int], begins: bool, prefix: tuple[int, ...]) -> Part:
+        shortlist = None if self.shortlist is None else self.shortlist.tokens(ids, prefix)
+        return Part(line, ids, prefix, begins, shortlist)
 
     def _search(
         self, parts: Iterator[Part | None], sampling: bool, options: Options, few: bool

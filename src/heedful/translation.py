@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from heedful.text import Tokenizer
+from heedful.text import Tokenizer, glue
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 
@@ -20,6 +20,7 @@ class Part:
     line: int
     ids: list[int]
     prefix: tuple[int, ...]
+    begins: bool = True  # whether a word begins with it, or goes on
     shortlist: npt.NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
 
 
@@ -48,12 +49,15 @@ def joined(parts: Sequence[list[Translation]]) -> list[Translation]:
     lines = []
     for each in zip(*parts, strict=False):
         alignment: Alignment = []
-        for index, part in enumerate(each):
-            words = sum(before.text.count(" ") + bool(before.text) for before in each[:index])
+        text = ""
+        for part in each:
+            text += glue(text, part.text)
+            words = text.count(" ")  # before it; the last of them goes on where there is no space
             alignment += [(source, words + target) for source, target in part.alignment or []]
+            text += part.text
         lines.append(
             Translation(
-                " ".join(part.text for part in each),
+                text,
                 sum(part.score for part in each),
                 sum(part.log_prob for part in each),
                 tuple(id for part in each for id in part.ids),

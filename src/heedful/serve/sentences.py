@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from heedful.text import glue
+
 MARKS = r".!?…؟۔।॥"
 # a run of marks is looked at from its beginning only, or a text of nothing else would take the square of its length
 ENDS = re.compile(
@@ -17,7 +19,6 @@ NO_END = re.compile(
     re.IGNORECASE,
 )
 LONGEST_NO_END = 12  # characters, with room to spare
-SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]\Z")
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,7 @@ def rebuilt(text: str, parts: Sequence[Sentence], translated: Sequence[str]) -> 
     out, at = "", 0
     for sentence, replacement in zip(parts, translated, strict=True):
         between = text[at : sentence.start]
-        if not between and out and replacement and not SCRIPTS_WITHOUT_SPACES.search(out[-1]):
-            between = " "
-        out += between + replacement
+        out += (between or glue(out, replacement)) + replacement
         at = sentence.end
     return out + text[at:]
 

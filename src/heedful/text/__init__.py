@@ -6,8 +6,8 @@ Knows neither files of sentence pairs nor torch.
 
 from heedful.text.normalise import normaliser
 from heedful.text.plain import learn_plain
-from heedful.text.split import split_long
+from heedful.text.split import glue, split_long
 from heedful.text.tokenizer import Specials, Tokenizer
 from heedful.text.vocabulary import learn
 
-__all__ = ["Specials", "Tokenizer", "learn", "learn_plain", "normaliser", "split_long"]
+__all__ = ["Specials", "Tokenizer", "glue", "learn", "learn_plain", "normaliser", "split_long"]

@@ -1,4 +1,4 @@
-"""Cuts a line that is longer than a model can take at the best places it offers.
+"""Cuts a line that is longer than a model can take at the best places it offers, and puts what comes of it together.
 
 Translation calls this before encoding. It knows lengths only through the function that it is given.
 """
@@ -16,6 +16,7 @@ BORDERS = [
     re.compile(r"[,;:،؛–—]\s+|[，；：、､]\s*"),  # ends of clauses
     re.compile(r"\s+"),
 ]
+WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]\Z")  # scripts
 JOINER = "\u200d"
 SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")
 
@@ -27,6 +28,11 @@ def split_long(text: str, fits: Callable[[str], bool]) -> list[str]:
     character that does not fit is a part of its own.
     """
     return [text] if fits(text) else _split(text, fits, 0)
+
+
+def glue(before: str, after: str) -> str:
+    """What comes between two sentences: a space, unless their script has none."""
+    return " " if before and after and not WITHOUT_SPACES.search(before[-1]) else ""
 
 
 def _split(text: str, fits: Callable[[str], bool], level: int) -> list[str]:
