@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import socket
@@ -9,12 +10,16 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from heedful.serve import logs, run
+from heedful.serve.admission import GoneError, unless_gone
+from heedful.serve.alarms import Alarms
 from heedful.serve.joining import Joining
+from heedful.serve.problems import ProblemError
 from heedful.serve.settings import Limits
 from heedful.serve.work import Translating
 from tests.serve.conftest import TEXT, serving
@@ -151,6 +156,20 @@ def test_an_answer_that_takes_too_long_is_given_up(held, monkeypatch):
     assert "more than 1 s" in late.json()["error"]
     assert running.state.engines.by_name["en-de"].outstanding == 0
     go.set()
+
+
+def test_the_time_is_that_of_the_whole_request_and_nothing_begins_for_who_is_gone():
+    async def main() -> None:
+        exchange = SimpleNamespace(gone=False, task=asyncio.current_task(), leave=None, due=0.0)
+        request, alarms = SimpleNamespace(scope={"exchange": exchange}), Alarms()
+        await unless_gone(request, asyncio.sleep(0.3), 0.5, alarms)
+        with pytest.raises(ProblemError, match=r"more than 0\.5 s"):
+            await unless_gone(request, asyncio.sleep(0.45), 0.5, alarms)
+        exchange.gone = True
+        with pytest.raises(GoneError):
+            await unless_gone(request, asyncio.sleep(60), 90.0, alarms)
+
+    asyncio.run(main())
 
 
 def test_slow_clients_are_sent_away_and_others_are_served(held):

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import json
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -162,12 +162,16 @@ class GoneError(Exception):
     """The client hung up: there is nobody to answer."""
 
 
-async def unless_gone(request: Request, work: Awaitable[T], seconds: float, alarms: Alarms) -> T:
-    """What comes out of it; it is given up when the client hangs up or it takes too long."""
-    exchange = request.scope["exchange"]
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T], seconds: float, alarms: Alarms) -> T:
+    """What comes out of it; it is given up when the client hangs up, or all that was to be done takes too long."""
+    exchange, now = request.scope["exchange"], asyncio.get_running_loop().time()
+    if exchange.gone:
+        work.close()
+        raise GoneError
     task = exchange.task
     exchange.leave = task.cancel
-    alarms.set(task, seconds, task.cancel)
+    exchange.due = exchange.due or now + seconds
+    alarms.set(task, max(0.0, exchange.due - now), task.cancel)
     try:
         with explained():
             return await work

@@ -55,6 +55,7 @@ class Exchange:
         self.gone = False  # the client hung up
         self.done = False  # the answer is out
         self.task: asyncio.Task[None] | None = None  # that answers
+        self.due = 0.0  # when the answer has to be there, once somebody computes it
         self.leave: Callable[[], object] | None = None  # what to do if the client hangs up before it has its answer
         self.news: asyncio.Future[None] | None = None  # somebody waits for the rest, or for the end
         self.start: Message | None = None  # goes out with the beginning of the body

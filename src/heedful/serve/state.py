@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +53,7 @@ class State:
         """What a model makes of it, unless the client hangs up."""
         return await self.unless_gone(request, engine.ask(asked, cost))
 
-    async def unless_gone(self, request: Request, work: Awaitable[T]) -> T:
+    async def unless_gone(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
         """What comes out of it, unless the client hangs up or it takes too long."""
         return await unless_gone(request, work, self.settings.limits.seconds, self.alarms)
 
