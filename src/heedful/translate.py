@@ -250,10 +250,6 @@ class Translator:
     def parts(self, texts: Sequence[str], prefixes: Sequence[str], first_line: int = 1) -> list[Part]:
         """What is searched: every text as it is, or in parts if it is too long; nothing of an empty one."""
         longest = max(1, self.max_length // 2 - 1)  # so that a translation may be twice as long as its source
-
-        def fits(text: str) -> bool:
-            return len(self.source_tokenizer.encode(text)) <= longest
-
         parts = []
         for line, (text, ids) in enumerate(zip(texts, self.source_tokenizer.encode_batch(texts), strict=True)):
             if not ids:
@@ -262,19 +258,26 @@ class Translator:
             if len(ids) <= longest:
                 parts.append(self._part(line, ids, True, prefix))
                 continue
-            split = split_long(self.source_tokenizer.normalise(text), fits)
-            begins = [True, *(piece.endswith(" ") for piece in split[:-1])]
-            pieces = [  # a letter with many accents may still be too long
-                (piece[at : at + longest], begin and not at)
-                for piece, begin in zip(self.source_tokenizer.encode_batch(split), begins, strict=True)
-                for at in range(0, len(piece), longest)
-            ]
+            pieces = self._pieces(text, longest)
             self.notice(
                 f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
                 f"it is translated in {len(pieces)} parts."
             )
             parts += [self._part(line, *piece, () if number else prefix) for number, piece in enumerate(pieces)]
         return parts
+
+    def _pieces(self, text: str, longest: int) -> list[tuple[list[int], bool]]:
+        """The ids of a text in pieces, and whether each begins with a word of its own; all have its language code."""
+        tokenizer, code = self.source_tokenizer, self.source_tokenizer.code(text)
+        most = max(1, longest - len(code))
+        split = split_long(tokenizer.normalise(text), lambda piece: len(tokenizer.encode(piece)) <= most)
+        begins = [True, *(not code and piece.endswith(" ") for piece in split[:-1])]  # a code goes with the word before
+        pieces = [  # a letter with many accents may still be too long
+            (piece[at : at + most], begin and not at)
+            for piece, begin in zip(tokenizer.encode_batch(split), begins, strict=True)
+            for at in range(0, len(piece), most)
+        ]
+        return [(code + ids if number else ids, begin) for number, (ids, begin) in enumerate(pieces)]
 
     def _part(self, line: int, ids: list[int], begins: bool, prefix: tuple[int, ...]) -> Part:
         shortlist = None if self.shortlist is None else self.shortlist.tokens(ids, prefix)

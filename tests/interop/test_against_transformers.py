@@ -223,6 +223,18 @@ def test_a_language_code_is_one_token(tmp_path: Path) -> None:
     assert ours.encode(">>xx<< A man")[-2:] == ours.encode(" A man")[-2:]  # no such language: it is text
 
 
+def test_every_part_of_a_long_line_has_its_language_code(tmp_path: Path) -> None:
+    marian(tmp_path)
+    translator = Translator([interop.open_folder(tmp_path)])
+    translator.notice = lambda text: None
+    text = " ".join(["A man plays in the garden.", "Two children ride."] * 8)
+    (code,) = translator.source_tokenizer.encode(">>fr<<")
+    plain, coded = translator.parts([text], [""]), translator.parts([f">>fr<< {text}"], [""])
+    assert len(coded) > 2 and all(part.ids[0] == code and code not in part.ids[1:] for part in coded)
+    assert [id for part in coded for id in part.ids[1:]] == [id for part in plain for id in part.ids]
+    assert [part.begins for part in coded] == [True] + [False] * (len(coded) - 1)
+
+
 def test_gpt2_vocabularies_cut_as_theirs(tmp_path: Path) -> None:
     gpt2(tmp_path)
     check_same_cuts(transformers.GPT2Tokenizer.from_pretrained(tmp_path), interop.open_folder(tmp_path).tokenizer)

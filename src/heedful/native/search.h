@@ -174,15 +174,16 @@ class Search {
         decoder.step(rows);
         distributions.resize(rows.size());
         candidates.resize(rows.size());
-        bool broken = false;
+        std::exception_ptr problem;
         each_job(order, [&](Job& job, int first) {
             try {
                 grow(job, &rows[first], first);
-            } catch (const std::domain_error&) {
-                broken = true;  // an exception may not leave a thread
+            } catch (...) {  // an exception may not leave a thread
+#pragma omp critical
+                problem = std::current_exception();
             }
         });
-        if (broken) throw std::domain_error("the model's probabilities are not numbers");
+        if (problem) std::rethrow_exception(problem);
         std::vector<int32_t> ended;
         for (auto& [number, first] : order) {
             Job& job = *jobs[number];

@@ -43,6 +43,9 @@ class SentencePieces(Tokenizer):
         pieces: list[str] = self._processor.encode(rest, out_type=str)
         return code + [self.table.get(piece, self._unknown) for piece in pieces]
 
+    def code(self, text: str) -> list[int]:
+        return self._language(valid(text))[0]
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 

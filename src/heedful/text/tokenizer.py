@@ -109,6 +109,10 @@ class Tokenizer:
         """Ids without special tokens."""
         return list(self._inner.encode(valid(text), add_special_tokens=False).ids)
 
+    def code(self, text: str) -> list[int]:
+        """What says at the beginning of a text which language is wanted, in vocabularies that have such tokens."""
+        return []
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text without special tokens, computed on all cores."""
         encodings = self._inner.encode_batch_fast([valid(text) for text in texts], add_special_tokens=False)
