@@ -2,20 +2,25 @@
 
     python benchmarks/multi30k.py path/to/multi30k --time 30m --seeds 1 2 3
     python benchmarks/multi30k.py path/to/multi30k --time 30m --text raw --target fr
+    python benchmarks/multi30k.py path/to/multi30k --time 25m --seeds 1 2 --student 30m
 
 `tok` is the official lowercased and tokenised text, on which scores are published (sacreBLEU without tokenisation);
 `raw` is text as it is written (sacreBLEU as it is). Validation chooses the model and the length penalty; the test sets
 are translated once, with a beam of 5, after training has ended. Several seeds are also measured together, as an
-ensemble. With --out the runs are kept, and those that are complete are not run again.
+ensemble. With --student one more model learns, for so long, from the references and from what they translate together
+(sequence-level distillation; Kim and Rush, 2016). With --out the runs are kept, and those that are complete are not run
+again.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from runs import evaluate, print_course, summary, train
+from runs import evaluate, heedful, print_course, summary, train
 
 TESTS = ("test_2016_flickr", "test_2017_flickr")
 
@@ -25,6 +30,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path, help="the folder multi30k, with tok/ in it")
     parser.add_argument("--time", default="30m", help="of training, for each seed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--student", metavar="TIME", help="of training one more model on what these translate")
     parser.add_argument("--text", choices=["tok", "raw"], default="tok")
     parser.add_argument("--target", choices=["de", "fr"], default="de")
     parser.add_argument("--out", type=Path, help="keep the runs here")
@@ -32,19 +38,49 @@ def main() -> None:
     asked = parser.parse_intermixed_args()
     corpus = asked.corpus / "tok" if asked.text == "tok" else asked.corpus
     target, tokenised = asked.target, ["--tokenize", "none"] if asked.text == "tok" else []
-    files = ["--source", corpus / "train.en", "--target", corpus / f"train.{target}"]
-    files += ["--valid-source", corpus / "val.en", "--valid-target", corpus / f"val.{target}"]
-    with tempfile.TemporaryDirectory() as scratch:
-        runs = [(asked.out or Path(scratch)) / f"{asked.text}-{target}-{seed}" for seed in asked.seeds]
-        for seed, run in zip(asked.seeds, runs, strict=True):
-            train(run, *files, "--time", asked.time, f"train.seed={seed}", *asked.settings)
-            print_course(run, seed)
+    source, reference = corpus / "train.en", corpus / f"train.{target}"
+    valid: list[str | Path] = ["--valid-source", corpus / "val.en", "--valid-target", corpus / f"val.{target}"]
+
+    def learn(run: Path, source: Path, target: Path, time: str, seed: int) -> None:
+        files = ["--source", source, "--target", target, *valid]
+        train(run, *files, "--time", time, f"train.seed={seed}", *asked.settings)
+        print_course(run, seed)
+
+    def test(runs: Sequence[Path], time: str, seeds: Sequence[int]) -> None:
         for name in TESTS:
-            test = corpus / f"{name}.en", corpus / f"{name}.{target}"
-            scores = [evaluate([run], *test, *tokenised)["bleu"] for run in runs]
-            print(summary(f"{name}: after {asked.time} BLEU", scores, asked.seeds), flush=True)
+            files = corpus / f"{name}.en", corpus / f"{name}.{target}"
+            scores = [evaluate([run], *files, *tokenised)["bleu"] for run in runs]
+            print(summary(f"{name}: after {time} BLEU", scores, seeds), flush=True)
             if len(runs) > 1:
-                print(f"  all {len(runs)} as an ensemble {evaluate(runs, *test, *tokenised)['bleu']:.2f}", flush=True)
+                print(f"  all {len(runs)} as an ensemble {evaluate(runs, *files, *tokenised)['bleu']:.2f}", flush=True)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = asked.out or Path(scratch)
+        runs = [folder / f"{asked.text}-{target}-{seed}" for seed in asked.seeds]
+        for seed, run in zip(asked.seeds, runs, strict=True):
+            learn(run, source, reference, asked.time, seed)
+        test(runs, asked.time, asked.seeds)
+        if asked.student:
+            student = folder / f"{asked.text}-{target}-student"
+            learn(student, *taught(runs, source, reference, folder), asked.student, asked.seeds[0])
+            test([student], f"{asked.student} as a student", asked.seeds[:1])
+
+
+def taught(teachers: Sequence[Path], source: Path, reference: Path, folder: Path) -> tuple[Path, Path]:
+    """A corpus of twice the size: the references, and what the teachers make of the same sentences together."""
+    translated = folder / f"translated{reference.suffix}"
+    if not translated.exists():
+        began = time.monotonic()
+        unfinished = translated.with_suffix(".tmp")
+        heedful("translate", *teachers, "--input", source, "--output", unfinished)
+        unfinished.rename(translated)
+        print(f"{source} translated in {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+    both = folder / f"both{source.suffix}", folder / f"both{reference.suffix}"
+    for path, parts in zip(both, ((source, source), (reference, translated)), strict=True):
+        path.write_text(
+            "".join(part.read_text(encoding="utf-8").rstrip("\n") + "\n" for part in parts), encoding="utf-8"
+        )
+    return both
 
 
 if __name__ == "__main__":
