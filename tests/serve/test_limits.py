@@ -213,6 +213,14 @@ def test_headers_have_a_limit_and_what_is_not_http_is_told_so(held):
     assert b'{"error"' in nonsense
 
 
+def test_who_is_still_speaking_hears_the_answer(running):
+    connection = raw(running, REQUEST % 3_000_000)
+    for _ in range(20):
+        time.sleep(0.01)
+        connection.sendall(b" " * 50_000)  # of a body that is too large, by its own word
+    assert answer(connection).startswith(b"HTTP/1.1 413 ")
+
+
 def test_a_body_without_a_length_has_the_same_limit(running):
     def endless():
         for _ in range(40):

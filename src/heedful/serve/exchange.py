@@ -37,6 +37,9 @@ class Way(Protocol):
     def answered(self) -> None:
         """The answer is out."""
 
+    def hang_up(self, heard: bool) -> None:
+        """It was the last one; whether all of the request was heard."""
+
 
 class Exchange:
     """A request as it comes in, and an answer that goes out in as few pieces as it is made of.
@@ -144,7 +147,7 @@ class Exchange:
             self.done = True
             self._wake()
             if not self.keep:
-                self.way.transport.close()
+                self.way.hang_up(self.heard)
             self.way.answered()
 
     def _head(self, start: Message) -> list[bytes]:

@@ -24,6 +24,7 @@ from heedful.serve.settings import Limits
 
 UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 WRITING = 60.0  # seconds that a client may take to read what waits for it
+LINGERING = 0.5  # seconds that one who is still speaking has to hear the answer
 
 
 class Doors:
@@ -221,7 +222,7 @@ class Connection(asyncio.Protocol):
 
     def answered(self) -> None:
         """What was asked has its answer: the next, if it is here already."""
-        if self.transport.is_closing():
+        if self.deaf or self.transport.is_closing():
             return
         if self.waiting:
             self._answer(self.waiting.popleft())
@@ -229,6 +230,15 @@ class Connection(asyncio.Protocol):
                 self.transport.resume_reading()
         else:
             self.doors.alarms.set(self, self.kept, self.transport.close)
+
+    def hang_up(self, heard: bool) -> None:
+        """End after the last answer; to close on one who is still speaking would take it away from him."""
+        self.deaf = True
+        if heard:
+            self.transport.close()
+        else:
+            self.transport.write_eof()
+            self.doors.alarms.set(self, LINGERING, self.transport.close)
 
     def usual(self) -> list[Header]:
         return self.server.default_headers
@@ -261,7 +271,7 @@ class Connection(asyncio.Protocol):
             *([b"retry-after: 5"] if status in (429, 503) else []),
         ]
         self.transport.write(STATUS[status] + b"\r\n".join([*head, b"", body]))
-        return self.transport.close()
+        return self.hang_up(heard=False)
 
     def _watch(self) -> None:
         """From now on a request has to come before long."""
