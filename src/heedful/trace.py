@@ -129,7 +129,7 @@ class Trace(Mapping[str, Activation]):
         axes = ("sentence", *axes_of(name))
         if not self.searches:
             return named(self.calls[name][-1], axes)
-        each = sorted(self._sentences(), key=lambda found: found[2])
+        each = sorted((found for found in self._sentences() if name in found[0].calls), key=lambda found: found[2])
         return named(_stacked([search.of(name, place) for search, place, _ in each]), axes)
 
     def __iter__(self) -> Iterator[str]:
@@ -142,7 +142,7 @@ class Trace(Mapping[str, Activation]):
         """Everything about one sentence, without its axis and without padding."""
         for search, place, index in self._sentences():
             if index == number:
-                return {name: named(search.of(name, place), axes_of(name)) for name in self}
+                return {name: named(search.of(name, place), axes_of(name)) for name in search.calls}
         if self.searches:
             raise SettingError(f"there is no sentence {number}; {len(list(self._sentences()))} were translated.")
         return {name: self[name].pick(sentence=number) for name in self}
@@ -158,6 +158,7 @@ class Listener(Observer):
 
     def __init__(self, trace: Trace) -> None:
         self.trace, self.search = trace, Search()
+        self.before: dict[str, int] = {}  # how often each module had run when the search began
 
     def step(self, sentence: Tensor, prefix: Tensor, log_probs: Tensor) -> None:
         keys = zip(sentence.tolist(), map(tuple, prefix.tolist()), strict=True)
@@ -169,7 +170,10 @@ class Listener(Observer):
         search, self.search = self.search, Search()
         search.indices, search.sources = list(indices), [list(ids) for ids in sources]
         search.found = list(hypotheses)
-        search.calls = {name: calls[-len(search.rows) :] for name, calls in self.trace.calls.items()}
+        calls = self.trace.calls
+        new = {name: calls[name][self.before.get(name, 0) :] for name in calls}
+        search.calls = {name: found for name, found in new.items() if found}  # steps after all have halted do not run
+        self.before = {name: len(found) for name, found in calls.items()}
         self.trace.searches.append(search)
 
 

@@ -167,6 +167,19 @@ def test_a_search_leaves_the_trace_of_its_best_outputs(make_folder, changes, opt
             assert_close(padded.abs().sum(), activation.abs().sum(), rtol=1e-4, atol=1e-4)
 
 
+def test_steps_that_a_search_did_without_are_not_those_of_another(make_folder):
+    folder = make_folder(recurrent_depth=True, halting=True)
+    translator = Translator([folder])
+    with record(translator) as trace:
+        for bias in (-20.0, 20.0):  # all steps, and the first alone
+            folder.model.encoder.halt.bias.data.fill_(bias)
+            translator.translate(TEXTS[0])
+    thorough, quick = (search.calls for search in trace.searches)
+    assert "encoder.0.self.weights" in thorough and "encoder.0.self.weights" in quick
+    assert "encoder.1.self.weights" in thorough and "encoder.1.self.weights" not in quick
+    assert "encoder.1.self.weights" in trace.sentence(0)
+
+
 def test_recording_changes_no_translation(translator_folder, monkeypatch):
     translator = Translator([translator_folder])
     compiled = translator.translations(TEXTS, n_best=3, alignments=True)
