@@ -61,21 +61,22 @@ def main() -> None:
             learn(run, source, reference, asked.time, seed)
         test(runs, asked.time, asked.seeds)
         if asked.student:
-            student = folder / f"{asked.text}-{target}-student"
-            learn(student, *taught(runs, source, reference, folder), asked.student, asked.seeds[0])
+            name = f"{asked.text}-{target}-{'+'.join(map(str, asked.seeds))}"
+            student = folder / f"{name}-student"
+            learn(student, *taught(runs, source, reference, folder / name), asked.student, asked.seeds[0])
             test([student], f"{asked.student} as a student", asked.seeds[:1])
 
 
-def taught(teachers: Sequence[Path], source: Path, reference: Path, folder: Path) -> tuple[Path, Path]:
+def taught(teachers: Sequence[Path], source: Path, reference: Path, name: Path) -> tuple[Path, Path]:
     """A corpus of twice the size: the references, and what the teachers make of the same sentences together."""
-    translated = folder / f"translated{reference.suffix}"
+    translated = name.with_name(f"{name.name}-translated{reference.suffix}")
     if not translated.exists():
         began = time.monotonic()
         unfinished = translated.with_suffix(".tmp")
         heedful("translate", *teachers, "--input", source, "--output", unfinished)
         unfinished.rename(translated)
         print(f"{source} translated in {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
-    both = folder / f"both{source.suffix}", folder / f"both{reference.suffix}"
+    both = name.with_name(f"{name.name}-both{source.suffix}"), name.with_name(f"{name.name}-both{reference.suffix}")
     for path, parts in zip(both, ((source, source), (reference, translated)), strict=True):
         path.write_text(
             "".join(part.read_text(encoding="utf-8").rstrip("\n") + "\n" for part in parts), encoding="utf-8"

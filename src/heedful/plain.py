@@ -159,7 +159,7 @@ class Plain:
         """The same translations with their alignments, from the first model; words are counted over the whole line."""
         aligned, line, words = [], -1, 0
         for part, translations in zip(parts, found, strict=True):
-            words = words - (not part.begins) if part.line == line else 0
+            words = words - part.back if part.line == line else 0
             line = part.line
             source_words = [words + word for word in word_of_piece(self.source_tokenizer.pieces(part.ids))]
             aligned.append([replace(each, alignment=self._align(part, source_words, each)) for each in translations])

@@ -256,7 +256,7 @@ class Translator:
                 continue
             prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
             if len(ids) <= longest:
-                parts.append(self._part(line, ids, True, prefix))
+                parts.append(self._part(line, ids, 0, prefix))
                 continue
             pieces = self._pieces(text, longest)
             self.notice(
@@ -266,22 +266,22 @@ class Translator:
             parts += [self._part(line, *piece, () if number else prefix) for number, piece in enumerate(pieces)]
         return parts
 
-    def _pieces(self, text: str, longest: int) -> list[tuple[list[int], bool]]:
-        """The ids of a text in pieces, and whether each begins with a word of its own; all have its language code."""
+    def _pieces(self, text: str, longest: int) -> list[tuple[list[int], int]]:
+        """The ids of a text in pieces, all with its language code; of each, how many words the one before has, too."""
         tokenizer, code = self.source_tokenizer, self.source_tokenizer.code(text)
         most = max(1, longest - len(code))
         split = split_long(tokenizer.normalise(text), lambda piece: len(tokenizer.encode(piece)) <= most)
-        begins = [True, *(not code and piece.endswith(" ") for piece in split[:-1])]  # a code goes with the word before
+        backs = [0, *(len(code) + (not piece.endswith(" ")) for piece in split[:-1])]
         pieces = [  # a letter with many accents may still be too long
-            (piece[at : at + most], begin and not at)
-            for piece, begin in zip(tokenizer.encode_batch(split), begins, strict=True)
+            (piece[at : at + most], 1 if at else back)
+            for piece, back in zip(tokenizer.encode_batch(split), backs, strict=True)
             for at in range(0, len(piece), most)
         ]
-        return [(code + ids if number else ids, begin) for number, (ids, begin) in enumerate(pieces)]
+        return [(code + ids if number else ids, back) for number, (ids, back) in enumerate(pieces)]
 
-    def _part(self, line: int, ids: list[int], begins: bool, prefix: tuple[int, ...]) -> Part:
+    def _part(self, line: int, ids: list[int], back: int, prefix: tuple[int, ...]) -> Part:
         shortlist = None if self.shortlist is None else self.shortlist.tokens(ids, prefix)
-        return Part(line, ids, prefix, begins, shortlist)
+        return Part(line, ids, prefix, back, shortlist)
 
     def _search(
         self, parts: Iterator[Part | None], sampling: bool, options: Options, few: bool

@@ -20,7 +20,7 @@ class Part:
     line: int
     ids: list[int]
     prefix: tuple[int, ...]
-    begins: bool = True  # whether a word begins with it, or goes on
+    back: int = 0  # words at its beginning that are counted already, in the part before
     shortlist: npt.NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
 
 

@@ -123,6 +123,15 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+def test_standard_output_may_be_closed_or_full() -> None:
+    run = f"{sys.executable} -m heedful settings"
+    done = subprocess.run(f"{run} >&-", shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run(f"{run} > /dev/full", shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert_one_sentence(done.stderr, "No space left")
+
+
 @pytest.mark.parametrize(
     "blocks", [[], [b"a\n"], [b"a"], [b"\n\n"], [b"a", b"b\nc", b"d", b"\n"], [b"a\n" * 99_999 + b"z"]]
 )

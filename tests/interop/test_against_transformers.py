@@ -232,7 +232,7 @@ def test_every_part_of_a_long_line_has_its_language_code(tmp_path: Path) -> None
     plain, coded = translator.parts([text], [""]), translator.parts([f">>fr<< {text}"], [""])
     assert len(coded) > 2 and all(part.ids[0] == code and code not in part.ids[1:] for part in coded)
     assert [id for part in coded for id in part.ids[1:]] == [id for part in plain for id in part.ids]
-    assert [part.begins for part in coded] == [True] + [False] * (len(coded) - 1)
+    assert [part.back for part in coded] == [0] + [1] * (len(coded) - 1)
 
 
 def test_gpt2_vocabularies_cut_as_theirs(tmp_path: Path) -> None:

@@ -221,6 +221,25 @@ def test_who_is_still_speaking_hears_the_answer(running):
     assert answer(connection).startswith(b"HTTP/1.1 413 ")
 
 
+def test_nonsense_after_a_request_ends_it_too(held, monkeypatch):
+    running, go = held
+    body = json.dumps(BODY).encode()
+    connection = raw(running, REQUEST % len(body) + body)
+    engine = running.state.engines.by_name["en-de"]
+    while not engine.outstanding:
+        time.sleep(0.005)
+    said: list[str] = []
+    monkeypatch.setattr(logs, "say", lambda event, *_, **__: said.append(event))
+    connection.sendall(b"\x00\x01 nonsense\r\n\r\n")
+    assert answer(connection).startswith(b"HTTP/1.1 400 ")
+    end = time.monotonic() + 30
+    while engine.outstanding and time.monotonic() < end:
+        time.sleep(0.005)
+    go.set()
+    assert engine.outstanding == 0
+    assert not [event for event in said if "failed" in event]
+
+
 def test_a_body_without_a_length_has_the_same_limit(running):
     def endless():
         for _ in range(40):

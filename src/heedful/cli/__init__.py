@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+from pathlib import Path
 
 from heedful.errors import HeedfulError, shown
 
@@ -14,6 +17,8 @@ def main() -> None:
     from heedful.cli.app import app
     from heedful.cli.streams import abandon_stdout
 
+    if sys.stdout is None:  # it was closed by whoever started us
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     try:
         code = app(prog_name="heedful", standalone_mode=False)
@@ -28,9 +33,11 @@ def main() -> None:
         abandon_stdout()
         sys.exit(0)
     except OSError as error:  # a place that cannot be reached, or a disk that is full
-        where = shown(str(error.filename)) if error.filename else "standard output"
+        if not error.filename and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = shown(str(error.filename)) if error.filename else "what was to be written"
         print(f"error: {where}: {error.strerror or error}; choose another place.", file=sys.stderr)
-        if not error.filename:
+        if not error.filename:  # it may be standard output
             abandon_stdout()
         sys.exit(2)
     except Exception as error:  # wrong options, which typer can explain; anything else is a bug and keeps its traceback

@@ -82,14 +82,18 @@ def keep(folder: Path, name: str, fill: Callable[[Path], None], open_: Callable[
             if _intact(path):
                 return open_(path, True)
             temporary = folder / f".{name}.{platform.node()}.{os.getpid()}.tmp"
-            for leftover in (path, *(folder.glob(f".{name}.*.tmp") if alone else ())):  # of a run that was killed
+            others = folder.glob(f".{name}.*.tmp") if alone else ()
+            for leftover in (path, temporary, *others):  # of a run that was killed, or damaged since
                 shutil.rmtree(leftover, ignore_errors=True)
             temporary.mkdir()
             try:
                 fill(temporary)
                 _seal(temporary)
-                if not _intact(path):  # somebody else may have been faster, where there are no locks
+                try:
                     temporary.rename(path)
+                except OSError:
+                    if not _intact(path):  # or else somebody was faster, where there are no locks
+                        raise
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
             return open_(path, False)

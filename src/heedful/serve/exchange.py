@@ -159,10 +159,7 @@ class Exchange:
         elif b"connection" in headers:
             self.keep = headers[b"connection"] != b"close"
         framed = b"content-length" in headers or self.scope["method"] == "HEAD" or self.status in (204, 304)
-        if not framed and self.scope["http_version"] == "1.0":  # ends with the connection
-            self.keep = False
-            headers[b"connection"] = b"close"
-        elif not framed:
+        if not framed and self.scope["http_version"] != "1.0":  # where it ends with the connection
             self.chunked = True
             headers[b"transfer-encoding"] = b"chunked"
         lines = [b"%b: %b\r\n" % each for each in [*self.way.usual(), *headers.items()]]

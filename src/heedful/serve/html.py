@@ -149,14 +149,17 @@ class Reader(HTMLParser):
         self.keep(f"<?{data}>")
 
     def unknown_decl(self, data: str) -> None:
-        self.keep(f"<![{data}]]>" if "[" in data else f"<![{data}]>")
+        self.keep(f"<![{data}]]>")
 
     def parse_marked_section(self, i: int, report: bool = True) -> int:
-        """The library fails at those that it does not know; they are comments."""
+        """Kept as they stand; the library fails at those that it does not know, and they are comments."""
         try:
-            return super().parse_marked_section(i, report)
+            end = super().parse_marked_section(i, False)
         except AssertionError:
             return self.parse_bogus_comment(i)
+        if end >= 0:
+            self.keep(self.rawdata[i:end])
+        return end
 
     def _last(self) -> Tag:
         return (self.open[-1][1].inner if self.open else self.block().tags)[-1]

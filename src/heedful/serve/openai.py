@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
@@ -47,7 +48,8 @@ async def completions(state: State, request: Request) -> Response:
     writing = Writing(state.model(asked.model, "write"), asked, prompts)
     if asked.stream:
         first = await state.unless_gone(request, writing.begin())
-        events = writing.events(first, state.settings.limits.seconds)
+        left = request.scope["exchange"].due - asyncio.get_running_loop().time()
+        events = writing.events(first, max(0.0, left))
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
     return Json(await state.unless_gone(request, writing.whole()))
 
@@ -125,8 +127,6 @@ class Writing:
 
     async def events(self, begun: Any, seconds: float) -> AsyncIterator[str]:
         """Server-sent events, the last of which says that it is the last."""
-        import asyncio
-
         pieces, first = begun
         offsets: dict[int, int] = {}
         try:

@@ -237,7 +237,8 @@ class Connection(asyncio.Protocol):
         if heard:
             self.transport.close()
         else:
-            self.transport.write_eof()
+            with contextlib.suppress(OSError):  # the client is gone
+                self.transport.write_eof()
             self.doors.alarms.set(self, LINGERING, self.transport.close)
 
     def usual(self) -> list[Header]:
@@ -271,6 +272,8 @@ class Connection(asyncio.Protocol):
             *([b"retry-after: 5"] if status in (429, 503) else []),
         ]
         self.transport.write(STATUS[status] + b"\r\n".join([*head, b"", body]))
+        if self.answering is not None:
+            self.answering.lose()  # nothing can follow this
         return self.hang_up(heard=False)
 
     def _watch(self) -> None:

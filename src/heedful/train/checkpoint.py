@@ -95,6 +95,8 @@ def add_weights(folder: Path, model: nn.Module, state: State, keep: int) -> None
 def forget_weights(folder: Path) -> None:
     """Delete kept weights that no checkpoint refers to any more."""
     wanted = {update for path in _steps(folder) for update in _averaged(path)}
+    for rest in (folder / "weights").glob(".*.tmp"):  # of a run that was killed
+        rest.unlink(missing_ok=True)
     for path in (folder / "weights").glob("*.safetensors"):
         if not path.stem.isdigit() or int(path.stem) not in wanted:
             path.unlink(missing_ok=True)

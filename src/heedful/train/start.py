@@ -24,7 +24,7 @@ from heedful.ops.precision import choose
 from heedful.sections import Section
 from heedful.train import checkpoint
 from heedful.train.checkpoint import State
-from heedful.train.loop import TIME_IS_UP, Run
+from heedful.train.loop import TIME_IS_UP, Run, default_interval
 from heedful.train.pace import affordable, products_per_second
 from heedful.train.ranks import Ranks
 from heedful.train.report import Column, Report
@@ -211,7 +211,7 @@ def _fresh_model(config: RunConfig, task: Task, init: Folder | None, report: Rep
 
 
 def _restore(run: Run) -> None:
-    """Go on from the last checkpoint; also if the run has ended, where more time, updates or patience are given now."""
+    """Go on from the last checkpoint; also of an ended run that has more time or patience now, or updates and no time."""
     path = checkpoint.latest(run.checkpoints)
     if path is None:
         run.report.say("no checkpoint yet: the run starts from the beginning")
@@ -219,11 +219,12 @@ def _restore(run: Run) -> None:
     run.state = state = checkpoint.load(path, run.model, run.optimiser)
     train = run.config.train
     given = seconds(train.time) if train.time else 0.0
-    longer = given > state.given
+    longer = given > (state.given or (given if state.planned else 0.0))  # planned: by a time that is not known
     if not given:
         state.total = train.max_updates
     elif longer:  # at the speed so far, until it is planned anew
         state.total = min(train.max_updates, max(1, int(state.update * given / state.elapsed)))
+        state.every = state.every if state.planned else default_interval(state.total)
         state.planned = True
     state.every = train.checkpoint_every or state.every
     patient = not train.patience or state.stale < train.patience
