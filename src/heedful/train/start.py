@@ -211,7 +211,7 @@ def _fresh_model(config: RunConfig, task: Task, init: Folder | None, report: Rep
 
 
 def _restore(run: Run) -> None:
-    """Go on from the last checkpoint; also of an ended run that has more time or patience now, or updates and no time."""
+    """Go on from the last checkpoint; also of an ended run that has more time or patience, or updates and no time."""
     path = checkpoint.latest(run.checkpoints)
     if path is None:
         run.report.say("no checkpoint yet: the run starts from the beginning")
