@@ -18,6 +18,7 @@ import pytest
 from heedful.serve import logs, run
 from heedful.serve.admission import GoneError, unless_gone
 from heedful.serve.alarms import Alarms
+from heedful.serve.engine import Engine
 from heedful.serve.joining import Joining
 from heedful.serve.problems import ProblemError
 from heedful.serve.settings import Limits
@@ -49,6 +50,22 @@ def raw(running, data: bytes = b"", address: str = "127.0.0.1") -> socket.socket
     made = socket.create_connection(("127.0.0.1", running.port), 5, source_address=(address, 0))
     made.sendall(data)
     return made
+
+
+def asking(running) -> tuple[socket.socket, Engine]:
+    """A connection with a request that is being worked on, and who works on it."""
+    body = json.dumps(BODY).encode()
+    connection = raw(running, REQUEST % len(body) + body)
+    engine = running.state.engines.by_name["en-de"]
+    while not engine.outstanding:
+        time.sleep(0.005)
+    return connection, engine
+
+
+def wait_until_idle(engine: Engine) -> None:
+    end = time.monotonic() + 30
+    while engine.outstanding and time.monotonic() < end:
+        time.sleep(0.005)
 
 
 def answer(connection: socket.socket) -> bytes:
@@ -133,15 +150,9 @@ def test_what_is_refused_is_not_read_and_its_connection_is_kept(held, monkeypatc
 
 def test_who_hangs_up_stops_costing(held):
     running, go = held
-    body = json.dumps(BODY).encode()
-    connection = raw(running, REQUEST % len(body) + body)
-    engine = running.state.engines.by_name["en-de"]
-    while not engine.outstanding:
-        time.sleep(0.005)
+    connection, engine = asking(running)
     connection.close()
-    end = time.monotonic() + 30
-    while engine.outstanding and time.monotonic() < end:
-        time.sleep(0.005)
+    wait_until_idle(engine)
     assert engine.outstanding == 0
     go.set()
 
@@ -223,18 +234,12 @@ def test_who_is_still_speaking_hears_the_answer(running):
 
 def test_nonsense_after_a_request_ends_it_too(held, monkeypatch):
     running, go = held
-    body = json.dumps(BODY).encode()
-    connection = raw(running, REQUEST % len(body) + body)
-    engine = running.state.engines.by_name["en-de"]
-    while not engine.outstanding:
-        time.sleep(0.005)
+    connection, engine = asking(running)
     said: list[str] = []
     monkeypatch.setattr(logs, "say", lambda event, *_, **__: said.append(event))
     connection.sendall(b"\x00\x01 nonsense\r\n\r\n")
     assert answer(connection).startswith(b"HTTP/1.1 400 ")
-    end = time.monotonic() + 30
-    while engine.outstanding and time.monotonic() < end:
-        time.sleep(0.005)
+    wait_until_idle(engine)
     go.set()
     assert engine.outstanding == 0
     assert not [event for event in said if "failed" in event]
