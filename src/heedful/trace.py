@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -181,7 +182,7 @@ class Listener(Observer):
 def record(model: Any, *patterns: str) -> Iterator[Trace]:
     """Record what a model, or a translator, computes under names that match `patterns`; attention weights by default.
 
-    Of an ensemble, the first model is recorded.
+    Of an ensemble, the first model is recorded; of what several threads compute with it, this thread's part.
     """
     module = module_of(model)
     patterns = patterns or ("*.weights",)
@@ -210,8 +211,10 @@ def module_of(model: Any) -> nn.Module:
 
 
 def _keeper(trace: Trace, name: str) -> Any:
+    thread = get_ident()
+
     def keep(module: nn.Module, given: Any, result: Any) -> None:
-        if isinstance(result, Tensor):
+        if isinstance(result, Tensor) and get_ident() == thread:
             whole = result.dim() > len(axes_of(name))  # a search projects hidden states of one position, (R, D)
             trace.calls.setdefault(name, []).append(result.detach() if whole else result.detach().unsqueeze(1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
+from threading import Thread
 
 import pytest
 import torch
@@ -209,3 +210,19 @@ def test_sentences_of_several_searches_stand_in_the_order_they_were_given(transl
     assert [twice.sentence(number)["encoder.0.self.weights"].size(-1) for number in range(8)] == lengths + lengths
     with pytest.raises(SettingError, match="there is no sentence 4; 4 were translated"):
         trace.sentence(4)
+
+
+def test_what_another_thread_computes_meanwhile_is_not_recorded():
+    torch.manual_seed(1)
+    model = build(ModelConfig(vocab_size=19, d_model=16, d_ff=24, n_heads=4, encoder_layers=2, decoder_layers=2)).eval()
+    ours, theirs = torch.randint(4, 19, (2, 3, 7))
+    with record(model) as alone:
+        model(ours, ours)
+    with record(model) as trace:
+        model(ours, ours)
+        other = Thread(target=model, args=(theirs, theirs))
+        other.start()
+        other.join()
+    assert trace.calls.keys() == alone.calls.keys()
+    for name, calls in alone.calls.items():
+        assert_close(trace.calls[name], calls)
