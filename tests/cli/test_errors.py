@@ -73,7 +73,7 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "pairs that do not fit": (["--source", "GOOD", "--target", "GOOD", "model.max_length=4"],
                               ("tokens, and the model takes 4", "data.max_length=3")),
     "what the corpus says": (["--source", "GOOD", "--target", "GOOD", "model.vocab_size=77"],
-                             ("model.vocab_size is 77", "leave it out")),
+                             ("model.vocab_size is 77", "set text.vocab_size instead")),
     "pairs for a GPT": (["--text", "GOOD", "train.embeddings=pairs"], ("train.embeddings is 'pairs'", "leave it out")),
 }  # fmt: skip
 

@@ -132,9 +132,10 @@ def resolved_model(asked: RunConfig, init: Folder | None, family: str, found: di
     if init is None:
         for key in asked.model.model_fields_set & found.keys():
             if getattr(asked.model, key) != found[key]:
+                instead = "set text.vocab_size instead" if key == "vocab_size" else "leave it out"
                 raise SettingError(
                     f"model.{key} is {shown(getattr(asked.model, key))}, and follows from the corpus, where it is "
-                    f"{shown(found[key])}; leave it out."
+                    f"{shown(found[key])}; {instead}."
                 )
         return {"family": family} | found
     ours = init.model.config
