@@ -157,17 +157,20 @@ class Plain:
     @torch.inference_mode()
     def aligned(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with their alignments, from the first model; words are counted over the whole line."""
-        aligned, line, words = [], -1, 0
+        aligned, line, words = [], -1, 0  # words of the line that come before a part
         for part, translations in zip(parts, found, strict=True):
-            words = words - part.back if part.line == line else 0
+            words = (words if part.line == line else 0) - part.back
             line = part.line
-            source_words = [words + word for word in word_of_piece(self.source_tokenizer.pieces(part.ids))]
-            aligned.append([replace(each, alignment=self._align(part, source_words, each)) for each in translations])
-            words = source_words[-1] + 1
+            source_words = word_of_piece(self.source_tokenizer.pieces(part.ids))
+            aligned.append(
+                [replace(each, alignment=self._align(part, source_words, words, each)) for each in translations]
+            )
+            words += source_words[-1] + 1
         return aligned
 
-    def _align(self, part: Part, source_words: list[int], translation: Translation) -> Alignment:
-        return align_words(self.attention(part, translation), source_words, word_of_piece(translation.tokens))
+    def _align(self, part: Part, source_words: list[int], before: int, translation: Translation) -> Alignment:
+        links = align_words(self.attention(part, translation), source_words, word_of_piece(translation.tokens))
+        return [(before + source, target) for source, target in links if before + source >= 0]
 
     def attention(self, part: Part, translation: Translation) -> Tensor:
         """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""

@@ -247,18 +247,25 @@ class Translator:
                 )
         return self.plain.score(Pairs.of(ids))
 
-    def parts(self, texts: Sequence[str], prefixes: Sequence[str], first_line: int = 1) -> list[Part]:
-        """What is searched: every text as it is, or in parts if it is too long; nothing of an empty one."""
+    def parts(
+        self, texts: Sequence[str], prefixes: Sequence[str], first_line: int = 1, openings: Sequence[str] = ()
+    ) -> list[Part]:
+        """What is searched: every text as it is, or in parts if it is too long; nothing of an empty one.
+
+        Texts that are sentences of longer ones may come with how these open: the language code there is for them, too.
+        """
         longest = max(1, self.max_length // 2 - 1)  # so that a translation may be twice as long as its source
         parts = []
         for line, (text, ids) in enumerate(zip(texts, self.source_tokenizer.encode_batch(texts), strict=True)):
-            if not ids:
+            code = self.source_tokenizer.code(text)
+            if ids == code:
                 continue
             prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
-            if len(ids) <= longest:
-                parts.append(self._part(line, ids, 0, prefix))
+            opening = self.source_tokenizer.code(openings[line]) if openings and not code else []
+            if len(opening) + len(ids) <= longest:
+                parts.append(self._part(line, opening + ids, len(opening), prefix))
                 continue
-            pieces = self._pieces(text, longest)
+            pieces = self._pieces(text, longest, opening)
             self.notice(
                 f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
                 f"it is translated in {len(pieces)} parts."
@@ -266,9 +273,12 @@ class Translator:
             parts += [self._part(line, *piece, () if number else prefix) for number, piece in enumerate(pieces)]
         return parts
 
-    def _pieces(self, text: str, longest: int) -> list[tuple[list[int], int]]:
-        """The ids of a text in pieces, all with its language code; of each, how many words the one before has, too."""
-        tokenizer, code = self.source_tokenizer, self.source_tokenizer.code(text)
+    def _pieces(self, text: str, longest: int, opening: list[int]) -> list[tuple[list[int], int]]:
+        """The ids of a text in pieces, all with its language code or that of its opening, and how many words too many.
+
+        These are the words at the beginning of a piece that the one before has, too, or that the text does not have.
+        """
+        tokenizer, code = self.source_tokenizer, opening or self.source_tokenizer.code(text)
         most = max(1, longest - len(code))
         split = split_long(tokenizer.normalise(text), lambda piece: len(tokenizer.encode(piece)) <= most)
         backs = [0, *(len(code) + (not piece.endswith(" ")) for piece in split[:-1])]
@@ -277,7 +287,8 @@ class Translator:
             for piece, back in zip(tokenizer.encode_batch(split), backs, strict=True)
             for at in range(0, len(piece), most)
         ]
-        return [(code + ids if number else ids, back) for number, (ids, back) in enumerate(pieces)]
+        (first, _), *others = pieces
+        return [(opening + first, len(opening)), *((code + ids, back) for ids, back in others)]
 
     def _part(self, line: int, ids: list[int], back: int, prefix: tuple[int, ...]) -> Part:
         shortlist = None if self.shortlist is None else self.shortlist.tokens(ids, prefix)

@@ -20,7 +20,7 @@ class Part:
     line: int
     ids: list[int]
     prefix: tuple[int, ...]
-    back: int = 0  # words at its beginning that are counted already, in the part before
+    back: int = 0  # words at its beginning that are counted already, in the part before, or are not of the line at all
     shortlist: npt.NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
 
 

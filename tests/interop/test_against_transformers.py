@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +235,30 @@ def test_every_part_of_a_long_line_has_its_language_code(tmp_path: Path) -> None
     assert len(coded) > 2 and all(part.ids[0] == code and code not in part.ids[1:] for part in coded)
     assert [id for part in coded for id in part.ids[1:]] == [id for part in plain for id in part.ids]
     assert [part.back for part in coded] == [0] + [1] * (len(coded) - 1)
+
+
+def test_sentences_have_the_language_code_that_their_text_opens_with(tmp_path: Path) -> None:
+    marian(tmp_path)
+    translator = Translator([interop.open_folder(tmp_path)])
+    translator.notice = lambda text: None
+    tokenizer = translator.source_tokenizer
+    (code,) = tokenizer.encode(">>fr<<")
+    texts = [">>fr<< A man.", "Two children ride.", "A man plays in the garden. " * 16, ">>fr<<", ""]
+    plain, opened = (translator.parts(texts, [""] * 5, openings=each) for each in ((), [texts[0][:8]] * 5))
+    assert [part.line for part in opened[:3]] == [0, 1, 2] and {part.line for part in opened} == {0, 1, 2}
+    assert all(part.ids.count(code) == 1 and part.ids[0] == code for part in opened)
+    for line in range(3):
+        ids = [
+            [id for part in parts if part.line == line for id in part.ids if id != code] for parts in (plain, opened)
+        ]
+        assert ids[0] == ids[1]
+    steps = chain.from_iterable(translator.steps(opened, translator.options({})))
+    searched = [ways for _, ways in sorted(steps, key=lambda each: each[0])]
+    found = translator.aligned(opened, searched)
+    for part, ways in zip(opened, found, strict=True):
+        assert all(0 <= source < len(texts[part.line].split()) for source, _ in ways[0].alignment)
+    (counted,) = translator.aligned([replace(opened[1], back=0)], searched[1:2])  # as if the code were a word of it
+    assert found[1][0].alignment == [(source - 1, target) for source, target in counted[0].alignment if source]
 
 
 def test_gpt2_vocabularies_cut_as_theirs(tmp_path: Path) -> None:

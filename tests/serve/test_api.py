@@ -8,7 +8,8 @@ import pytest
 
 from heedful.folder import load
 from heedful.translate import Translator
-from tests.serve.conftest import TEXT
+from tests.interop.makers import marian
+from tests.serve.conftest import TEXT, serving
 
 JSON = {"content-type": "application/json"}
 
@@ -29,6 +30,25 @@ def test_a_text_is_translated_sentence_by_sentence(client, translator):
     assert ask(client, q=spaced).json() == {"translatedText": f"  {first}\n\n\t{second}\n"}
     assert ask(client, q=["The dog sleeps.", ""]).json() == {"translatedText": [first, ""]}
     assert ask(client, q=[]).json() == {"translatedText": []}
+
+
+def test_every_sentence_of_a_text_is_in_the_language_that_its_beginning_asks_for(tmp_path):
+    marian(tmp_path)
+    with serving({"en-fr": tmp_path}) as server, server.client() as client:
+
+        def ways(text):
+            asked = {"text": text, "alignments": True, "prefix": "A man plays"}  # as this model says nothing by itself
+            (found,) = client.post("/v1/translations", json=asked).json()["translations"]
+            return [each["translations"][0] if each["translations"] else None for each in found["sentences"]]
+
+        alone = [ways(f">>fr<< {text}")[0] for text in ("A man plays.", "Two children ride.")]
+        together, below = ways(">>fr<< A man plays. Two children ride."), ways(">>fr<<\nTwo children ride.")
+        assert together[0] == alone[0] and below[0] is None
+        links = alone[1].pop("alignment")  # where the code is a word of the text
+        for found in (together[1], below[1]):
+            assert found.pop("alignment") == [[source - 1, target] for source, target in links if source] != []
+            assert found == alone[1]
+        assert ways("Two children ride.")[0]["log_prob"] != alone[1]["log_prob"]
 
 
 def test_a_form_is_as_good_as_json(client):

@@ -19,6 +19,7 @@ from heedful.serve.settings import Settings
 
 TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}
 USUAL_BEAM = 4  # a wider one counts as more sentences
+OPENING = 24  # characters of a text that may hold a language code, such as >>fr<<
 
 
 @dataclass
@@ -69,10 +70,12 @@ class State:
         """Texts, sentence by sentence, and of each translation what is asked for."""
         parts = [sentences(text) for text in texts]
         every = [sentence.text for part in parts for sentence in part]
+        openings = [part[0].text[:OPENING] for part in parts for _ in part]
         if not every:
             return [Translated(text, [], []) for text in texts]
         cost = len(every) * max(1, math.ceil((beam or 1) / USUAL_BEAM))
-        ways = iter(await self.ask(request, engine, {"texts": every, "fields": fields, **asked}, cost))
+        asked |= {"texts": every, "openings": openings, "fields": fields}
+        ways = iter(await self.ask(request, engine, asked, cost))
         return [Translated(text, part, [next(ways) for _ in part]) for text, part in zip(texts, parts, strict=True)]
 
     def model(self, name: str | None, task: str) -> Engine:

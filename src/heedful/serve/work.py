@@ -126,7 +126,8 @@ class Translating:
         options = self.options(tuple(asked.get("search", {}).items()))
         texts = asked["texts"]
         parts: list[list[Part]] = [[] for _ in texts]
-        for part in self.translator.parts(texts, [asked.get("prefix", "")] * len(texts)):
+        prefixes, openings = [asked.get("prefix", "")] * len(texts), asked.get("openings", ())
+        for part in self.translator.parts(texts, prefixes, openings=openings):
             parts[part.line].append(part)
         every = [part for sentence in parts for part in sentence]
         self._check(options, every)
