@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from heedful.ops.processor import spare_torch_the_tiles
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load", "record"]
+
+spare_torch_the_tiles()
 
 
 def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", shortlist: bool = False) -> Any:

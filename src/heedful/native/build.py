@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from heedful.ops.processor import flags
+
 SOURCES = Path(__file__).parent
 FLAGS = ["-O3", "-std=c++17", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared"]
 PATIENCE = 180  # seconds for the compiler
@@ -99,14 +101,6 @@ def _key(compiler: str) -> str:
     for source in [*sorted(SOURCES.glob("*.h")), SOURCES / "engine.cpp"]:
         known.update(source.read_bytes())
     file = Path(compiler).resolve()
-    known.update(f"{file} {file.stat().st_mtime_ns} {platform.machine()} {_cpu()}".encode())
+    cpu = " ".join(sorted(flags())) or platform.processor()
+    known.update(f"{file} {file.stat().st_mtime_ns} {platform.machine()} {cpu}".encode())
     return known.hexdigest()[:16]
-
-
-def _cpu() -> str:
-    """The instructions that this CPU has, as Linux lists them."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
