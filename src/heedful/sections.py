@@ -328,12 +328,12 @@ class TrainSettings(Section):
         120, description="Tokens of text that a GPT writes at each validation, to be looked at; 0 for none."
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine has it."
+        "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine is faster in it."
     )
     engine: Literal["auto", "torch"] = Field(
         "auto",
         description="What computes losses, gradients and steps: on a CPU auto takes the compiled engine for what it"
-        " knows (in float32, losses and gradients of a translator as in the paper; Muon's steps), else torch.",
+        " knows (losses and gradients of a translator as in the paper; Muon's steps), else torch.",
     )
     compile: bool = Field(
         False, description="Let torch.compile make kernels for the model; it begins later, and pays on a GPU."

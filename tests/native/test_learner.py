@@ -74,6 +74,36 @@ def test_loss_and_gradients_are_those_of_torch(shape, sentences, threads, monkey
     assert_same(gradients(model, lambda: learner(model).loss(batch, 0.1)), expected)
 
 
+def assert_near(found, expected, bound):
+    """All gradients together, and each that is not small, within what rounding to 8 bits leaves."""
+    assert found[1:] == pytest.approx(expected[1:], rel=2e-3)
+    apart, lengths = ({name: float(each.norm()) for name, each in of.items()} for of in (
+        {name: found[0][name] - each for name, each in expected[0].items()}, expected[0]))  # fmt: skip
+    whole = math.hypot(*lengths.values())
+    assert math.hypot(*apart.values()) < bound * whole
+    for name in apart:
+        assert apart[name] < 3 * bound * lengths[name] + 0.02 * whole, name
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sentences", [1, 2, 60])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bfloat16_is_right_to_its_precision(shape, sentences, threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    model, batch = model_of(**SHAPES[shape]), batch_of(sentences)
+    expected = gradients(model, lambda: translation_loss(model, batch, 0.1))
+    assert_near(gradients(model, lambda: learner(model, "bfloat16").loss(batch, 0.1)), expected, 0.04)
+
+
+@pytest.mark.parametrize("negatives", [0, 7, 50, V])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_negatives_in_bfloat16_are_right_to_its_precision(negatives, smoothing):
+    model, batch = model_of(), batch_of(20)
+    expected = gradients(model, lambda: translation_loss(model, batch, smoothing, negatives))
+    found = gradients(model, lambda: learner(model, "bfloat16").loss(batch, smoothing, negatives))
+    assert_near(found, expected, 0.04)
+
+
 @pytest.mark.parametrize("negatives", [0, 7, 50, V])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_negatives_are_those_of_torch(negatives, smoothing):
@@ -90,6 +120,7 @@ def test_many_candidates_are_worked_on_in_parts():
     model, batch = build(config).train(), batch_of(40)
     expected = gradients(model, lambda: translation_loss(model, batch, 0.1))
     assert_same(gradients(model, lambda: learner(model).loss(batch, 0.1)), expected)
+    assert_near(gradients(model, lambda: learner(model, "bfloat16").loss(batch, 0.1)), expected, 0.04)
 
 
 def test_weights_are_seen_as_they_are_now():
@@ -110,6 +141,12 @@ def test_what_is_longer_than_the_model_takes_is_refused():
         learner(model_of()).loss(collate(pairs, [0], Specials(pad=0, bos=2, eos=3)))
 
 
+def test_what_is_dropped_does_not_depend_on_the_precision():
+    model, batch = model_of(dropout=0.3), batch_of(60)
+    exact = gradients(model, lambda: learner(model).loss(batch, 0.1))
+    assert_near(gradients(model, lambda: learner(model, "bfloat16").loss(batch, 0.1)), exact, 0.04)
+
+
 def test_gradients_of_dropout_are_those_of_what_was_dropped():
     """Along the gradient, the loss changes as the gradient says, if the same is dropped again."""
     model, batch = model_of(dropout=0.3), batch_of(12)
@@ -128,9 +165,10 @@ def test_gradients_of_dropout_are_those_of_what_was_dropped():
     assert (losses[1] - losses[0]) / 2e-3 == pytest.approx(length, rel=0.02)
 
 
-def test_what_is_dropped_follows_from_the_seed_alone(monkeypatch):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_is_dropped_follows_from_the_seed_alone(precision, monkeypatch):
     model, batch = model_of(dropout=0.3), batch_of(60)
-    by = learner(model)
+    by = learner(model, precision)
     first, again = gradients(model, lambda: by.loss(batch)), gradients(model, lambda: by.loss(batch))
     assert all(torch.equal(first[0][name], again[0][name]) for name in first[0])
     assert gradients(model, lambda: by.loss(batch), seed=6)[1] != first[1]

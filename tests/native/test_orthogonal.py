@@ -27,6 +27,18 @@ def test_they_are_those_of_torch(shape: tuple[int, int, int], threads: int, monk
     torch.testing.assert_close(made(turned, library()), orthogonal(turned), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_in_bfloat16_they_are_right_to_its_precision(shape: tuple[int, int, int]) -> None:
+    torch.manual_seed(1)
+    few = torch.randn(shape) @ torch.diag(torch.logspace(0, -4, shape[2]))  # directions of very different lengths
+    for matrices in (torch.randn(shape), few, few.mT):
+        exact = orthogonal(matrices.double()).float()
+        apart = (made(matrices, library(), "bfloat16") - exact).norm() / exact.norm()
+        assert apart < 0.05
+        rounded = (orthogonal(matrices.bfloat16()).float() - exact).norm() / exact.norm()
+        assert apart < 3 * rounded + 0.01
+
+
 @pytest.mark.parametrize("rank", [1, 5])
 def test_directions_that_a_matrix_lacks_stay_small(rank: int) -> None:
     torch.manual_seed(1)
@@ -35,14 +47,16 @@ def test_directions_that_a_matrix_lacks_stay_small(rank: int) -> None:
     torch.testing.assert_close(made(matrix, library()), exact, rtol=0, atol=1e-3)
 
 
-def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_threads_change_nothing(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
     matrices, found = torch.randn(5, 48, 64), []
     for threads in (1, 2, 8):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        found.append(made(matrices, library()))
+        found.append(made(matrices, library(), precision))
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
-def test_a_matrix_of_zeros_stays() -> None:
-    assert not made(torch.zeros(2, 3, 4), library()).any()
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_matrix_of_zeros_stays(precision: str) -> None:
+    assert not made(torch.zeros(2, 3, 4), library(), precision).any()

@@ -11,7 +11,7 @@ from heedful.ops.orthogonal import orthogonal
 from heedful.train.muon import Muon, between_layers
 from heedful.train.update import build_optimiser
 
-SETTINGS = TrainSettings(optimiser="muon", weight_decay=0.05)
+SETTINGS = TrainSettings(optimiser="muon", weight_decay=0.05, precision="float32")
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 40), (2, 40, 16)])

@@ -98,8 +98,9 @@ def test_killed_and_resumed_equals_never_interrupted(
     assert [r for r in same if "valid_loss" in r] == validations
 
 
-def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path) -> None:
-    asked = settings(corpus, finished / "store", *ENGINE)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path, precision: str) -> None:
+    asked = settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}")
     whole, killed = open_(asked, tmp_path / "whole"), open_(asked, tmp_path / "killed")
     assert (whole.learner is None) == (library() is None)
     train(whole)
@@ -112,9 +113,11 @@ def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, t
 
 
 def test_the_engine_can_be_set(corpus: Path, finished: Path, tmp_path: Path) -> None:
-    for other in ("train.engine=torch", "train.precision=bfloat16"):
-        run = open_(settings(corpus, finished / "store", *ENGINE, other), tmp_path / other)
-        assert run.learner is None
+    run = open_(settings(corpus, finished / "store", *ENGINE, "train.engine=torch"), tmp_path / "torch")
+    assert run.learner is None
+    for precision in ("float32", "bfloat16"):
+        run = open_(settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}"), tmp_path / precision)
+        assert run.learner is None if library() is None else run.learner.precision == precision
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -134,21 +134,35 @@ int32_t heedful_advance(Steps* steps, int32_t rows, const int32_t* sentences, in
 // Widths of layers have to be multiples of this to be learned, and those of heads of half of it.
 int32_t heedful_panel() { return PANEL; }
 
-learning::Learner* heedful_learner(const learning::Outline* outline, const float* const* weights, const int64_t* sizes,
-                                   int32_t count, const float* positions) {
-    learning::Learner* learner = nullptr;
-    guarded([&] { return learner = new learning::Learner(*outline, weights, sizes, count, positions), 0; });
+// Whether products in halves are faster than those of floats.
+int32_t heedful_fast_halves() { return learning::fast_halves(); }
+
+// One that computes products with weights in halves, if `halves`.
+learning::Learning* heedful_learner(const learning::Outline* outline, const float* const* weights, const int64_t* sizes,
+                                    int32_t count, const float* positions, int32_t halves) {
+    learning::Learning* learner = nullptr;
+    guarded([&] {
+        if (halves)
+            learner = new learning::Learner<learning::Half>(*outline, weights, sizes, count, positions);
+        else
+            learner = new learning::Learner<float>(*outline, weights, sizes, count, positions);
+        return 0;
+    });
     return learner;
 }
-void heedful_learner_free(learning::Learner* learner) { delete learner; }
+void heedful_learner_free(learning::Learning* learner) { delete learner; }
 
-int32_t heedful_learn(learning::Learner* learner, const learning::Lesson* lesson, int32_t threads, float* gradients,
+int32_t heedful_learn(learning::Learning* learner, const learning::Lesson* lesson, int32_t threads, float* gradients,
                       double* sums) {
     return guarded([&] { return learner->learn(*lesson, threads, gradients, sums), 0; });
 }
 
 int32_t heedful_orthogonal(float* matrices, int32_t count, int32_t rows, int32_t columns,
-                           const learning::Quintic* quintic, int32_t threads) {
-    return guarded([&] { return learning::make_orthogonal(matrices, count, rows, columns, *quintic, threads), 0; });
+                           const learning::Quintic* quintic, int32_t threads, int32_t halves) {
+    return guarded([&] {
+        const auto make = halves ? learning::make_orthogonal<learning::HalvedOrthogonal>
+                                 : learning::make_orthogonal<learning::Orthogonal>;
+        return make(matrices, count, rows, columns, *quintic, threads), 0;
+    });
 }
 }

@@ -200,6 +200,13 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
+def fitting(precision: str, loaded: ctypes.CDLL) -> str:
+    """What to learn in: 'auto' takes what is faster on this CPU."""
+    if precision != "auto":
+        return precision
+    return "bfloat16" if loaded.heedful_fast_halves() else "float32"
+
+
 def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
     for name in ("model", "search", "steps", "learner"):
         getattr(loaded, f"heedful_{name}").restype = c_void_p

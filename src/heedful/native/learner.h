@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "tiles.h"
+#include "halves.h"
 
 namespace heedful::learning {
 
@@ -28,37 +28,50 @@ struct Lesson {  // a batch; Python fills it in
     uint64_t seed;
 };
 
+template <typename Number>
 struct Linear {  // W: (out, in), and b: (out)
     int weight, bias, in, out;
-    Room<float> forward, backward;  // panels of Wᵀ, for y = x Wᵀ, and of W, for dx = dy W
+    Room<Number> forward, backward;  // panels of Wᵀ, for y = x Wᵀ, and of W, for dx = dy W
 };
 
+template <typename Number>
 struct Attending {
-    Linear query, key, value, output;
+    Linear<Number> query, key, value, output;
 };
 
+template <typename Number>
 struct Layer {
-    Attending self, cross;
-    Linear up, down;
+    Attending<Number> self, cross;
+    Linear<Number> up, down;
     int self_norm, cross_norm, feed_norm;  // their weights; biases follow
 };
 
+template <typename Number>
 struct Stack {
-    std::vector<Layer> layers;
+    std::vector<Layer<Number>> layers;
     int norm = -1;  // at the end, if norms come first
 };
 
+// A model that learns, in whatever numbers.
+class Learning {
+  public:
+    virtual ~Learning() = default;
+    // The gradients of a batch, all in one row, and the sums of the smoothed loss and of the negative log-likelihood.
+    virtual void learn(const Lesson& lesson, int threads, float* gradients, double* sums) = 0;
+};
+
 // All weights, where they are and how products want them. They are numbered in the order in which a batch meets them.
-class Learner {
+template <typename Number>
+class Learner : public Learning {
   public:
     const Outline outline;
     std::vector<const float*> weights;
     std::vector<int64_t> offsets;  // where the gradient of each weight is
     int64_t total;
-    Stack encoder, decoder;
+    Stack<Number> encoder, decoder;
     const float* positions;        // (longest, D)
     std::vector<float> mean;       // (D): the mean of all embeddings
-    Room<float> candidates[2];     // panels of the candidates' embeddings, forward and backward
+    Room<Number> candidates[2];    // panels of the candidates' embeddings, forward and backward
 
     Learner(const Outline& shape, const float* const* given, const int64_t* sizes, int count, const float* table)
         : outline(shape), weights(given, given + count), total(0), positions(table), mean(shape.width) {
@@ -69,22 +82,23 @@ class Learner {
         if (next != count) throw std::invalid_argument("the model has another number of weights");
     }
 
-    // The gradients of a batch, all in one row, and the sums of the smoothed loss and of the negative log-likelihood.
-    void learn(const Lesson& lesson, int threads, float* gradients, double* sums);
+    void learn(const Lesson& lesson, int threads, float* gradients, double* sums) override;
 
   private:
     struct Worker;
     std::vector<std::unique_ptr<Worker>> workers;
 
-    Linear linear(int in, int out, int& next) const { return next += 2, Linear{next - 2, next - 1, in, out, {}, {}}; }
-    Attending attending(int& next) const {
+    Linear<Number> linear(int in, int out, int& next) const {
+        return next += 2, Linear<Number>{next - 2, next - 1, in, out, {}, {}};
+    }
+    Attending<Number> attending(int& next) const {
         const int D = outline.width;
-        Linear query = linear(D, D, next), key = linear(D, D, next), value = linear(D, D, next);
+        Linear<Number> query = linear(D, D, next), key = linear(D, D, next), value = linear(D, D, next);
         return {std::move(query), std::move(key), std::move(value), linear(D, D, next)};
     }
-    void build(Stack& stack, int count, bool cross, int& next) const {
+    void build(Stack<Number>& stack, int count, bool cross, int& next) const {
         for (int i = 0; i < count; ++i) {
-            Layer layer{};
+            Layer<Number> layer{};
             layer.self = attending(next);
             layer.self_norm = next, next += 2;
             if (cross) layer.cross = attending(next), layer.cross_norm = next, next += 2;
@@ -95,13 +109,13 @@ class Learner {
         }
         if (outline.norm_first) stack.norm = next, next += 2;
     }
-    std::vector<Linear*> linears() {
-        std::vector<Linear*> found;
-        for (Stack* stack : {&encoder, &decoder})
-            for (Layer& layer : stack->layers) {
-                for (Attending* each : {&layer.self, &layer.cross})
+    std::vector<Linear<Number>*> linears() {
+        std::vector<Linear<Number>*> found;
+        for (Stack<Number>* stack : {&encoder, &decoder})
+            for (Layer<Number>& layer : stack->layers) {
+                for (Attending<Number>* each : {&layer.self, &layer.cross})
                     if (each->query.out)
-                        for (Linear* one : {&each->query, &each->key, &each->value, &each->output}) found.push_back(one);
+                        for (Linear<Number>* one : {&each->query, &each->key, &each->value, &each->output}) found.push_back(one);
                 found.push_back(&layer.up), found.push_back(&layer.down);
             }
         return found;

@@ -14,9 +14,10 @@ namespace heedful::learning {
 constexpr int TOGETHER = 256;  // tokens of both sides that are worked on at once, at least
 
 // A group of sentences through the whole model and back.
+template <typename Number>
 class Passage {
   public:
-    Passage(const Learner& model, Tape& through) : learner(model), tape(through) {}
+    Passage(const Learner<Number>& model, Tape<Number>& through) : learner(model), tape(through) {}
 
     void run(const int32_t* source, const std::vector<Span>& sources, const int32_t* input,
              const std::vector<Span>& targets, const int32_t* labels) {
@@ -27,18 +28,24 @@ class Passage {
     }
 
   private:
-    const Learner& learner;
-    Tape& tape;
+    const Learner<Number>& learner;
+    Tape<Number>& tape;
 
-    Flow stack(Flow x, const Stack& stack, const std::vector<Span>& spans, const Flow* memory,
+    Flow stack(Flow x, const Stack<Number>& stack, const std::vector<Span>& spans, const Flow* memory,
                const std::vector<Span>& memory_spans) {
-        for (const Layer& layer : stack.layers) {
-            x = residual(x, layer.self_norm, [&](Flow x) { return attend(x, x, layer.self, spans, spans, memory); });
+        for (const Layer<Number>& layer : stack.layers) {
+            x = residual(x, layer.self_norm, [&](Flow x) {
+                const std::vector<Flow> by = tape.linears(x, {&layer.self.query, &layer.self.key, &layer.self.value});
+                return attend(by[0], by[1], by[2], layer.self.output, spans, spans, memory);
+            });
             if (memory)
-                x = residual(x, layer.cross_norm,
-                             [&](Flow x) { return attend(x, *memory, layer.cross, spans, memory_spans, false); });
+                x = residual(x, layer.cross_norm, [&](Flow x) {
+                    const std::vector<Flow> by = tape.linears(*memory, {&layer.cross.key, &layer.cross.value});
+                    const Flow query = tape.linear(x, layer.cross.query);
+                    return attend(query, by[0], by[1], layer.cross.output, spans, memory_spans, false);
+                });
             x = residual(x, layer.feed_norm,
-                         [&](Flow x) { return tape.linear(tape.linear(x, layer.up, true), layer.down); });
+                         [&](Flow x) { return tape.linear(tape.positive(tape.linear(x, layer.up)), layer.down); });
         }
         return stack.norm < 0 ? x : tape.norm(x, stack.norm);
     }
@@ -49,41 +56,51 @@ class Passage {
         return tape.norm(tape.add_dropped(x, sublayer(x)), norm);
     }
 
-    Flow attend(Flow x, Flow memory, const Attending& by, const std::vector<Span>& queries,
+    Flow attend(Flow query, Flow key, Flow value, const Linear<Number>& output, const std::vector<Span>& queries,
                 const std::vector<Span>& keys, bool causal) {
-        Flow query = tape.linear(x, by.query), key = tape.linear(memory, by.key), value = tape.linear(memory, by.value);
-        return tape.linear(tape.attend(query, key, value, queries, keys, causal), by.output);
+        return tape.linear(tape.attend(query, key, value, queries, keys, causal), output);
     }
 };
 
-struct Learner::Worker {
+template <typename Number>
+struct Learner<Number>::Worker {
     Arena arena;
     Room<float> gradients, of_candidates;
 };
 
-inline void Learner::prepare(const Lesson& lesson, int threads) {
-    const int D = outline.width, C = lesson.candidate_count;
-    const std::vector<Linear*> all = linears();
-    float* forward = candidates[0].at_least(panelled(C) * D);
-    float* backward = candidates[1].at_least(panelled(D) * C);
-    for (Linear* each : all)
-        each->forward.at_least(panelled(each->out) * each->in), each->backward.at_least(panelled(each->in) * each->out);
+template <typename Number>
+void Learner<Number>::prepare(const Lesson& lesson, int threads) {
+    const int D = outline.width, C = lesson.candidate_count, P = int(panelled(C));
+    const std::vector<Linear<Number>*> all = linears();
+    Number* forward = candidates[0].at_least(size_t(P) * D);
+    Number* backward = candidates[1].at_least(panelled(D) * P);
+    for (Linear<Number>* each : all) {
+        each->forward.at_least(panelled(each->out) * each->in);
+        each->backward.at_least(panelled(each->in) * each->out);
+    }
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
+        Room<Number> room;
+        Room<float> gathered;
 #pragma omp for schedule(dynamic) nowait
         for (size_t i = 0; i < all.size(); ++i) {
-            const Linear& each = *all[i];
-            pack(weights[each.weight], each.in, 1, each.out, each.in, each.forward.get());
-            pack(weights[each.weight], 1, each.in, each.in, each.out, each.backward.get());
+            const Linear<Number>& each = *all[i];
+            const size_t size = size_t(each.in) * each.out;
+            const Number* rows = laid(weights[each.weight], size, room.at_least(size));
+            pack_columns(rows, each.in, each.out, each.in, each.forward.get());
+            pack_rows(rows, each.in, each.out, each.in, each.backward.get(), size_t(each.out) * PANEL);
         }
 #pragma omp for
-        for (int c = 0; c < int(panelled(C)); ++c) {
-            const float* row = c < C ? weights[0] + size_t(lesson.candidates[c]) * D : nullptr;
-            float* column = forward + size_t(c / PANEL) * D * PANEL + c % PANEL;
-            for (int j = 0; j < D; ++j) column[size_t(j) * PANEL] = row ? row[j] : 0.0f;
-            if (row)
-                for (int j = 0; j < D; j += PANEL)
-                    std::memcpy(backward + (size_t(j / PANEL) * C + c) * PANEL, row + j, PANEL * sizeof(float));
+        for (int first = 0; first < P; first += PANEL) {
+            float* panel = gathered.at_least(size_t(PANEL) * D);
+            for (int c = first; c < first + PANEL; ++c, panel += D)
+                if (c < C)
+                    std::memcpy(panel, weights[0] + size_t(lesson.candidates[c]) * D, D * sizeof(float));
+                else
+                    std::fill_n(panel, D, 0.0f);
+            const Number* rows = laid(gathered.get(), size_t(PANEL) * D, room.at_least(size_t(PANEL) * D));
+            pack_columns(rows, D, PANEL, D, forward + size_t(first) * D);
+            pack_rows(rows, D, PANEL, D, backward + size_t(first) * PANEL, size_t(P) * PANEL);
         }
     }
     std::vector<double> total(D);
@@ -111,29 +128,31 @@ inline std::vector<Group> grouped(const Lesson& lesson) {
     return groups;
 }
 
-inline void Learner::learn(const Lesson& lesson, int threads, float* gradients, double* sums) {
+template <typename Number>
+void Learner<Number>::learn(const Lesson& lesson, int threads, float* gradients, double* sums) {
     const int D = outline.width, C = lesson.candidate_count;
     prepare(lesson, threads);
     const std::vector<Group> groups = grouped(lesson);
     threads = std::max(1, std::min(threads, int(groups.size())));
     while (int(workers.size()) < threads) workers.push_back(std::make_unique<Worker>());
-    std::vector<std::unique_ptr<Tape>> tapes;
+    std::vector<std::unique_ptr<Tape<Number>>> tapes;
     for (int i = 0; i < threads; ++i) {
         Worker& worker = *workers[i];
         float* own = i ? worker.gradients.at_least(total) : gradients;
-        float* of_candidates = worker.of_candidates.at_least(size_t(C) * D);
-        tapes.push_back(std::make_unique<Tape>(*this, lesson, worker.arena, own, of_candidates));
+        float* of_candidates = worker.of_candidates.at_least(panelled(C) * D);
+        tapes.push_back(std::make_unique<Tape<Number>>(*this, lesson, worker.arena, own, of_candidates));
     }
     std::exception_ptr problem;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
     for (int i = 0; i < threads; ++i) {
         try {
-            Tape& tape = *tapes[i];
+            const Tiles tiles;
+            Tape<Number>& tape = *tapes[i];
             std::fill_n(i ? workers[i]->gradients.get() : gradients, total, 0.0f);
             std::fill_n(workers[i]->of_candidates.get(), size_t(C) * D, 0.0f);
             for (size_t g = groups.size() * i / threads; g < groups.size() * (i + 1) / threads; ++g) {
                 tape.begin(g);
-                Passage(*this, tape).run(lesson.sources + groups[g].source, groups[g].sources,
+                Passage<Number>(*this, tape).run(lesson.sources + groups[g].source, groups[g].sources,
                                          lesson.inputs + groups[g].target, groups[g].targets,
                                          lesson.labels + groups[g].target);
             }

@@ -3,7 +3,9 @@
 // Forward it computes, and leaves on the tape what is to be done backward.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 
 #include "learner.h"
 
@@ -11,6 +13,7 @@ namespace heedful::learning {
 
 constexpr size_t LOGITS_AT_ONCE = 1 << 17;  // numbers
 constexpr int ROWS_AT_ONCE = 32;            // of logits, at least
+constexpr int CANDIDATES_AT_ONCE = 512;     // of all rows, in halves
 
 // Random numbers in every lane (xoshiro128++, Blackman and Vigna, 2021); three numbers say where they begin.
 class Random {
@@ -39,7 +42,6 @@ class Random {
     }
 
   private:
-    typedef uint32_t Words __attribute__((vector_size(LANES * 4)));
     Words s[4];
 
     static Words turned(Words x, int bits) { return (x << bits) | (x >> (32 - bits)); }
@@ -53,8 +55,9 @@ class Random {
 // Memory that is taken piece by piece and given back all at once.
 class Arena {
   public:
-    float* take(size_t count) {
-        count = (count + 15) / 16 * 16;
+    template <typename T = float>
+    T* take(size_t number) {
+        const size_t count = (number * sizeof(T) + 63) / 64 * 16;
         while (block < blocks.size() && used + count > blocks[block].size) ++block, used = 0;
         if (block == blocks.size()) {
             blocks.emplace_back();
@@ -63,7 +66,7 @@ class Arena {
         }
         float* taken = blocks[block].room.get() + used;
         used += count;
-        return taken;
+        return reinterpret_cast<T*>(taken);
     }
     void give_back() { block = used = 0; }
 
@@ -80,24 +83,52 @@ struct Span {  // the tokens of a sentence among those of its group
     int first, count;
 };
 
-struct Flow {  // (rows, width) numbers, and what the loss changes with each
-    float *value, *slope;
+struct Flow {  // (rows, width) numbers, and where to find what the loss changes with each, if it is known yet
+    float *value, **slope;
     int rows, width;
     size_t size() const { return size_t(rows) * width; }
+    size_t room() const { return stacked(rows) * width; }
 };
 
-// What is done forward, with what is to be done backward for it; for one group after the other.
+// Rooms for slopes, which are few at a time: what was given back last, and is still near the CPU, is taken first.
+class Slopes {
+  public:
+    explicit Slopes(Arena& memory) : arena(memory) {}
+
+    float** none() { return &places.emplace_back(nullptr); }
+    float* take(size_t count) {
+        std::vector<float*>& left = free[count];
+        if (left.empty()) return arena.take(count);
+        float* taken = left.back();
+        left.pop_back();
+        return taken;
+    }
+    void give_back(float*& room, size_t count) { free[count].push_back(room), room = nullptr; }
+    void forget() { places.clear(), free.clear(); }
+
+  private:
+    Arena& arena;
+    std::deque<float*> places;
+    std::map<size_t, std::vector<float*>> free;
+};
+
+// What is done forward, with what is to be done backward for it; for one group after the other. Products with weights are
+// computed in `Number`, all else in float32.
+template <typename Number>
 class Tape {
   public:
     // Gradients, of all weights in one row and of the candidates, (C, D), are added to what is there.
-    Tape(const Learner& model, const Lesson& batch, Arena& memory, float* of_weights, float* of_the_candidates)
+    Tape(const Learner<Number>& model, const Lesson& batch, Arena& memory, float* of_weights, float* of_the_candidates)
         : hidden_sum(model.outline.width), learner(model), lesson(batch), D(model.outline.width), arena(memory),
-          gradients(of_weights), of_candidates(of_the_candidates) {}
+          slopes(memory), gradients(of_weights), of_candidates(of_the_candidates) {}
 
     std::vector<double> hidden_sum;  // (D): of all hidden states, which smoothing pushes all embeddings away from
     double smoothed = 0, likelihood = 0;
 
-    void begin(uint64_t number) { group = number, site = 0, arena.give_back(), steps.clear(); }
+    void begin(uint64_t number) {
+        group = number, site = 0;
+        arena.give_back(), slopes.forget(), steps.clear();
+    }
     void back() {
         for (size_t i = steps.size(); i--;) steps[i]();
     }
@@ -120,30 +151,55 @@ class Tape {
             Random again(lesson.seed, group, here);
             for (int i = 0; i < x.rows; ++i) {
                 float* to = gradients + size_t(ids[i]) * D;
-                const float* from = x.slope + size_t(i) * D;
+                const float* from = slope(x) + size_t(i) * D;
                 for (int j = 0; j < D; j += LANES)
                     store(to + j, fused(load(from + j) * shape.embedding_scale, kept(again), load(to + j)));
             }
+            spend(x);
         });
         return x;
     }
 
-    // x Wᵀ + b, or what is positive of it.
-    Flow linear(Flow x, const Linear& layer, bool positive = false) {
-        const Flow y = flow(x.rows, layer.out);
-        multiply<false>(x.value, layer.in, 1, x.rows, layer.in, layer.forward.get(), layer.out, y.value, layer.out,
-                        learner.weights[layer.bias]);
-        if (positive)
-            for (size_t i = 0; i < y.size(); ++i) y.value[i] = std::max(y.value[i], 0.0f);
-        const Linear* at = &layer;
+    // x Wᵀ + b
+    Flow linear(Flow x, const Linear<Number>& layer) { return linears(x, {&layer})[0]; }
+
+    // The same for several layers.
+    std::vector<Flow> linears(Flow x, const std::vector<const Linear<Number>*>& layers) {
+        const Number* rows = laid(x.value, x.size(), half_room(x));
+        std::vector<Flow> all;
+        for (const Linear<Number>* layer : layers) {
+            all.push_back(flow(x.rows, layer->out));
+            multiply<false>(rows, layer->in, x.rows, layer->in, layer->forward.get(), layer->out, all.back().value,
+                            layer->out, learner.weights[layer->bias]);
+        }
         steps.push_back([=] {
-            if (positive)
-                for (size_t i = 0; i < y.size(); ++i) y.slope[i] = y.value[i] > 0 ? y.slope[i] : 0.0f;
-            multiply<true>(y.slope, at->out, 1, y.rows, at->out, at->backward.get(), at->in, x.slope, at->in);
-            add_products(y.slope, at->out, y.rows, at->out, x.value, at->in, gradient(at->weight), columns, turned);
-            add_rows(y.slope, y.rows, at->out, gradient(at->bias));
+            Number* panels = columns.at_least(panelled(x.width) * panelled(x.rows));
+            const int length = std::is_same_v<Number, Half> ? int(panelled(x.rows)) : x.rows;
+            pack_rows(rows, x.width, x.rows, x.width, panels, size_t(length) * PANEL);
+            for (size_t i = 0; i < layers.size(); ++i) {
+                const Linear<Number>* layer = layers[i];
+                const Flow& y = all[i];
+                const Number* dy = laid(slope(y), y.size(), laid_slopes.at_least(y.room()));
+                if (*x.slope)
+                    multiply<true>(dy, y.width, y.rows, y.width, layer->backward.get(), x.width, *x.slope, x.width);
+                else
+                    multiply<false>(dy, y.width, y.rows, y.width, layer->backward.get(), x.width, *x.slope = slopes.take(x.room()), x.width);
+                add_products(dy, y.width, y.rows, y.width, panels, x.width, gradient(layer->weight), turned);
+                add_rows(slope(y), y.rows, y.width, gradient(layer->bias));
+                spend(y);
+            }
         });
-        return y;
+        return all;
+    }
+
+    // What is positive of it.
+    Flow positive(Flow x) {
+        for (size_t i = 0; i < x.size(); ++i) x.value[i] = std::max(x.value[i], 0.0f);
+        steps.push_back([=] {
+            float* dx = slope(x);
+            for (size_t i = 0; i < x.size(); ++i) dx[i] = x.value[i] > 0 ? dx[i] : 0.0f;
+        });
+        return x;
     }
 
     // Rows of mean 0 and variance 1, times a weight, plus a bias.
@@ -168,43 +224,50 @@ class Tape {
         }
         steps.push_back([=] {
             float *of_scale = gradient(weight), *of_bias = gradient(weight + 1);
+            float *dx = slope(x), *dy = slope(y);
             for (int r = 0; r < x.rows; ++r) {
-                const float *row = x.value + size_t(r) * D, *slope = y.slope + size_t(r) * D;
+                const float *row = x.value + size_t(r) * D, *from = dy + size_t(r) * D;
                 const float mean = deviations[2 * r], inverse = deviations[2 * r + 1];
                 Floats plain{}, along{};
                 for (int j = 0; j < D; j += LANES) {
-                    const Floats unit = (load(row + j) - mean) * inverse, dy = load(slope + j);
-                    store(of_scale + j, fused(dy, unit, load(of_scale + j)));
-                    store(of_bias + j, load(of_bias + j) + dy);
-                    plain += dy * load(scale + j);
-                    along = fused(dy * load(scale + j), unit, along);
+                    const Floats unit = (load(row + j) - mean) * inverse, each = load(from + j);
+                    store(of_scale + j, fused(each, unit, load(of_scale + j)));
+                    store(of_bias + j, load(of_bias + j) + each);
+                    plain += each * load(scale + j);
+                    along = fused(each * load(scale + j), unit, along);
                 }
                 const float level = sum(plain) / D, lean = sum(along) / D;
-                float* to = x.slope + size_t(r) * D;
+                float* to = dx + size_t(r) * D;
                 for (int j = 0; j < D; j += LANES) {
                     const Floats unit = (load(row + j) - mean) * inverse;
-                    const Floats dx = load(slope + j) * load(scale + j) - level - unit * lean;
-                    store(to + j, fused(dx, all(inverse), load(to + j)));
+                    const Floats apart = load(from + j) * load(scale + j) - level - unit * lean;
+                    store(to + j, fused(apart, all(inverse), load(to + j)));
                 }
             }
+            spend(y);
         });
         return y;
     }
 
-    // x + dropout(y)
+    // x + dropout(y), in the place of y.
     Flow add_dropped(Flow x, Flow y) {
-        const Flow z = flow(x.rows, D);
+        const Flow z{y.value, slopes.none(), y.rows, y.width};
         const uint64_t here = site++;
         Random random(lesson.seed, group, here);
         for (size_t i = 0; i < z.size(); i += LANES)
             store(z.value + i, fused(load(y.value + i), kept(random), load(x.value + i)));
         steps.push_back([=] {
             Random again(lesson.seed, group, here);
+            const float* dz = slope(z);
+            float *dx = *x.slope, *dy = *y.slope = slopes.take(y.room());
             for (size_t i = 0; i < z.size(); i += LANES) {
-                const Floats slope = load(z.slope + i);
-                store(x.slope + i, load(x.slope + i) + slope);
-                store(y.slope + i, fused(slope, kept(again), load(y.slope + i)));
+                store(dy + i, load(dz + i) * kept(again));
+                if (dx) store(dx + i, load(dx + i) + load(dz + i));
             }
+            if (dx)
+                spend(z);
+            else
+                std::swap(*x.slope, *z.slope);
         });
         return z;
     }
@@ -213,6 +276,7 @@ class Tape {
     Flow attend(Flow query, Flow key, Flow value, const std::vector<Span>& queries, const std::vector<Span>& keys,
                 bool causal) {
         const Flow found = flow(query.rows, D);
+        steps.push_back([=] { spend(found); });
         const int heads = learner.outline.heads, d = D / heads;
         const float scale = 1 / std::sqrt(float(d));
         for (size_t s = 0; s < queries.size(); ++s) {
@@ -236,20 +300,20 @@ class Tape {
                 steps.push_back([=] {
                     const int most = std::max(S, T);
                     float* room = space(std::max(panelled(most) * d, panelled(d) * most) + size_t(T) * P);
-                    float* slopes = room + std::max(panelled(most) * d, panelled(d) * most);  // (T, P)
+                    float* pulls = room + std::max(panelled(most) * d, panelled(d) * most);  // (T, P)
                     pack(value.value + k, D, 1, S, d, room);
-                    multiply<false>(found.slope + q, D, 1, T, d, room, S, slopes, P);
-                    pack(found.slope + q, 1, D, d, T, room);
-                    multiply<true>(weights, 1, P, S, T, room, d, value.slope + k, D);
+                    multiply<false>(slope(found) + q, D, 1, T, d, room, S, pulls, P);
+                    pack(slope(found) + q, 1, D, d, T, room);
+                    multiply<true>(weights, 1, P, S, T, room, d, slope(value) + k, D);
                     for (int t = 0; t < T; ++t) {
-                        float *row = slopes + size_t(t) * P, *weight = weights + size_t(t) * P;
+                        float *row = pulls + size_t(t) * P, *weight = weights + size_t(t) * P;
                         const float level = dot(row, weight, P);
                         for (int i = 0; i < P; ++i) row[i] = (row[i] - level) * weight[i] * scale;
                     }
                     pack(key.value + k, 1, D, d, S, room);
-                    multiply<true>(slopes, P, 1, T, S, room, d, query.slope + q, D);
+                    multiply<true>(pulls, P, 1, T, S, room, d, slope(query) + q, D);
                     pack(query.value + q, 1, D, d, T, room);
-                    multiply<true>(slopes, 1, P, S, T, room, d, key.slope + k, D);
+                    multiply<true>(pulls, 1, P, S, T, room, d, slope(key) + k, D);
                 });
             }
         }
@@ -258,54 +322,137 @@ class Tape {
 
     // Cross-entropy of the labels among the candidates, with its gradients at once, so that few logits are held.
     void lose(Flow x, const int32_t* labels) {
+        if constexpr (std::is_same_v<Number, Half>)
+            lose_by_candidates(x, labels);
+        else
+            lose_by_rows(x, labels);
+    }
+
+  private:
+    const Learner<Number>& learner;
+    const Lesson& lesson;
+    const int D;
+    Arena& arena;
+    Slopes slopes;
+    float *gradients, *of_candidates;
+    uint64_t group = 0, site = 0;  // random numbers follow from them and the seed
+    std::vector<std::function<void()>> steps;
+    Room<float> scratch;
+    Room<Number> columns, turned, laid_slopes;
+
+    float* gradient(int weight) const { return gradients + learner.offsets[weight]; }
+    float* space(size_t count) { return scratch.at_least(count); }
+
+    Flow flow(int rows, int width) { return {arena.take(stacked(rows) * width), slopes.none(), rows, width}; }
+
+    // What is known of it, or zeros to add to.
+    float* slope(const Flow& x) {
+        if (!*x.slope) std::fill_n(*x.slope = slopes.take(x.room()), x.size(), 0.0f);
+        return *x.slope;
+    }
+    void spend(const Flow& x) { slopes.give_back(*x.slope, x.room()); }
+
+    Number* half_room(Flow x) {
+        return std::is_same_v<Number, Half> ? arena.template take<Number>(x.room()) : nullptr;
+    }
+
+    // All logits of a few rows at once.
+    void lose_by_rows(Flow x, const int32_t* labels) {
         const int C = lesson.candidate_count, P = int(panelled(C));
-        const float smoothing = lesson.smoothing;
         const int most = std::max(ROWS_AT_ONCE, int(LOGITS_AT_ONCE / P));
         float* logits = arena.take(size_t(std::min(most, x.rows)) * P);
         for (int first = 0; first < x.rows; first += most) {
             const int rows = std::min(most, x.rows - first);
             const float* hidden = x.value + size_t(first) * D;
-            float* slope = x.slope + size_t(first) * D;
-            multiply<false>(hidden, D, 1, rows, D, learner.candidates[0].get(), C, logits, P, lesson.shifts);
+            float* dx = slope(x) + size_t(first) * D;
+            multiply<false>(hidden, D, rows, D, learner.candidates[0].get(), P, logits, P, lesson.shifts);
             for (int r = 0; r < rows; ++r) {
                 float* row = logits + size_t(r) * P;
                 const int label = labels[first + r];
                 const float most_likely = maximum(row, C), right = row[label];
                 const float total = exponentials<false>(row, C, most_likely);
-                const double loss = double(most_likely) + std::log(double(total)) - right;
-                const float mean = dot(hidden + size_t(r) * D, learner.mean.data(), D);
-                likelihood += loss;
-                smoothed += loss + double(smoothing) * (double(right) - mean);
+                count_loss(hidden + size_t(r) * D, dx + size_t(r) * D, most_likely, total, right);
                 const float inverse = 1 / total;
                 for (int i = 0; i < C; ++i) row[i] *= inverse;
                 std::fill(row + C, row + P, 0.0f);
-                row[label] -= 1 - smoothing;
-                add_scaled(slope + size_t(r) * D, learner.mean.data(), -smoothing, D);
-                for (int j = 0; j < D; ++j) hidden_sum[j] += hidden[size_t(r) * D + j];
+                row[label] -= 1 - lesson.smoothing;
             }
-            multiply<true>(logits, P, 1, rows, C, learner.candidates[1].get(), D, slope, D);
-            add_products(logits, P, rows, C, hidden, D, of_candidates, columns, turned);
+            float* panels = columns.at_least(panelled(D) * rows);
+            pack_rows(hidden, D, rows, D, panels, size_t(rows) * PANEL);
+            multiply<true>(logits, P, rows, P, learner.candidates[1].get(), D, dx, D);
+            add_products(logits, P, rows, C, panels, D, of_candidates, turned);
         }
     }
 
-  private:
-    const Learner& learner;
-    const Lesson& lesson;
-    const int D;
-    Arena& arena;
-    float *gradients, *of_candidates;
-    uint64_t group = 0, site = 0;  // random numbers follow from them and the seed
-    std::vector<std::function<void()>> steps;
-    Room<float> scratch, columns, turned;
+    // Some logits of all rows at once: gradients of the candidates are many, and are read and written once. Logits are
+    // computed twice, at first to find the largest of each row; what is kept of them is e^(logit - largest), in halves.
+    void lose_by_candidates(Flow x, const int32_t* labels) {
+        const int P = int(panelled(lesson.candidate_count)), N = x.rows, W = std::min(CANDIDATES_AT_ONCE, P);
+        const Half* hidden = laid(x.value, x.size(), half_room(x));
+        Half* likely = arena.template take<Half>(stacked(N) * P);
+        float *logits = arena.take(stacked(N) * W), *pulled = arena.take(stacked(N) * D);
+        std::vector<float> largest(N, -INFINITE), total(N), right(N);
+        const auto each_part = [&](auto work) {
+            for (int first = 0; first < P; first += W) {
+                const int width = std::min(W, P - first);
+                multiply<false>(hidden, D, N, D, learner.candidates[0].get() + size_t(first) * D, width, logits, W,
+                                lesson.shifts + first);
+                work(first, width);
+            }
+        };
+        each_part([&](int, int width) {
+            for (int r = 0; r < N; ++r) largest[r] = std::max(largest[r], maximum(logits + size_t(r) * W, width));
+        });
+        std::fill_n(pulled, size_t(N) * D, 0.0f);
+        each_part([&](int first, int width) {
+            for (int r = 0; r < N; ++r) {
+                const float* row = logits + size_t(r) * W;
+                if (labels[r] >= first && labels[r] < first + width) right[r] = row[labels[r] - first];
+                total[r] += halved_exponentials(row, width, largest[r], likely + size_t(r) * P + first);
+            }
+            multiply<true>(likely + first, P, N, width, learner.candidates[1].get() + size_t(first) * PANEL, D, pulled, D,
+                           nullptr, size_t(P) * PANEL);
+        });
+        for (int r = 0; r < N; ++r) {
+            const float *row = x.value + size_t(r) * D, *label = embedding_of(labels[r]);
+            float *dx = slope(x) + size_t(r) * D, inverse = 1 / total[r];
+            count_loss(row, dx, largest[r], total[r], right[r]);
+            add_scaled(dx, pulled + size_t(r) * D, inverse, D);
+            add_scaled(dx, label, lesson.smoothing - 1, D);
+            add_scaled(of_candidates + size_t(labels[r]) * D, row, lesson.smoothing - 1, D);
+            for (int j = 0; j < D; ++j) pulled[size_t(r) * D + j] = row[j] * inverse;
+        }
+        const Half* rows = laid(pulled, x.size(), laid_slopes.at_least(stacked(N) * D));
+        Half* panels = columns.at_least(panelled(D) * panelled(N));
+        pack_rows(rows, D, N, D, panels, panelled(N) * PANEL);
+        for (int first = 0; first < P; first += W)
+            add_products(likely + first, P, N, std::min(W, P - first), panels, D, of_candidates + size_t(first) * D, turned);
+    }
 
-    float* gradient(int weight) const { return gradients + learner.offsets[weight]; }
-    float* space(size_t count) { return scratch.at_least(count); }
+    const float* embedding_of(int candidate) const {
+        return learner.weights[0] + size_t(lesson.candidates[candidate]) * D;
+    }
 
-    Flow flow(int rows, int width) {
-        const size_t size = size_t(rows) * width;
-        Flow made{arena.take(size), arena.take(size), rows, width};
-        std::fill(made.slope, made.slope + size, 0.0f);
-        return made;
+    // The loss of one token, and what smoothing does to its hidden state.
+    void count_loss(const float* hidden, float* dx, float largest, float total, float right) {
+        const double loss = double(largest) + std::log(double(total)) - right;
+        const float mean = dot(hidden, learner.mean.data(), D);
+        likelihood += loss;
+        smoothed += loss + double(lesson.smoothing) * (double(right) - mean);
+        add_scaled(dx, learner.mean.data(), -lesson.smoothing, D);
+        for (int j = 0; j < D; ++j) hidden_sum[j] += hidden[j];
+    }
+
+    // e^(x[i] - shift) in halves, and the sum of all before they were halved.
+    static float halved_exponentials(const float* x, int n, float shift, Half* to) {
+        Floats sums{};
+        for (int i = 0; i < n; i += PANEL) {
+            const Floats first = exponential(load(x + i) - shift);
+            const Floats second = exponential(load(x + i + LANES) - shift);
+            sums += first + second;
+            store(to + i, halved(first, second));
+        }
+        return sum(sums);
     }
 
     Floats kept(Random& random) const {

@@ -84,11 +84,25 @@ void multiply(const float* a, long row, long step, int m, int k, const float* b,
     }
 }
 
-// to += yᵀ x: y (rows, n), its rows `apart`, and x (rows, k) make (n, k). Both are laid out anew, in rooms that are lent.
-inline void add_products(const float* y, long apart, int rows, int n, const float* x, int k, float* to,
-                         Room<float>& columns_packed, Room<float>& rows_packed) {
-    float* panels = columns_packed.at_least(panelled(k) * rows);
-    pack(x, 1, k, k, rows, panels);
+// Panels of which column c is row c of x: (columns, k), its rows `row` apart.
+inline void pack_columns(const float* x, long row, int columns, int k, float* to) { pack(x, row, 1, columns, k, to); }
+
+// Panels of which row t is row t of x: (k, columns). Panels are `panel` apart.
+inline void pack_rows(const float* x, long row, int k, int columns, float* to, size_t panel) {
+    for (int first = 0; first < columns; first += PANEL, to += panel)
+        pack(x + first, 1, row, std::min(PANEL, columns - first), k, to);
+}
+
+// The same with rows of a whose numbers stand side by side.
+template <bool add>
+void multiply(const float* a, long row, int m, int k, const float* b, int n, float* c, long to,
+              const float* start = nullptr) {
+    multiply<add>(a, row, 1L, m, k, b, n, c, to, start);
+}
+
+// to += yᵀ x: y (rows, n), its rows `apart`, and x (rows, k), in panels of its rows, make (n, k). y is laid out anew.
+inline void add_products(const float* y, long apart, int rows, int n, const float* panels, int k, float* to,
+                         Room<float>& rows_packed) {
     float* turned = rows_packed.at_least(size_t(n + TILE) * rows);  // what a tile takes at once, side by side
     for (int first = 0; first < rows; first += NEAR)
         for (int i = 0; i < n; i += TILE) {

@@ -60,8 +60,8 @@ class Run:
         self.precision = choose(self.config.train.precision, self.ranks.device.type)
         if self.config.train.compile:
             self.model.compile(dynamic=True)  # batches are of all lengths
-        plain = self.config.train.engine == "torch" or self.config.train.compile or self.precision != "float32"
-        self.learner = None if plain else learner(self.model)
+        plain = self.config.train.engine == "torch" or self.config.train.compile
+        self.learner = None if plain else learner(self.model, self.config.train.precision)
         self.averaged = build(self.config.model).to(self.ranks.device).eval()
 
     def loss_of(self, piece: Piece) -> Loss:

@@ -39,18 +39,23 @@ class Muon(Optimiser):
     def step(self, rate: float) -> None:
         self.rest.step(rate)
         for shape, matrices in self.alike.items():  # of one shape in one product
-            steps = self.orthogonal(torch.stack([self._direction(matrix) for matrix in matrices]))
-            for matrix, step in zip(matrices, steps, strict=True):
-                matrix.mul_(1 - rate * self.weight_decay).add_(step, alpha=-rate * LIKE_ADAM * max(shape) ** 0.5)
+            steps = self.orthogonal(torch.stack(self._directions(matrices)))
+            weights: list[Tensor] = [*matrices]
+            torch._foreach_mul_(weights, 1 - rate * self.weight_decay)
+            torch._foreach_add_(weights, steps.unbind(), alpha=-rate * LIKE_ADAM * max(shape) ** 0.5)
 
-    def _direction(self, matrix: nn.Parameter) -> Tensor:
-        """The mean of past gradients, looking ahead as Nesterov does."""
-        assert matrix.grad is not None
-        state = self.state[matrix]
-        if not state:
-            state["momentum"] = torch.zeros_like(matrix)
-        momentum: Tensor = state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
-        return matrix.grad.lerp(momentum, MOMENTUM)
+    def _directions(self, matrices: Sequence[nn.Parameter]) -> tuple[Tensor, ...]:
+        """The means of past gradients, looking ahead as Nesterov does."""
+        gradients, momenta = [], []
+        for matrix in matrices:
+            assert matrix.grad is not None
+            state = self.state[matrix]
+            if not state:
+                state["momentum"] = torch.zeros_like(matrix)
+            gradients.append(matrix.grad)
+            momenta.append(state["momentum"])
+        torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
+        return tuple(torch._foreach_lerp(gradients, momenta, MOMENTUM))
 
 
 def between_layers(model: nn.Module) -> list[nn.Parameter]:

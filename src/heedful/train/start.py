@@ -238,11 +238,11 @@ def _restore(run: Run) -> None:
 def _describe(run: Run) -> None:
     model, train = run.config.model, run.config.train
     cores = f"{torch.get_num_threads()} threads" if run.ranks.device.type == "cpu" else str(run.ranks.device)
-    engine = "the compiled engine" if run.learner else "torch"
+    precision, engine = (run.learner.precision, "the compiled engine") if run.learner else (run.precision, "torch")
     run.report.say(
         f"model: {run.config.preset or 'as given'}, {layers(run.config)}, "
         f"{parameter_count(run.model):,} parameters\n"
-        f"training: {run.precision} on {cores} by {engine}, "
+        f"training: {precision} on {cores} by {engine}, "
         f"{run.ranks.world} process{'es' if run.ranks.world > 1 else ''}, "
         f"{train.batch_tokens:,} tokens an update, {train.schedule} schedule to a peak of "
         f"{peak_rate(train, model.d_model):.2e}, "

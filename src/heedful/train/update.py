@@ -64,7 +64,7 @@ def build_optimiser(model: nn.Module, settings: TrainSettings) -> Optimiser:
     adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, spared)
     if not matrices:
         return adam
-    by = orthogonal if settings.engine == "torch" else orthogonal_for(matrices[0])
+    by = orthogonal if settings.engine == "torch" else orthogonal_for(matrices[0], settings.precision)
     return Muon(matrices, settings.weight_decay, adam, by)
 
 
