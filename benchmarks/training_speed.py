@@ -166,6 +166,7 @@ def joeynmt(task: Task, python: str) -> Speed:
         "type": "transformer", "num_layers": size.layers, "num_heads": size.heads, "hidden_size": size.width,
         "embeddings": {"embedding_dim": size.width, "scale": True}, "ff_size": size.inner, "dropout": size.dropout,
     }  # fmt: skip
+    often = max(2, task.updates // 6)
     settings = {
         "name": "speed", "joeynmt_version": "2.3.0", "model_dir": str(folder / "joey"), "use_cuda": False,
         "data": {"train": str(folder / "train.bpe"), "dev": str(folder / "valid.bpe"), "dataset_type": "plain",
@@ -174,8 +175,8 @@ def joeynmt(task: Task, python: str) -> Speed:
         "training": {
             "random_seed": 1, "optimizer": "adamw", "scheduling": "warmupinversesquareroot",
             "learning_rate_warmup": 100, "learning_rate": RATE, "batch_size": size.batch_tokens,
-            "batch_type": "token", "epochs": 100, "updates": task.updates, "validation_freq": 10**9,
-            "logging_freq": max(2, task.updates // 6), "overwrite": True, "shuffle": True, "loss": "crossentropy",
+            "batch_type": "token", "epochs": 100, "updates": task.updates, "validation_freq": 10**6 * often,
+            "logging_freq": often, "overwrite": True, "shuffle": True, "loss": "crossentropy",
             "label_smoothing": 0.1, "normalization": "tokens", "num_workers": 0,
         },
         "model": {"initializer": "xavier_uniform", "tied_embeddings": True, "tied_softmax": True, "encoder": stack,

@@ -328,7 +328,8 @@ class TrainSettings(Section):
         120, description="Tokens of text that a GPT writes at each validation, to be looked at; 0 for none."
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="Numbers the products are computed in; auto takes bfloat16 where the machine is faster in it."
+        "auto",
+        description="Numbers the products are computed in; auto takes bfloat16 where the machine is faster in it.",
     )
     engine: Literal["auto", "torch"] = Field(
         "auto",
