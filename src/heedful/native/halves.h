@@ -287,7 +287,18 @@ inline void add_products(const Half* y, long apart, int rows, int n, const Half*
 }
 
 // Rows as products take them: as they are, or as halves in a room that is lent.
-inline const float* laid(const float* x, size_t, float*) { return x; }
-inline const Half* laid(const float* x, size_t count, Half* room) { return halve(x, count, room), room; }
+template <typename Number>
+const Number* as(const float* x, size_t count, Number* room) {
+    if constexpr (std::is_same_v<Number, Half>)
+        return halve(x, count, room), room;
+    else
+        return x;
+}
+
+// How far a product goes over so many rows.
+template <typename Number>
+int depth(int rows) {
+    return std::is_same_v<Number, Half> ? int(panelled(rows)) : rows;
+}
 
 }  // namespace heedful::learning

@@ -86,7 +86,7 @@ void Learner<Number>::prepare(const Lesson& lesson, int threads) {
         for (size_t i = 0; i < all.size(); ++i) {
             const Linear<Number>& each = *all[i];
             const size_t size = size_t(each.in) * each.out;
-            const Number* rows = laid(weights[each.weight], size, room.at_least(size));
+            const Number* rows = as<Number>(weights[each.weight], size, room.at_least(size));
             pack_columns(rows, each.in, each.out, each.in, each.forward.get());
             pack_rows(rows, each.in, each.out, each.in, each.backward.get(), size_t(each.out) * PANEL);
         }
@@ -98,15 +98,18 @@ void Learner<Number>::prepare(const Lesson& lesson, int threads) {
                     std::memcpy(panel, weights[0] + size_t(lesson.candidates[c]) * D, D * sizeof(float));
                 else
                     std::fill_n(panel, D, 0.0f);
-            const Number* rows = laid(gathered.get(), size_t(PANEL) * D, room.at_least(size_t(PANEL) * D));
+            const Number* rows = as<Number>(gathered.get(), size_t(PANEL) * D, room.at_least(size_t(PANEL) * D));
             pack_columns(rows, D, PANEL, D, forward + size_t(first) * D);
             pack_rows(rows, D, PANEL, D, backward + size_t(first) * PANEL, size_t(P) * PANEL);
         }
     }
-    std::vector<double> total(D);
-    for (int v = 0; v < outline.vocabulary; ++v)
-        for (int j = 0; j < D; ++j) total[j] += weights[0][size_t(v) * D + j];
-    for (int j = 0; j < D; ++j) mean[j] = float(total[j] / outline.vocabulary);
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int first = 0; first < D; first += LANES) {
+        double total[LANES] = {};
+        for (int v = 0; v < outline.vocabulary; ++v)
+            for (int j = 0; j < LANES; ++j) total[j] += weights[0][size_t(v) * D + first + j];
+        for (int j = 0; j < LANES; ++j) mean[first + j] = float(total[j] / outline.vocabulary);
+    }
 }
 
 struct Group {
@@ -152,9 +155,9 @@ void Learner<Number>::learn(const Lesson& lesson, int threads, float* gradients,
             std::fill_n(workers[i]->of_candidates.get(), size_t(C) * D, 0.0f);
             for (size_t g = groups.size() * i / threads; g < groups.size() * (i + 1) / threads; ++g) {
                 tape.begin(g);
-                Passage<Number>(*this, tape).run(lesson.sources + groups[g].source, groups[g].sources,
-                                         lesson.inputs + groups[g].target, groups[g].targets,
-                                         lesson.labels + groups[g].target);
+                const auto& [source, target, sources, targets] = groups[g];
+                Passage<Number>(*this, tape).run(lesson.sources + source, sources, lesson.inputs + target, targets,
+                                                 lesson.labels + target);
             }
         } catch (...) {
 #pragma omp critical

@@ -3,10 +3,9 @@
 // Forward it computes, and leaves on the tape what is to be done backward.
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <map>
 
+#include "flows.h"
 #include "learner.h"
 
 namespace heedful::learning {
@@ -14,103 +13,6 @@ namespace heedful::learning {
 constexpr size_t LOGITS_AT_ONCE = 1 << 17;  // numbers
 constexpr int ROWS_AT_ONCE = 32;            // of logits, at least
 constexpr int CANDIDATES_AT_ONCE = 512;     // of all rows, in halves
-
-// Random numbers in every lane (xoshiro128++, Blackman and Vigna, 2021); three numbers say where they begin.
-class Random {
-  public:
-    Random(uint64_t seed, uint64_t group, uint64_t site) {
-        uint64_t state = mixed(mixed(seed) + mixed(group * 0x10001 + site + 1));
-        uint32_t words[4 * LANES];
-        for (uint32_t& word : words) word = uint32_t(mixed(state += 0x9E3779B97F4A7C15) >> 32);
-        std::memcpy(s, words, sizeof words);
-    }
-
-    // `scale` in the lanes that are kept, 0 in the others.
-    Floats keep(int32_t limit, float scale) {
-        const Words drawn = turned(s[0] + s[3], 7) + s[0];
-        const Words carried = s[1] << 9;
-        s[2] ^= s[0], s[3] ^= s[1], s[1] ^= s[2], s[0] ^= s[3];
-        s[2] ^= carried, s[3] = turned(s[3], 11);
-        const Ints kept = Ints(drawn >> 1) >= limit;
-        Ints bits;
-        const Floats scales = all(scale);
-        std::memcpy(&bits, &scales, sizeof bits);
-        bits &= kept;
-        Floats result;
-        std::memcpy(&result, &bits, sizeof result);
-        return result;
-    }
-
-  private:
-    Words s[4];
-
-    static Words turned(Words x, int bits) { return (x << bits) | (x >> (32 - bits)); }
-    static uint64_t mixed(uint64_t x) {  // the finaliser of SplitMix64
-        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-        x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-        return x ^ (x >> 31);
-    }
-};
-
-// Memory that is taken piece by piece and given back all at once.
-class Arena {
-  public:
-    template <typename T = float>
-    T* take(size_t number) {
-        const size_t count = (number * sizeof(T) + 63) / 64 * 16;
-        while (block < blocks.size() && used + count > blocks[block].size) ++block, used = 0;
-        if (block == blocks.size()) {
-            blocks.emplace_back();
-            blocks.back().size = std::max(count, size_t(1) << 20);
-            blocks.back().room.at_least(blocks.back().size);
-        }
-        float* taken = blocks[block].room.get() + used;
-        used += count;
-        return reinterpret_cast<T*>(taken);
-    }
-    void give_back() { block = used = 0; }
-
-  private:
-    struct Block {
-        Room<float> room;
-        size_t size = 0;
-    };
-    std::vector<Block> blocks;
-    size_t block = 0, used = 0;
-};
-
-struct Span {  // the tokens of a sentence among those of its group
-    int first, count;
-};
-
-struct Flow {  // (rows, width) numbers, and where to find what the loss changes with each, if it is known yet
-    float *value, **slope;
-    int rows, width;
-    size_t size() const { return size_t(rows) * width; }
-    size_t room() const { return stacked(rows) * width; }
-};
-
-// Rooms for slopes, which are few at a time: what was given back last, and is still near the CPU, is taken first.
-class Slopes {
-  public:
-    explicit Slopes(Arena& memory) : arena(memory) {}
-
-    float** none() { return &places.emplace_back(nullptr); }
-    float* take(size_t count) {
-        std::vector<float*>& left = free[count];
-        if (left.empty()) return arena.take(count);
-        float* taken = left.back();
-        left.pop_back();
-        return taken;
-    }
-    void give_back(float*& room, size_t count) { free[count].push_back(room), room = nullptr; }
-    void forget() { places.clear(), free.clear(); }
-
-  private:
-    Arena& arena;
-    std::deque<float*> places;
-    std::map<size_t, std::vector<float*>> free;
-};
 
 // What is done forward, with what is to be done backward for it; for one group after the other. Products with weights are
 // computed in `Number`, all else in float32.
@@ -165,7 +67,7 @@ class Tape {
 
     // The same for several layers.
     std::vector<Flow> linears(Flow x, const std::vector<const Linear<Number>*>& layers) {
-        const Number* rows = laid(x.value, x.size(), half_room(x));
+        const Number* rows = laid(x);
         std::vector<Flow> all;
         for (const Linear<Number>* layer : layers) {
             all.push_back(flow(x.rows, layer->out));
@@ -173,19 +75,17 @@ class Tape {
                             layer->out, learner.weights[layer->bias]);
         }
         steps.push_back([=] {
-            Number* panels = columns.at_least(panelled(x.width) * panelled(x.rows));
-            const int length = std::is_same_v<Number, Half> ? int(panelled(x.rows)) : x.rows;
-            pack_rows(rows, x.width, x.rows, x.width, panels, size_t(length) * PANEL);
+            const Number* panels = panels_of(rows, x.rows, x.width);
             for (size_t i = 0; i < layers.size(); ++i) {
-                const Linear<Number>* layer = layers[i];
                 const Flow& y = all[i];
-                const Number* dy = laid(slope(y), y.size(), laid_slopes.at_least(y.room()));
+                const int in = x.width, out = y.width;
+                const Number *weight = layers[i]->backward.get(), *dy = laid_now(slope(y), y);
                 if (*x.slope)
-                    multiply<true>(dy, y.width, y.rows, y.width, layer->backward.get(), x.width, *x.slope, x.width);
+                    multiply<true>(dy, out, y.rows, out, weight, in, *x.slope, in);
                 else
-                    multiply<false>(dy, y.width, y.rows, y.width, layer->backward.get(), x.width, *x.slope = slopes.take(x.room()), x.width);
-                add_products(dy, y.width, y.rows, y.width, panels, x.width, gradient(layer->weight), turned);
-                add_rows(slope(y), y.rows, y.width, gradient(layer->bias));
+                    multiply<false>(dy, out, y.rows, out, weight, in, *x.slope = slopes.take(x.room()), in);
+                add_products(dy, out, y.rows, out, panels, in, gradient(layers[i]->weight), turned);
+                add_rows(slope(y), y.rows, out, gradient(layers[i]->bias));
                 spend(y);
             }
         });
@@ -338,7 +238,7 @@ class Tape {
     uint64_t group = 0, site = 0;  // random numbers follow from them and the seed
     std::vector<std::function<void()>> steps;
     Room<float> scratch;
-    Room<Number> columns, turned, laid_slopes;
+    Room<Number> columns, turned, laid_rows;
 
     float* gradient(int weight) const { return gradients + learner.offsets[weight]; }
     float* space(size_t count) { return scratch.at_least(count); }
@@ -352,8 +252,19 @@ class Tape {
     }
     void spend(const Flow& x) { slopes.give_back(*x.slope, x.room()); }
 
-    Number* half_room(Flow x) {
-        return std::is_same_v<Number, Half> ? arena.template take<Number>(x.room()) : nullptr;
+    // Its rows as products take them: for as long as the group is worked on, or until the next one is asked for.
+    const Number* laid(const Flow& x) {
+        Number* room = std::is_same_v<Number, Half> ? arena.template take<Number>(x.room()) : nullptr;
+        return as<Number>(x.value, x.size(), room);
+    }
+    const Number* laid_now(const float* rows, const Flow& like) {
+        return as<Number>(rows, like.size(), laid_rows.at_least(like.room()));
+    }
+    // Panels of these rows, until the next ones are asked for.
+    const Number* panels_of(const Number* rows, int count, int width) {
+        const size_t length = depth<Number>(count);
+        pack_rows(rows, width, count, width, columns.at_least(panelled(width) * length), length * PANEL);
+        return columns.get();
     }
 
     // All logits of a few rows at once.
@@ -377,10 +288,8 @@ class Tape {
                 std::fill(row + C, row + P, 0.0f);
                 row[label] -= 1 - lesson.smoothing;
             }
-            float* panels = columns.at_least(panelled(D) * rows);
-            pack_rows(hidden, D, rows, D, panels, size_t(rows) * PANEL);
             multiply<true>(logits, P, rows, P, learner.candidates[1].get(), D, dx, D);
-            add_products(logits, P, rows, C, panels, D, of_candidates, turned);
+            add_products(logits, P, rows, C, panels_of(hidden, rows, D), D, of_candidates, turned);
         }
     }
 
@@ -388,7 +297,7 @@ class Tape {
     // computed twice, at first to find the largest of each row; what is kept of them is e^(logit - largest), in halves.
     void lose_by_candidates(Flow x, const int32_t* labels) {
         const int P = int(panelled(lesson.candidate_count)), N = x.rows, W = std::min(CANDIDATES_AT_ONCE, P);
-        const Half* hidden = laid(x.value, x.size(), half_room(x));
+        const Half* hidden = laid(x);
         Half* likely = arena.template take<Half>(stacked(N) * P);
         float *logits = arena.take(stacked(N) * W), *pulled = arena.take(stacked(N) * D);
         std::vector<float> largest(N, -INFINITE), total(N), right(N);
@@ -422,9 +331,7 @@ class Tape {
             add_scaled(of_candidates + size_t(labels[r]) * D, row, lesson.smoothing - 1, D);
             for (int j = 0; j < D; ++j) pulled[size_t(r) * D + j] = row[j] * inverse;
         }
-        const Half* rows = laid(pulled, x.size(), laid_slopes.at_least(stacked(N) * D));
-        Half* panels = columns.at_least(panelled(D) * panelled(N));
-        pack_rows(rows, D, N, D, panels, panelled(N) * PANEL);
+        const Half* panels = panels_of(laid_now(pulled, x), N, D);
         for (int first = 0; first < P; first += W)
             add_products(likely + first, P, N, std::min(W, P - first), panels, D, of_candidates + size_t(first) * D, turned);
     }

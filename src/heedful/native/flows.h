@@ -1,0 +1,109 @@
+// What the numbers of a group of sentences stand in while they go forward and backward, and what is dropped of them.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "halves.h"
+
+namespace heedful::learning {
+
+// Random numbers in every lane (xoshiro128++, Blackman and Vigna, 2021); three numbers say where they begin.
+class Random {
+  public:
+    Random(uint64_t seed, uint64_t group, uint64_t site) {
+        uint64_t state = mixed(mixed(seed) + mixed(group * 0x10001 + site + 1));
+        uint32_t words[4 * LANES];
+        for (uint32_t& word : words) word = uint32_t(mixed(state += 0x9E3779B97F4A7C15) >> 32);
+        std::memcpy(s, words, sizeof words);
+    }
+
+    // `scale` in the lanes that are kept, 0 in the others.
+    Floats keep(int32_t limit, float scale) {
+        const Words drawn = turned(s[0] + s[3], 7) + s[0];
+        const Words carried = s[1] << 9;
+        s[2] ^= s[0], s[3] ^= s[1], s[1] ^= s[2], s[0] ^= s[3];
+        s[2] ^= carried, s[3] = turned(s[3], 11);
+        const Ints kept = Ints(drawn >> 1) >= limit;
+        Ints bits;
+        const Floats scales = all(scale);
+        std::memcpy(&bits, &scales, sizeof bits);
+        bits &= kept;
+        Floats result;
+        std::memcpy(&result, &bits, sizeof result);
+        return result;
+    }
+
+  private:
+    Words s[4];
+
+    static Words turned(Words x, int bits) { return (x << bits) | (x >> (32 - bits)); }
+    static uint64_t mixed(uint64_t x) {  // the finaliser of SplitMix64
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+        return x ^ (x >> 31);
+    }
+};
+
+// Memory that is taken piece by piece and given back all at once.
+class Arena {
+  public:
+    template <typename T = float>
+    T* take(size_t number) {
+        const size_t count = (number * sizeof(T) + 63) / 64 * 16;
+        while (block < blocks.size() && used + count > blocks[block].size) ++block, used = 0;
+        if (block == blocks.size()) {
+            blocks.emplace_back();
+            blocks.back().size = std::max(count, size_t(1) << 20);
+            blocks.back().room.at_least(blocks.back().size);
+        }
+        float* taken = blocks[block].room.get() + used;
+        used += count;
+        return reinterpret_cast<T*>(taken);
+    }
+    void give_back() { block = used = 0; }
+
+  private:
+    struct Block {
+        Room<float> room;
+        size_t size = 0;
+    };
+    std::vector<Block> blocks;
+    size_t block = 0, used = 0;
+};
+
+struct Span {  // the tokens of a sentence among those of its group
+    int first, count;
+};
+
+struct Flow {  // (rows, width) numbers, and where to find what the loss changes with each, if it is known yet
+    float *value, **slope;
+    int rows, width;
+    size_t size() const { return size_t(rows) * width; }
+    size_t room() const { return stacked(rows) * width; }
+};
+
+// Rooms for slopes, which are few at a time: what was given back last, and is still near the CPU, is taken first.
+class Slopes {
+  public:
+    explicit Slopes(Arena& memory) : arena(memory) {}
+
+    float** none() { return &places.emplace_back(nullptr); }
+    float* take(size_t count) {
+        std::vector<float*>& left = free[count];
+        if (left.empty()) return arena.take(count);
+        float* taken = left.back();
+        left.pop_back();
+        return taken;
+    }
+    void give_back(float*& room, size_t count) { free[count].push_back(room), room = nullptr; }
+    void forget() { places.clear(), free.clear(); }
+
+  private:
+    Arena& arena;
+    std::deque<float*> places;
+    std::map<size_t, std::vector<float*>> free;
+};
+
+}  // namespace heedful::learning
