@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.config import ModelConfig, TrainSettings
 from heedful.data.batch import Batch
-from heedful.loss import smoothing_of, translation_loss
+from heedful.loss import smoothing_of, translation_loss, twin_loss
 from heedful.model import EncoderDecoder
 from heedful.ops.cross_entropy import linear_cross_entropy
 
@@ -153,3 +153,21 @@ def test_halting_tokens_pay_for_their_steps_and_pieces_add_up():
     assert sum(part.smoothed.item() for part in parts) == pytest.approx(translation_loss(model, whole).smoothed.item())
     assert sum(part.pondered for part in parts).tolist() == [steps, tokens]
     assert translation_loss(model_of(), whole).pondered is None
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_without_dropout_twins_lose_what_one_loses(batch):
+    model = model_of()
+    one, both = translation_loss(model, batch, 0.1), twin_loss(model, batch.doubled(), 0.1, 0, 5.0)
+    assert both.tokens == one.tokens
+    torch.testing.assert_close((both.smoothed, both.likelihood), (one.smoothed, one.likelihood))
+
+
+def test_dropout_drives_twins_apart():
+    model = model_of(dropout=0.3).train()
+    losses = []
+    for consistency in (0.0, 1.0, 2.0):
+        torch.manual_seed(4)
+        losses.append(twin_loss(model, BATCHES[0].doubled(), 0.1, 0, consistency).smoothed.item())
+    assert losses[1] > losses[0] + 1e-3
+    assert losses[2] - losses[1] == pytest.approx(losses[1] - losses[0], rel=1e-3)

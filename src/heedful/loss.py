@@ -19,7 +19,7 @@ from heedful.data.labelled import Examples
 from heedful.data.masking import Masked
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel, Model
 from heedful.model.universal import Universal
-from heedful.ops.cross_entropy import linear_cross_entropy
+from heedful.ops.cross_entropy import linear_cross_entropy, linear_twin_cross_entropy
 
 LossFunction = TypeVar("LossFunction", bound=Callable[..., "Loss"])
 
@@ -77,6 +77,20 @@ def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0
         hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, negatives
     )
     return Loss(smoothed, likelihood, batch.tokens)
+
+
+def twin_loss(model: Any, batch: Any, smoothing: float, negatives: int, consistency: float) -> Loss:
+    """The mean `translation_loss` of both halves of a batch, which are the same, and how far dropout drives them apart.
+
+    R-Drop (Liang et al., 2021): what is said of a token with some of the network dropped is to be what is said with
+    others dropped. The distance is the divergence of both from each other, `consistency` / 4 times.
+    """
+    hidden: Tensor = model(batch.source, batch.decoder_input)  # (2B, T, D)
+    real = batch.labels != model.config.pad_id  # (2B, T)
+    smoothed, likelihood = linear_twin_cross_entropy(
+        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, negatives, consistency
+    )
+    return Loss(smoothed, likelihood, batch.tokens // 2)
 
 
 @charging(lambda blocks: (blocks.ids[:, :-1],))

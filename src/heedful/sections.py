@@ -314,6 +314,11 @@ class TrainSettings(Section):
         description="Tokens drawn at random that stand for all that a batch does not have (sampled softmax);"
         " 0 takes the whole vocabulary.",
     )
+    consistency: Annotated[float, Field(ge=0)] = Field(
+        0.0,
+        description="Weight of how far apart a translator's two answers are where every pair is read twice, with other"
+        " numbers dropped (R-Drop); 0 reads pairs once.",
+    )
     checkpoint_every: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Updates between two checkpoints, each with a validation; chosen from the length if not set."
     )

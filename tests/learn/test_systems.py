@@ -11,6 +11,7 @@ from torch import Tensor
 
 from heedful import config, folder
 from heedful.data.batch import Batch
+from heedful.errors import SettingError
 from heedful.loss import translation_loss
 from heedful.model import build
 from heedful.plain import ModelNextToken
@@ -82,6 +83,10 @@ def written(model: torch.nn.Module, source: Tensor, lengths: Tensor) -> list[lis
 @pytest.mark.parametrize("name", ["rnn-additive", "conv", "lowrank", "kernel", "halting"])
 def test_killed_and_resumed_equals_never_interrupted(corpus: Path, tmp_path: Path, name: str) -> None:
     changes = [f"model.{key}={str(value).lower()}" for key, value in SYSTEMS[name][0].items()]
+    if name == "halting":
+        with pytest.raises(SettingError, match="does not go with"):
+            open_(settings(corpus, tmp_path / "store", *changes), tmp_path / "refused")
+        changes.append("train.consistency=0")
     asked = settings(corpus, tmp_path / "store", *changes, "train.max_updates=5", "train.checkpoint_every=2")
     train(open_(asked, tmp_path / "whole"))
     run = open_(asked, tmp_path / "killed")

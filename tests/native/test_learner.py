@@ -1,5 +1,6 @@
 """Learning by the compiled engine: the same loss and gradients as torch, and dropout that keeps its rate."""
 
+import copy
 import math
 import random
 import shutil
@@ -10,7 +11,7 @@ import torch
 from heedful.config import ModelConfig
 from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
-from heedful.loss import translation_loss
+from heedful.loss import translation_loss, twin_loss
 from heedful.model import build
 from heedful.native.engine import library
 from heedful.native.learner import learner
@@ -112,6 +113,26 @@ def test_negatives_are_those_of_torch(negatives, smoothing):
     assert_same(gradients(model, lambda: learner(model).loss(batch, smoothing, negatives)), expected)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("negatives", [0, 50])
+@pytest.mark.parametrize("sentences", [1, 40])
+def test_twins_are_those_of_torch(sentences, negatives, threads, monkeypatch):
+    """What is dropped differs from torch, so it is the sources that differ between the halves here.
+
+    In float32 torch is further from its own float64 than the engine.
+    """
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    model, batch = model_of(), batch_of(sentences).doubled()
+    batch.source[: len(batch) // 2].clamp_(max=60)
+    exact = copy.deepcopy(model).double()
+    expected = gradients(exact, lambda: twin_loss(exact, batch, 0.1, negatives, 5.0))
+    agreeing = gradients(exact, lambda: twin_loss(exact, batch, 0.1, negatives, 0.0))
+    assert expected[1] > agreeing[1] + 0.01 * sentences
+    assert_same(gradients(model, lambda: learner(model).loss(batch, 0.1, negatives, 5.0)), expected)
+    in_halves = gradients(model, lambda: learner(model, "bfloat16").loss(batch, 0.1, negatives, 5.0))
+    assert_near(in_halves, expected, 0.06)
+
+
 def test_many_candidates_are_worked_on_in_parts():
     torch.manual_seed(3)
     config = ModelConfig(
@@ -147,18 +168,19 @@ def test_what_is_dropped_does_not_depend_on_the_precision():
     assert_near(gradients(model, lambda: learner(model, "bfloat16").loss(batch, 0.1)), exact, 0.04)
 
 
-def test_gradients_of_dropout_are_those_of_what_was_dropped():
+@pytest.mark.parametrize("consistency", [0.0, 5.0])
+def test_gradients_of_dropout_are_those_of_what_was_dropped(consistency):
     """Along the gradient, the loss changes as the gradient says, if the same is dropped again."""
-    model, batch = model_of(dropout=0.3), batch_of(12)
-    by = learner(model)
-    found, _, _ = gradients(model, lambda: by.loss(batch, 0.1))
+    model, batch = model_of(dropout=0.3), batch_of(12).doubled()
+    by, tokens = learner(model), batch.tokens // 2 if consistency else batch.tokens
+    found, _, _ = gradients(model, lambda: by.loss(batch, 0.1, 0, consistency))
     length = math.sqrt(sum(float(each.pow(2).sum()) for each in found.values()))
     losses = []
     for step in (-1e-3, 1e-3):
         with torch.no_grad():
             for name, each in model.named_parameters():
                 each.add_(found[name], alpha=step / length)
-        losses.append(gradients(model, lambda: by.loss(batch, 0.1))[1] / batch.tokens)
+        losses.append(gradients(model, lambda: by.loss(batch, 0.1, 0, consistency))[1] / tokens)
         with torch.no_grad():
             for name, each in model.named_parameters():
                 each.sub_(found[name], alpha=step / length)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.ops import cross_entropy
-from heedful.ops.cross_entropy import linear_cross_entropy, linear_cross_entropy_plain
+from heedful.ops.cross_entropy import linear_cross_entropy, linear_cross_entropy_plain, linear_twin_cross_entropy
 
 VOCABULARY = 23
 CHUNKS = [1, 20 * VOCABULARY, 37 * VOCABULARY, 1 << 21]  # 16 rows at once (the least), 20, 37, all
@@ -200,3 +200,31 @@ def test_negatives_in_autocast_leave_gradients_in_float32():
     for mine, right in zip(estimate, sampled(5, tensors, labels, 0.1, 0), strict=True):
         assert mine.dtype == torch.float32
         assert (mine - right).norm() < 2**-6 * right.norm()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_twins_are_the_mean_of_both_and_how_far_they_are_apart(bias, smoothing):
+    tensors, labels = example(38, bias)
+    labels = torch.cat((labels[:19], labels[:19]))
+    found = values_and_gradients(lambda *given: linear_twin_cross_entropy(*given, 0, 3.0), tensors, labels, smoothing)
+    logits = F.linear(*tensors)
+    p, q = logits.log_softmax(-1).chunk(2)
+    apart = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
+    both = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    expected = both / 2 + 3 / 4 * apart
+    inputs = [x for x in tensors if x is not None]
+    likelihood = F.cross_entropy(logits, labels, reduction="sum") / 2
+    torch.testing.assert_close(found, [expected, likelihood, *torch.autograd.grad(expected, inputs)])
+
+
+@pytest.mark.parametrize("negatives", [0, 5, VOCABULARY])
+def test_twins_that_agree_lose_what_one_loses(negatives):
+    tensors, labels = example()
+    torch.manual_seed(7)
+    expected = values_and_gradients(lambda *given: linear_cross_entropy(*given, negatives), tensors, labels, 0.1)
+    hidden, *rest = tensors
+    torch.manual_seed(7)
+    found = linear_twin_cross_entropy(torch.cat((hidden, hidden)), *rest, labels.repeat(2), 0.1, negatives, 5.0)
+    gradients = torch.autograd.grad(found[0], tensors)
+    torch.testing.assert_close([*found, *gradients], expected, atol=1e-4, rtol=1e-4)

@@ -11,7 +11,7 @@ from heedful.config import RunConfig, read
 from heedful.data.batch import Batch
 from heedful.loss import translation_loss
 from heedful.model import build
-from heedful.train.pace import PASSES, SHARE, affordable, operations, products_per_second
+from heedful.train.pace import OFTEN, PASSES, SHARE, affordable, operations, products_per_second, thorough
 from heedful.train.tasks import task_for
 
 WORK = {"tiny": 1e12, "small": 10e12, "base": 100e12}
@@ -66,6 +66,29 @@ def test_what_was_asked_for_is_kept():
     assert chosen(1.0) == ("base", [])
     assert chosen(1.0, "train.time=1h", preset="base") == ("base", [])
     assert chosen(1.0, "train.time=1h", preset="small") == ("small", [])
+
+
+def twice(passes: float, *words: str) -> tuple[float, list[str]]:
+    said: list[str] = []
+    asked, task = read(None, ["train.time=1h", *words]), Corpus()
+    config = asked.with_preset("tiny")
+    rate = passes * WORK["tiny"] / SHARE / 3600
+    config = thorough(config, asked, task, lambda: rate, said.append)  # type: ignore[arg-type]
+    return config.train.consistency, said
+
+
+def test_pairs_are_read_twice_where_there_is_time_for_many_passes():
+    assert twice(OFTEN * 0.99) == (0.0, [])
+    assert twice(72.4) == (5.0, ["pairs are read twice (R-Drop): 1h is enough for 72 passes, over 50"])
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["train.consistency=0", "train.max_updates=10", "model.dropout=0", "model.architecture=rnn", "model.halting=true"],
+)
+def test_pairs_are_read_once_where_twice_was_not_tried_or_not_wanted(word):
+    more = ["model.recurrent_depth=true", "model.norm=pre"] if word == "model.halting=true" else []
+    assert twice(10 * OFTEN, word, *more) == (0.0, [])
 
 
 @pytest.mark.parametrize("words", [[], ["model.architecture=rnn"], ["model.recurrent_depth=true"]])

@@ -26,7 +26,12 @@ from heedful.train.start import open_run
 from tests.conftest import ENGINE, TINY
 
 SETTINGS = [*TINY, "model.dropout=0.2", "train.accumulate=3", "train.max_updates=14", "train.checkpoint_every=4"]
-SETTINGS += ["train.optimiser=muon", "train.negatives=40", "train.split=0.2"]  # some of Muon's weights are Adam's
+SETTINGS += [
+    "train.optimiser=muon",
+    "train.negatives=40",
+    "train.split=0.2",
+    "train.consistency=2",
+]  # some of Muon's weights are Adam's
 
 
 class Killed(BaseException):

@@ -6,7 +6,7 @@ its labels are the same row shifted by one. Knows no text, and no device but the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,13 +41,25 @@ class Batch:
     def __len__(self) -> int:
         return self.source.size(0)
 
+    def rows(self, numbers: Tensor) -> Batch:
+        """These rows, in this order."""
+        chosen = self._each(lambda rows: rows[numbers])
+        return replace(chosen, tokens=int(chosen.target_lengths.sum()))
+
+    def doubled(self) -> Batch:
+        """(2B, …): all rows, and all of them once more."""
+        return self.rows(torch.arange(len(self)).repeat(2))
+
     def to(self, device: torch.device | str) -> Batch:
+        return self._each(lambda rows: rows.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return replace(
             self,
-            source=self.source.to(device),
-            target=self.target.to(device),
-            source_lengths=self.source_lengths.to(device),
-            target_lengths=self.target_lengths.to(device),
+            source=change(self.source),
+            target=change(self.target),
+            source_lengths=change(self.source_lengths),
+            target_lengths=change(self.target_lengths),
         )
 
 

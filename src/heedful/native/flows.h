@@ -106,4 +106,33 @@ class Slopes {
     std::map<size_t, std::vector<float*>> free;
 };
 
+// Rows as products take them.
+template <typename Number>
+class Layout {
+  public:
+    Room<Number> turned;  // to be lent to `add_products`
+
+    explicit Layout(Arena& memory) : arena(memory) {}
+
+    // For as long as the group is worked on.
+    const Number* rows(const Flow& x) {
+        Number* room = std::is_same_v<Number, Half> ? arena.template take<Number>(x.room()) : nullptr;
+        return as<Number>(x.value, x.size(), room);
+    }
+    // Until the next ones are asked for.
+    const Number* rows_for_now(const float* x, const Flow& like) {
+        return as<Number>(x, like.size(), now.at_least(like.room()));
+    }
+    // Panels of rows, until the next ones are asked for.
+    const Number* panels(const Number* rows, int count, int width) {
+        const size_t length = depth<Number>(count);
+        pack_rows(rows, width, count, width, columns.at_least(panelled(width) * length), length * PANEL);
+        return columns.get();
+    }
+
+  private:
+    Arena& arena;
+    Room<Number> columns, now;
+};
+
 }  // namespace heedful::learning

@@ -51,9 +51,12 @@ inline Words halved(Floats first, Floats second) {
 #endif
 }
 
+inline void put(Half* to, Floats first, Floats second) { store(to, halved(first, second)); }
+inline void put(float* to, Floats first, Floats second) { store(to, first), store(to + LANES, second); }
+
 // So many numbers, a multiple of PANEL.
 inline void halve(const float* x, size_t count, Half* to) {
-    for (size_t i = 0; i < count; i += PANEL) store(to + i, halved(load(x + i), load(x + i + LANES)));
+    for (size_t i = 0; i < count; i += PANEL) put(to + i, load(x + i), load(x + i + LANES));
 }
 
 // Pairs of what stands in the even places of two rows, and in the odd ones.
@@ -176,19 +179,23 @@ inline bool has_tiles() {
     return allowed;
 }
 
-// For as long as it lives, tiles of this thread have 16 rows of 64 bytes.
+// For as long as it lives, tiles of this thread have 16 rows of 64 bytes; then they are again what they were.
 class Tiles {
   public:
     Tiles() {
         if (!has_tiles()) return;
+        _tile_storeconfig(before);
         alignas(64) uint8_t shape[64] = {1};  // the palette
         for (int tile = 0; tile < 8; ++tile) shape[16 + 2 * tile] = 64, shape[48 + tile] = STACK;
         _tile_loadconfig(shape);
     }
     ~Tiles() {
-        if (has_tiles()) _tile_release();
+        if (has_tiles()) _tile_loadconfig(before);
     }
     Tiles(const Tiles&) = delete;
+
+  private:
+    alignas(64) uint8_t before[64];
 };
 
 // One or two stacks of rows times one panel.

@@ -25,6 +25,7 @@ struct Lesson {  // a batch; Python fills it in
     const float* shifts;                      // added to their logits
     int32_t sentences, candidate_count;
     float smoothing;
+    float consistency;  // if it is more than 0, sentences 2 i and 2 i + 1 are the same; see losses.h
     uint64_t seed;
 };
 

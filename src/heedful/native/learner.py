@@ -55,6 +55,7 @@ class _Lesson(ctypes.Structure):
         *((name, c_void_p) for name in ("candidates", "shifts")),
         *((name, c_int32) for name in ("sentences", "candidate_count")),
         ("smoothing", c_float),
+        ("consistency", c_float),
         ("seed", c_uint64),
     ]
 
@@ -100,13 +101,15 @@ class Learner:
         if getattr(self, "learner", None):
             self.library.heedful_learner_free(self.learner)
 
-    def loss(self, batch: Batch, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+    def loss(self, batch: Batch, smoothing: float = 0.0, negatives: int = 0, consistency: float = 0.0) -> Loss:
         """What `translation_loss` gives for the model while it learns; what is dropped follows from torch's seed."""
-        smoothed, likelihood = _Learned.apply(self, batch, smoothing, negatives, *self.parameters)  # type: ignore[no-untyped-call]
-        return Loss(smoothed, likelihood, batch.tokens)
+        smoothed, likelihood = _Learned.apply(self, batch, smoothing, negatives, consistency, *self.parameters)  # type: ignore[no-untyped-call]
+        return Loss(smoothed, likelihood, batch.tokens // 2 if consistency else batch.tokens)
 
-    def learn(self, batch: Batch, smoothing: float, negatives: int) -> tuple[Tensor, Tensor]:
+    def learn(self, batch: Batch, smoothing: float, negatives: int, consistency: float = 0.0) -> tuple[Tensor, Tensor]:
         """(2) sums of the smoothed loss and of the negative log-likelihood; the gradients of the first, flat."""
+        if consistency:  # twins stand side by side there
+            batch = batch.rows(torch.arange(len(batch)).view(2, -1).t().flatten())
         longest = max(batch.source.size(1), batch.labels.size(1))
         if longest > self.config.max_length:
             raise ValueError(f"{longest} tokens, but the model takes {self.config.max_length} at most")
@@ -125,7 +128,7 @@ class Learner:
         ]
         lent += [place[labels], candidates.int(), shifts]
         seed = int(torch.randint(2**63 - 1, ()).item())
-        lesson = _Lesson(*map(_at, lent), len(batch), len(candidates), smoothing, seed)
+        lesson = _Lesson(*map(_at, lent), len(batch), len(candidates), smoothing, consistency, seed)
         sums, gradients = (c_double * 2)(), torch.empty(sum(self.sizes))
         self._checked(
             self.library.heedful_learn(self.learner, byref(lesson), torch.get_num_threads(), _at(gradients), sums)
@@ -142,9 +145,9 @@ class _Learned(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, by: Learner, batch: Batch, smoothing: float, negatives: int, *parameters: Tensor
+        ctx: Any, by: Learner, batch: Batch, smoothing: float, negatives: int, consistency: float, *parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
-        sums, ctx.gradients = by.learn(batch, smoothing, negatives)
+        sums, ctx.gradients = by.learn(batch, smoothing, negatives, consistency)
         ctx.sizes, ctx.shapes = by.sizes, [each.shape for each in parameters]
         smoothed, likelihood = sums.float().unbind()
         ctx.mark_non_differentiable(likelihood)
@@ -153,7 +156,7 @@ class _Learned(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         parts = torch.split(ctx.gradients.mul_(grads[0]), ctx.sizes)
-        return None, None, None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
+        return None, None, None, None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
 
 
 def strays(loaded: ctypes.CDLL) -> str:

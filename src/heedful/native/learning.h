@@ -11,7 +11,9 @@
 
 namespace heedful::learning {
 
-constexpr int TOGETHER = 256;  // tokens of both sides that are worked on at once, at least
+// Tokens of both sides that are worked on at once, at least: the wider a model, the more have to share its weights and
+// gradients, which are read and written for every group.
+inline int together(int width) { return std::max(256, 2 * width); }
 
 // A group of sentences through the whole model and back.
 template <typename Number>
@@ -23,7 +25,7 @@ class Passage {
              const std::vector<Span>& targets, const int32_t* labels) {
         Flow memory = stack(tape.embed(source, sources), learner.encoder, sources, nullptr, sources);
         Flow hidden = stack(tape.embed(input, targets), learner.decoder, targets, &memory, sources);
-        tape.lose(hidden, labels);
+        tape.lose(hidden, labels, targets);
         tape.back();
     }
 
@@ -117,11 +119,13 @@ struct Group {
     std::vector<Span> sources, targets;
 };
 
-inline std::vector<Group> grouped(const Lesson& lesson) {
+inline std::vector<Group> grouped(const Lesson& lesson, int tokens) {
     std::vector<Group> groups;
     size_t source = 0, target = 0;
     for (int s = 0; s < lesson.sentences; ++s) {
-        if (groups.empty() || int(source - groups.back().source + target - groups.back().target) >= TOGETHER)
+        const bool second = lesson.consistency > 0 && s % 2;  // twins stay together
+        const bool full = !groups.empty() && int(source - groups.back().source + target - groups.back().target) >= tokens;
+        if (groups.empty() || (full && !second))
             groups.push_back({source, target, {}, {}});
         Group& group = groups.back();
         group.sources.push_back({int(source - group.source), lesson.source_lengths[s]});
@@ -135,7 +139,7 @@ template <typename Number>
 void Learner<Number>::learn(const Lesson& lesson, int threads, float* gradients, double* sums) {
     const int D = outline.width, C = lesson.candidate_count;
     prepare(lesson, threads);
-    const std::vector<Group> groups = grouped(lesson);
+    const std::vector<Group> groups = grouped(lesson, together(D));
     threads = std::max(1, std::min(threads, int(groups.size())));
     while (int(workers.size()) < threads) workers.push_back(std::make_unique<Worker>());
     std::vector<std::unique_ptr<Tape<Number>>> tapes;
@@ -172,7 +176,7 @@ void Learner<Number>::learn(const Lesson& lesson, int threads, float* gradients,
     std::vector<float> push(D);
     for (int j = 0; j < D; ++j)
         for (const auto& tape : tapes)
-            push[j] -= float(double(lesson.smoothing) / outline.vocabulary * tape->hidden_sum[j]);
+            push[j] -= float(double(lesson.smoothing) / outline.vocabulary * tape->losses.hidden_sum[j]);
 #pragma omp parallel for num_threads(threads)
     for (int v = 0; v < outline.vocabulary; ++v) add_scaled(gradients + size_t(v) * D, push.data(), 1.0f, D);
     for (int i = 0; i < threads; ++i) {
@@ -182,7 +186,7 @@ void Learner<Number>::learn(const Lesson& lesson, int threads, float* gradients,
             add_scaled(gradients + size_t(lesson.candidates[c]) * D, of_candidates + size_t(c) * D, 1.0f, D);
     }
     sums[0] = sums[1] = 0;
-    for (const auto& tape : tapes) sums[0] += tape->smoothed, sums[1] += tape->likelihood;
+    for (const auto& tape : tapes) sums[0] += tape->losses.smoothed, sums[1] += tape->losses.likelihood;
 }
 
 }  // namespace heedful::learning

@@ -5,14 +5,9 @@
 
 #include <functional>
 
-#include "flows.h"
-#include "learner.h"
+#include "losses.h"
 
 namespace heedful::learning {
-
-constexpr size_t LOGITS_AT_ONCE = 1 << 17;  // numbers
-constexpr int ROWS_AT_ONCE = 32;            // of logits, at least
-constexpr int CANDIDATES_AT_ONCE = 512;     // of all rows, in halves
 
 // What is done forward, with what is to be done backward for it; for one group after the other. Products with weights are
 // computed in `Number`, all else in float32.
@@ -21,11 +16,10 @@ class Tape {
   public:
     // Gradients, of all weights in one row and of the candidates, (C, D), are added to what is there.
     Tape(const Learner<Number>& model, const Lesson& batch, Arena& memory, float* of_weights, float* of_the_candidates)
-        : hidden_sum(model.outline.width), learner(model), lesson(batch), D(model.outline.width), arena(memory),
-          slopes(memory), gradients(of_weights), of_candidates(of_the_candidates) {}
+        : losses(model, batch, memory, of_the_candidates), learner(model), lesson(batch), D(model.outline.width),
+          arena(memory), slopes(memory), layout(memory), gradients(of_weights) {}
 
-    std::vector<double> hidden_sum;  // (D): of all hidden states, which smoothing pushes all embeddings away from
-    double smoothed = 0, likelihood = 0;
+    Losses<Number> losses;
 
     void begin(uint64_t number) {
         group = number, site = 0;
@@ -67,7 +61,7 @@ class Tape {
 
     // The same for several layers.
     std::vector<Flow> linears(Flow x, const std::vector<const Linear<Number>*>& layers) {
-        const Number* rows = laid(x);
+        const Number* rows = layout.rows(x);
         std::vector<Flow> all;
         for (const Linear<Number>* layer : layers) {
             all.push_back(flow(x.rows, layer->out));
@@ -75,16 +69,16 @@ class Tape {
                             layer->out, learner.weights[layer->bias]);
         }
         steps.push_back([=] {
-            const Number* panels = panels_of(rows, x.rows, x.width);
+            const Number* panels = layout.panels(rows, x.rows, x.width);
             for (size_t i = 0; i < layers.size(); ++i) {
                 const Flow& y = all[i];
                 const int in = x.width, out = y.width;
-                const Number *weight = layers[i]->backward.get(), *dy = laid_now(slope(y), y);
+                const Number *weight = layers[i]->backward.get(), *dy = layout.rows_for_now(slope(y), y);
                 if (*x.slope)
                     multiply<true>(dy, out, y.rows, out, weight, in, *x.slope, in);
                 else
                     multiply<false>(dy, out, y.rows, out, weight, in, *x.slope = slopes.take(x.room()), in);
-                add_products(dy, out, y.rows, out, panels, in, gradient(layers[i]->weight), turned);
+                add_products(dy, out, y.rows, out, panels, in, gradient(layers[i]->weight), layout.turned);
                 add_rows(slope(y), y.rows, out, gradient(layers[i]->bias));
                 spend(y);
             }
@@ -220,13 +214,8 @@ class Tape {
         return found;
     }
 
-    // Cross-entropy of the labels among the candidates, with its gradients at once, so that few logits are held.
-    void lose(Flow x, const int32_t* labels) {
-        if constexpr (std::is_same_v<Number, Half>)
-            lose_by_candidates(x, labels);
-        else
-            lose_by_rows(x, labels);
-    }
+    // What the model is to do better; see losses.h.
+    void lose(Flow x, const int32_t* labels, const std::vector<Span>& spans) { losses.add(x, slope(x), labels, spans); }
 
   private:
     const Learner<Number>& learner;
@@ -234,11 +223,11 @@ class Tape {
     const int D;
     Arena& arena;
     Slopes slopes;
-    float *gradients, *of_candidates;
+    Layout<Number> layout;
+    float* gradients;
     uint64_t group = 0, site = 0;  // random numbers follow from them and the seed
     std::vector<std::function<void()>> steps;
     Room<float> scratch;
-    Room<Number> columns, turned, laid_rows;
 
     float* gradient(int weight) const { return gradients + learner.offsets[weight]; }
     float* space(size_t count) { return scratch.at_least(count); }
@@ -251,116 +240,6 @@ class Tape {
         return *x.slope;
     }
     void spend(const Flow& x) { slopes.give_back(*x.slope, x.room()); }
-
-    // Its rows as products take them: for as long as the group is worked on, or until the next one is asked for.
-    const Number* laid(const Flow& x) {
-        Number* room = std::is_same_v<Number, Half> ? arena.template take<Number>(x.room()) : nullptr;
-        return as<Number>(x.value, x.size(), room);
-    }
-    const Number* laid_now(const float* rows, const Flow& like) {
-        return as<Number>(rows, like.size(), laid_rows.at_least(like.room()));
-    }
-    // Panels of these rows, until the next ones are asked for.
-    const Number* panels_of(const Number* rows, int count, int width) {
-        const size_t length = depth<Number>(count);
-        pack_rows(rows, width, count, width, columns.at_least(panelled(width) * length), length * PANEL);
-        return columns.get();
-    }
-
-    // All logits of a few rows at once.
-    void lose_by_rows(Flow x, const int32_t* labels) {
-        const int C = lesson.candidate_count, P = int(panelled(C));
-        const int most = std::max(ROWS_AT_ONCE, int(LOGITS_AT_ONCE / P));
-        float* logits = arena.take(size_t(std::min(most, x.rows)) * P);
-        for (int first = 0; first < x.rows; first += most) {
-            const int rows = std::min(most, x.rows - first);
-            const float* hidden = x.value + size_t(first) * D;
-            float* dx = slope(x) + size_t(first) * D;
-            multiply<false>(hidden, D, rows, D, learner.candidates[0].get(), P, logits, P, lesson.shifts);
-            for (int r = 0; r < rows; ++r) {
-                float* row = logits + size_t(r) * P;
-                const int label = labels[first + r];
-                const float most_likely = maximum(row, C), right = row[label];
-                const float total = exponentials<false>(row, C, most_likely);
-                count_loss(hidden + size_t(r) * D, dx + size_t(r) * D, most_likely, total, right);
-                const float inverse = 1 / total;
-                for (int i = 0; i < C; ++i) row[i] *= inverse;
-                std::fill(row + C, row + P, 0.0f);
-                row[label] -= 1 - lesson.smoothing;
-            }
-            multiply<true>(logits, P, rows, P, learner.candidates[1].get(), D, dx, D);
-            add_products(logits, P, rows, C, panels_of(hidden, rows, D), D, of_candidates, turned);
-        }
-    }
-
-    // Some logits of all rows at once: gradients of the candidates are many, and are read and written once. Logits are
-    // computed twice, at first to find the largest of each row; what is kept of them is e^(logit - largest), in halves.
-    void lose_by_candidates(Flow x, const int32_t* labels) {
-        const int P = int(panelled(lesson.candidate_count)), N = x.rows, W = std::min(CANDIDATES_AT_ONCE, P);
-        const Half* hidden = laid(x);
-        Half* likely = arena.template take<Half>(stacked(N) * P);
-        float *logits = arena.take(stacked(N) * W), *pulled = arena.take(stacked(N) * D);
-        std::vector<float> largest(N, -INFINITE), total(N), right(N);
-        const auto each_part = [&](auto work) {
-            for (int first = 0; first < P; first += W) {
-                const int width = std::min(W, P - first);
-                multiply<false>(hidden, D, N, D, learner.candidates[0].get() + size_t(first) * D, width, logits, W,
-                                lesson.shifts + first);
-                work(first, width);
-            }
-        };
-        each_part([&](int, int width) {
-            for (int r = 0; r < N; ++r) largest[r] = std::max(largest[r], maximum(logits + size_t(r) * W, width));
-        });
-        std::fill_n(pulled, size_t(N) * D, 0.0f);
-        each_part([&](int first, int width) {
-            for (int r = 0; r < N; ++r) {
-                const float* row = logits + size_t(r) * W;
-                if (labels[r] >= first && labels[r] < first + width) right[r] = row[labels[r] - first];
-                total[r] += halved_exponentials(row, width, largest[r], likely + size_t(r) * P + first);
-            }
-            multiply<true>(likely + first, P, N, width, learner.candidates[1].get() + size_t(first) * PANEL, D, pulled, D,
-                           nullptr, size_t(P) * PANEL);
-        });
-        for (int r = 0; r < N; ++r) {
-            const float *row = x.value + size_t(r) * D, *label = embedding_of(labels[r]);
-            float *dx = slope(x) + size_t(r) * D, inverse = 1 / total[r];
-            count_loss(row, dx, largest[r], total[r], right[r]);
-            add_scaled(dx, pulled + size_t(r) * D, inverse, D);
-            add_scaled(dx, label, lesson.smoothing - 1, D);
-            add_scaled(of_candidates + size_t(labels[r]) * D, row, lesson.smoothing - 1, D);
-            for (int j = 0; j < D; ++j) pulled[size_t(r) * D + j] = row[j] * inverse;
-        }
-        const Half* panels = panels_of(laid_now(pulled, x), N, D);
-        for (int first = 0; first < P; first += W)
-            add_products(likely + first, P, N, std::min(W, P - first), panels, D, of_candidates + size_t(first) * D, turned);
-    }
-
-    const float* embedding_of(int candidate) const {
-        return learner.weights[0] + size_t(lesson.candidates[candidate]) * D;
-    }
-
-    // The loss of one token, and what smoothing does to its hidden state.
-    void count_loss(const float* hidden, float* dx, float largest, float total, float right) {
-        const double loss = double(largest) + std::log(double(total)) - right;
-        const float mean = dot(hidden, learner.mean.data(), D);
-        likelihood += loss;
-        smoothed += loss + double(lesson.smoothing) * (double(right) - mean);
-        add_scaled(dx, learner.mean.data(), -lesson.smoothing, D);
-        for (int j = 0; j < D; ++j) hidden_sum[j] += hidden[j];
-    }
-
-    // e^(x[i] - shift) in halves, and the sum of all before they were halved.
-    static float halved_exponentials(const float* x, int n, float shift, Half* to) {
-        Floats sums{};
-        for (int i = 0; i < n; i += PANEL) {
-            const Floats first = exponential(load(x + i) - shift);
-            const Floats second = exponential(load(x + i + LANES) - shift);
-            sums += first + second;
-            store(to + i, halved(first, second));
-        }
-        return sum(sums);
-    }
 
     Floats kept(Random& random) const {
         const float rate = learner.outline.dropout;

@@ -70,18 +70,25 @@ void multiply_panel(const float* a, long row, long step, int m, int k, const flo
     last_tile<TILE - 1, add, halves>(m - i, a + i * row, row, step, k, panel, c + i * to, to, start);
 }
 
-// c = a b + start, or c += a b. a: (m, k), its rows `row` apart and its columns `step`; b: panels of (k, n); c: (m, n), its
-// rows `to` apart, n filled up to whole registers; start: (n).
+// c = a b + start, or c += a b. a: (m, k), its rows `row` apart and its columns `step`; b: panels of (k, n), `panel` apart;
+// c: (m, n), its rows `to` apart, n filled up to whole registers; start: (n).
 template <bool add>
 void multiply(const float* a, long row, long step, int m, int k, const float* b, int n, float* c, long to,
-              const float* start = nullptr) {
-    for (int first = 0; first < n; first += PANEL, b += size_t(k) * PANEL) {
+              const float* start, size_t panel) {
+    for (int first = 0; first < n; first += PANEL, b += panel) {
         const float* begin = start ? start + first : nullptr;
         if (n - first > LANES)
             multiply_panel<add, 2>(a, row, step, m, k, b, c + first, to, begin);
         else
             multiply_panel<add, 1>(a, row, step, m, k, b, c + first, to, begin);
     }
+}
+
+// The same with panels one after the other.
+template <bool add>
+void multiply(const float* a, long row, long step, int m, int k, const float* b, int n, float* c, long to,
+              const float* start = nullptr) {
+    multiply<add>(a, row, step, m, k, b, n, c, to, start, size_t(k) * PANEL);
 }
 
 // Panels of which column c is row c of x: (columns, k), its rows `row` apart.
@@ -94,6 +101,11 @@ inline void pack_rows(const float* x, long row, int k, int columns, float* to, s
 }
 
 // The same with rows of a whose numbers stand side by side.
+template <bool add>
+void multiply(const float* a, long row, int m, int k, const float* b, int n, float* c, long to, const float* start,
+              size_t panel) {
+    multiply<add>(a, row, 1L, m, k, b, n, c, to, start, panel);
+}
 template <bool add>
 void multiply(const float* a, long row, int m, int k, const float* b, int n, float* c, long to,
               const float* start = nullptr) {

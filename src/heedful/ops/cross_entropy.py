@@ -45,6 +45,33 @@ def linear_cross_entropy_plain(
     return (1 - smoothing) * likelihood - smoothing * log_probs.mean(-1).sum(), likelihood.detach()
 
 
+def linear_twin_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    negatives: int,
+    consistency: float,
+) -> tuple[Tensor, Tensor]:
+    """(2N, D), (V, D), (V), (2N) -> as `linear_cross_entropy`, the mean of both halves, which have the same labels.
+
+    The first also has `consistency` / 4 times KL(p, q) + KL(q, p) of what the halves say. All logits are held.
+    """
+    hidden = hidden.to(weight.dtype)
+    rows, weights = draw(labels, len(weight), negatives or len(weight))
+    logits = hidden @ weight[rows].t() + weights.log()  # (2N, C)
+    if bias is not None:
+        logits = logits + bias[rows]
+    place = torch.empty(len(weight), dtype=torch.long, device=labels.device)
+    place[rows] = torch.arange(len(rows), device=labels.device)
+    log_probs = logits.float().log_softmax(-1)
+    plain = -log_probs.gather(1, place[labels].unsqueeze(1)).sum() / 2
+    p, q = log_probs.chunk(2)
+    apart = ((p.exp() - q.exp()) * (p - q)).sum()
+    return plain + smoothing / 2 * _lead(hidden, weight, bias, labels) + consistency / 4 * apart, plain.detach()
+
+
 def _sampled(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, negatives: int
 ) -> tuple[Tensor, Tensor]:
@@ -54,12 +81,13 @@ def _sampled(
     place = torch.empty(len(weight), dtype=torch.long, device=labels.device)
     place[rows] = torch.arange(len(rows), device=labels.device)
     total, plain = linear_cross_entropy(hidden, weight[rows], shift, place[labels])
-    if not smoothing:
-        return total, plain
-    lead = (hidden * (F.embedding(labels, weight) - weight.mean(0))).sum()  # of the right logits over the mean ones
-    if bias is not None:
-        lead = lead + (bias[labels] - bias.mean()).sum()
-    return total + smoothing * lead, plain
+    return (total + smoothing * _lead(hidden, weight, bias, labels) if smoothing else total), plain
+
+
+def _lead(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    """Of the right logits over the mean ones, summed: what smoothing takes from a loss without it."""
+    lead = (hidden * (F.embedding(labels, weight) - weight.mean(0))).sum()
+    return lead if bias is None else lead + (bias[labels] - bias.mean()).sum()
 
 
 def draw(labels: Tensor, vocab_size: int, negatives: int) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ import torch
 from heedful.config import RunConfig, seconds
 from heedful.data.batch import Batch
 from heedful.errors import TrainingError
-from heedful.loss import Loss, smoothing_of
+from heedful.loss import Loss, smoothing_of, twin_loss
 from heedful.model import Model, build
 from heedful.native.learner import learner
 from heedful.ops.precision import choose, computing_in
@@ -66,10 +66,15 @@ class Run:
 
     def loss_of(self, piece: Piece) -> Loss:
         """The loss that an update lowers."""
-        if self.learner is not None and isinstance(piece, Batch):
-            return self.learner.loss(piece, self.smoothing, self.config.train.negatives)
+        negatives, consistency = self.config.train.negatives, self.config.train.consistency
+        if isinstance(piece, Batch) and consistency:
+            piece = piece.doubled()
+        if isinstance(piece, Batch) and self.learner is not None:
+            return self.learner.loss(piece, self.smoothing, negatives, consistency)
         with computing_in(self.precision, self.ranks.device):
-            return self.task.loss(self.model, piece, self.smoothing, self.config.train.negatives)
+            if consistency:
+                return twin_loss(self.model, piece, self.smoothing, negatives, consistency)
+            return self.task.loss(self.model, piece, self.smoothing, negatives)
 
 
 def train(run: Run) -> State:

@@ -1,4 +1,4 @@
-"""What a given time is enough for: the largest preset that goes over its corpus often enough before it ends."""
+"""What a given time is enough for: the largest preset that reads its corpus often enough, or reading pairs twice."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from heedful.train.task import Task
 
 PASSES = 8  # a rule of thumb: with fewer of them a large model has seen too little to be worth its time
 SHARE = 0.55  # of the rate of large products that training reaches on a CPU, with preset tiny
+OFTEN = 50  # passes; of more than these a small model learns less than of reading every pair twice
+CONSISTENCY = 5.0
 MEASURING = 0.5  # seconds: longer than most of what disturbs it
 
 
@@ -44,6 +46,21 @@ def affordable(
     if config.preset in smaller and "split" not in asked.train.model_fields_set:
         config = config.replace(train={"split": 0.0})
     return config
+
+
+def thorough(
+    config: RunConfig, asked: RunConfig, task: Task, rate: Callable[[], float], say: Callable[[str], None]
+) -> RunConfig:
+    """`config`, with every pair read twice in an update if there is time for more passes than a small model can use."""
+    fixed = {"consistency", "max_updates"} & asked.train.model_fields_set
+    small = config.preset == "tiny" and config.model.architecture == "transformer" and not config.model.halting
+    if asked.train.time is None or fixed or not small or not config.model.dropout or not task.work(config):
+        return config
+    passes = seconds(asked.train.time) * rate() * SHARE / task.work(config)
+    if passes < OFTEN:
+        return config
+    say(f"pairs are read twice (R-Drop): {asked.train.time} is enough for {passes:.0f} passes, over {OFTEN}")
+    return config.replace(train={"consistency": CONSISTENCY})
 
 
 def products_per_second(precision: str, device: torch.device) -> float:

@@ -25,7 +25,7 @@ from heedful.sections import Section
 from heedful.train import checkpoint
 from heedful.train.checkpoint import State
 from heedful.train.loop import TIME_IS_UP, Run, default_interval
-from heedful.train.pace import affordable, products_per_second
+from heedful.train.pace import affordable, products_per_second, thorough
 from heedful.train.ranks import Ranks
 from heedful.train.report import Column, Report
 from heedful.train.schedule import peak_rate
@@ -122,6 +122,7 @@ def resolve(asked: RunConfig, task: Task, init: Folder | None, ranks: Ranks, rep
     config = task.resolve(asked, init)
     if init is None:
         config = affordable(config, asked, task, rate, report.say)
+        config = thorough(config, asked, task, rate, report.say)
     if asked.train.time and "max_updates" not in asked.train.model_fields_set:
         return config.replace(train={"max_updates": NO_LIMIT})
     return config
