@@ -13,7 +13,7 @@ namespace heedful::learning {
 
 // Tokens of both sides that are worked on at once, at least: the wider a model, the more have to share its weights and
 // gradients, which are read and written for every group.
-inline int together(int width) { return std::max(256, 2 * width); }
+inline int together(int width) { return std::max(256, width); }
 
 // A group of sentences through the whole model and back.
 template <typename Number>
