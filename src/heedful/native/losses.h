@@ -38,6 +38,7 @@ class Losses {
     const int D;
     Arena& arena;
     Layout<Number> layout;
+    Room<float> part;  // logits of some candidates
     float* of_candidates;
 
     // All logits of a few rows at once.
@@ -162,7 +163,6 @@ class Losses {
             work(first, width, logits, W);
         }
     }
-    Room<float> part;
 
     // Of each row, the largest logit, and that of its label.
     std::vector<float> largest(const Number* hidden, int N, const int32_t* labels, std::vector<float>& right) {

@@ -119,10 +119,11 @@ def resolve(asked: RunConfig, task: Task, init: Folder | None, ranks: Ranks, rep
         precision = choose(asked.train.precision, ranks.device.type)
         return ranks.world * ranks.from_main(products_per_second(precision, ranks.device))
 
-    config = task.resolve(asked, init)
+    config = suited = task.resolve(asked, init)
     if init is None:
-        config = affordable(config, asked, task, rate, report.say)
-        config = thorough(config, asked, task, rate, report.say)
+        config = affordable(suited, asked, task, rate, report.say)
+        if config.preset == suited.preset:
+            config = thorough(config, asked, task, rate, report.say)
     if asked.train.time and "max_updates" not in asked.train.model_fields_set:
         return config.replace(train={"max_updates": NO_LIMIT})
     return config
