@@ -146,6 +146,7 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["translate", "GPT", "-i", "A"], "does not translate"),
         (["train", "--text", "nowhere.txt", "--out", "OUT"], "nowhere.txt does not exist"),
         (["train", "--text", "A", "--pairs", "A", "--out", "OUT"], "both given"),
+        (["train", "--labelled", "T", "--init", "BERT", "--out", "OUT", "train.consistency=5"], "is for a translator"),
         (["train", "--labelled", "A", "--init", "BERT", "--out", "OUT"], "label TAB text"),
         (["train", "--labelled", "T", "--out", "OUT"], "--init"),
         (["train", "--labelled", "T", "--init", "GPT", "--out", "OUT"], "decoder family"),

@@ -11,7 +11,10 @@ from heedful.config import RunConfig, read
 from heedful.data.batch import Batch
 from heedful.loss import translation_loss
 from heedful.model import build
+from heedful.train import start
 from heedful.train.pace import OFTEN, PASSES, SHARE, affordable, operations, products_per_second, thorough
+from heedful.train.ranks import Ranks
+from heedful.train.report import Report
 from heedful.train.tasks import task_for
 
 WORK = {"tiny": 1e12, "small": 10e12, "base": 100e12}
@@ -80,6 +83,18 @@ def twice(passes: float, *words: str) -> tuple[float, list[str]]:
 def test_pairs_are_read_twice_where_there_is_time_for_many_passes():
     assert twice(OFTEN * 0.99) == (0.0, [])
     assert twice(72.4) == (5.0, ["pairs are read twice (R-Drop): 1h is enough for 72 passes, over 50"])
+
+
+@pytest.mark.parametrize(("suited", "consistency"), [("tiny", 5.0), ("small", 0.0)])
+def test_a_corpus_that_has_the_smallest_preset_only_for_want_of_time_is_read_once(suited, consistency, monkeypatch):
+    class Suited(Corpus):
+        def resolve(self, asked: RunConfig, init: None) -> RunConfig:
+            return asked.with_preset(asked.preset or suited)
+
+    rate = 60 * WORK["tiny"] / SHARE / 3600  # six passes with preset small, which are too few
+    monkeypatch.setattr(start, "products_per_second", lambda precision, device: rate)
+    config = start.resolve(read(None, ["train.time=1h"]), Suited(), None, Ranks("cpu"), Report(None, None))  # type: ignore[arg-type]
+    assert (config.preset, config.train.consistency) == ("tiny", consistency)
 
 
 @pytest.mark.parametrize(

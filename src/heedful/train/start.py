@@ -73,6 +73,7 @@ def open_run(
         config = resolve(asked, task, init, ranks, report)
     elif earlier.get("store") != task.store.path.name:
         raise FolderError(f"{out} was trained on another corpus; resume it with the same files, or start anew.")
+    _check_reading(config)
     task.prepare(config)
     report.columns = (*task.columns, *([PONDER] if config.model.halting else []))
     if ranks.main:
@@ -127,6 +128,15 @@ def resolve(asked: RunConfig, task: Task, init: Folder | None, ranks: Ranks, rep
     if asked.train.time and "max_updates" not in asked.train.model_fields_set:
         return config.replace(train={"max_updates": NO_LIMIT})
     return config
+
+
+def _check_reading(config: RunConfig) -> None:
+    """Refuse ways of reading pairs where there are none, or where they do not go with the model."""
+    for name in ("split", "consistency"):
+        if getattr(config.train, name) and config.model.family != "encoder-decoder":
+            raise SettingError(f"train.{name} is for a translator, and this run trains another model; leave it out.")
+    if config.train.consistency and config.model.halting:
+        raise SettingError("train.consistency does not go with model.halting; leave one of them out.")
 
 
 def trained(state: State) -> str:

@@ -85,11 +85,6 @@ class Task(ABC):
         """Give a fresh model what the corpus tells before anything is learned; what that was, in a line."""
         if config.train.embeddings == "pairs":
             raise SettingError("train.embeddings is 'pairs', which only a translator learns from; leave it out.")
-        for name in ("split", "consistency"):
-            if getattr(config.train, name):
-                raise SettingError(
-                    f"train.{name} is for a translator, and this run trains another model; leave it out."
-                )
         return ""
 
     @property

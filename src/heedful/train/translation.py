@@ -88,8 +88,6 @@ class Translation(Task):
             self.planned_tokens = int(self.batch_tokens / max(splits.growth(side) for splits, side in sides))
 
     def begin(self, model: Any, config: RunConfig) -> str:
-        if config.train.consistency and config.model.halting:
-            raise SettingError("train.consistency does not go with model.halting; leave one of them out.")
         if config.train.embeddings == "random":
             return ""
         sides = [each for each in (model.source_embedding, model.embedding) if each is not None]
