@@ -105,6 +105,22 @@ def test_negatives_in_bfloat16_are_right_to_its_precision(negatives, smoothing):
     assert_near(found, expected, 0.04)
 
 
+@pytest.mark.parametrize("consistency", [0.0, 5.0])
+def test_what_a_model_is_sure_of_moves_it_as_little_in_bfloat16(consistency):
+    """The slopes of such tokens are small differences of large numbers, which are not to be rounded before."""
+    model, batch = model_of(), batch_of(4).doubled() if consistency else batch_of(8)
+    engine, optimiser = learner(model), torch.optim.Adam(model.parameters(), 3e-3)
+    while (loss := engine.loss(batch)).likelihood / loss.tokens > 1e-3:
+        optimiser.zero_grad()
+        (loss.smoothed / loss.tokens).backward()
+        optimiser.step()
+    expected, *_ = gradients(model, lambda: engine.loss(batch, consistency=consistency))
+    found, *_ = gradients(model, lambda: learner(model, "bfloat16").loss(batch, consistency=consistency))
+    apart, whole = (math.hypot(*(float(each.norm()) for each in of)) for of in (
+        [found[name] - each for name, each in expected.items()], expected.values()))  # fmt: skip
+    assert apart < 0.5 * whole
+
+
 @pytest.mark.parametrize("negatives", [0, 7, 50, V])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_negatives_are_those_of_torch(negatives, smoothing):

@@ -46,31 +46,32 @@ class Random {
     }
 };
 
-// Memory that is taken piece by piece and given back all at once.
+// Memory that is taken piece by piece and given back all at once. What did not suffice is replaced by one block that does.
 class Arena {
   public:
     template <typename T = float>
     T* take(size_t number) {
         const size_t count = (number * sizeof(T) + 63) / 64 * 16;
-        while (block < blocks.size() && used + count > blocks[block].size) ++block, used = 0;
-        if (block == blocks.size()) {
-            blocks.emplace_back();
-            blocks.back().size = std::max(count, size_t(1) << 20);
-            blocks.back().room.at_least(blocks.back().size);
+        if (used + count > size) {
+            size = std::max(count, size_t(1) << 20), used = 0;
+            blocks.emplace_back().at_least(size);
         }
-        float* taken = blocks[block].room.get() + used;
-        used += count;
-        return reinterpret_cast<T*>(taken);
+        float* room = blocks.back().get() + used;
+        used += count, taken += count;
+        return reinterpret_cast<T*>(room);
     }
-    void give_back() { block = used = 0; }
+    void give_back() {
+        if (blocks.size() > 1) {
+            blocks.clear();
+            blocks.emplace_back().at_least(size = taken);
+        }
+        used = taken = 0;
+    }
 
   private:
-    struct Block {
-        Room<float> room;
-        size_t size = 0;
-    };
-    std::vector<Block> blocks;
-    size_t block = 0, used = 0;
+    std::vector<Room<float>> blocks;
+    size_t size = 0, used = 0;  // of the last block
+    size_t taken = 0;           // in all
 };
 
 struct Span {  // the tokens of a sentence among those of its group

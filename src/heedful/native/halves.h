@@ -187,6 +187,7 @@ class Tiles {
         _tile_storeconfig(before);
         alignas(64) uint8_t shape[64] = {1};  // the palette
         for (int tile = 0; tile < 8; ++tile) shape[16 + 2 * tile] = 64, shape[48 + tile] = STACK;
+        __asm__ volatile("" ::"r"(shape) : "memory");  // all of it is read, and not all compilers know
         _tile_loadconfig(shape);
     }
     ~Tiles() {

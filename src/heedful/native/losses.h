@@ -80,6 +80,7 @@ class Losses {
         each_part(hidden, N, [&](int first, int width, const float* logits, long apart) {
             for (int r = 0; r < N; ++r)
                 total[r] += exponentials_of(logits + r * apart, width, most[r], likely + size_t(r) * P + first);
+            leave_out(labels, first, width, N, likely);
             pull(likely, first, width, N, pulled);
         });
         for (int r = 0; r < N; ++r) {
@@ -87,7 +88,7 @@ class Losses {
             float *slope = dx + size_t(r) * D, *from = pulled + size_t(r) * D;
             count(row, slope, most[r] + std::log(total[r]), right[r], 1);
             add_scaled(slope, from, inverse, D);
-            push(labels[r], row, slope, 1);
+            push(labels[r], row, slope, std::exp(right[r] - most[r]) * inverse - (1 - lesson.smoothing));
             for (int j = 0; j < D; ++j) from[j] = row[j] * inverse;
         }
         add_candidates(likely, layout.rows_for_now(pulled, x), N);
@@ -138,6 +139,7 @@ class Losses {
                     }
                     put(slopes + size_t(r) * P + first + i, slope[0], slope[1]);
                 }
+            leave_out(labels, first, width, N, slopes);
             pull(slopes, first, width, N, pulled);
         });
         for (int r = 0; r < N; ++r) {
@@ -146,7 +148,10 @@ class Losses {
             count(row, slope, level[r], right[r], 0.5f);
             smoothed += double(weight) * apart_by[r];
             add_scaled(slope, pulled + size_t(r) * D, 1, D);
-            push(labels[r], row, slope, 0.5f);
+            const float log_p = right[r] - level[r], log_q = right[twin[r]] - level[twin[r]];
+            const float p = std::exp(log_p), q = std::exp(log_q);
+            push(labels[r], row, slope,
+                 0.5f * (p - (1 - lesson.smoothing)) + weight * (p * (log_p - log_q - apart_by[r]) + p - q));
         }
         add_candidates(slopes, hidden, N);
     }
@@ -203,9 +208,16 @@ class Losses {
         for (int j = 0; j < D; ++j) hidden_sum[j] += share * hidden[j];
     }
 
-    // What the right token does to the hidden state, and this to the embedding of the token.
-    void push(int label, const float* hidden, float* slope, float share) {
-        const float by = share * (lesson.smoothing - 1);
+    // No slopes of the right tokens among those of some candidates: where a model is sure of a token, its slope is a small
+    // difference of large numbers, which are not to be rounded before. `push` has it.
+    void leave_out(const int32_t* labels, int first, int width, int N, Number* slopes) const {
+        const int P = int(panelled(lesson.candidate_count));
+        for (int r = 0; r < N; ++r)
+            if (labels[r] >= first && labels[r] < first + width) slopes[size_t(r) * P + labels[r]] = Number{};
+    }
+
+    // What the right token does to the hidden state, by the slope of its logit, and this to the embedding of the token.
+    void push(int label, const float* hidden, float* slope, float by) {
         add_scaled(slope, learner.weights[0] + size_t(lesson.candidates[label]) * D, by, D);
         add_scaled(of_candidates + size_t(label) * D, hidden, by, D);
     }
