@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.config import RunConfig, read
-from heedful.data.batch import Batch
-from heedful.loss import translation_loss
-from heedful.model import build
-from heedful.train import start
-from heedful.train.pace import OFTEN, PASSES, SHARE, affordable, operations, products_per_second, thorough
+from heedful.train import pace, start
+from heedful.train.muon import Muon
+from heedful.train.pace import OFTEN, PASSES, affordable, thorough
 from heedful.train.ranks import Ranks
 from heedful.train.report import Report
 from heedful.train.tasks import task_for
 
-WORK = {"tiny": 1e12, "small": 10e12, "base": 100e12}
+COST = {"tiny": 1.0, "small": 10.0, "base": 100.0}  # of a pass over the corpus
 
 
 class Corpus:
-    """A task that knows what each preset costs."""
+    """A task that takes any preset."""
 
-    def work(self, config: RunConfig) -> float:
-        return WORK[config.preset or "base"]
+    suits_its_size_to_time = True
 
     def resolve(self, asked: RunConfig, init: None) -> RunConfig:
         return asked.with_preset(asked.preset or "base")
 
 
-def chosen(rate: float, *words: str, preset: str | None = None) -> tuple[str | None, list[str]]:
+def passes_of(tiny: float) -> Callable[[RunConfig], float]:
+    """What a time is enough for where it is enough for so many passes with preset tiny."""
+    return lambda config: tiny / COST[config.preset or "base"]
+
+
+def chosen(tiny: float, *words: str, preset: str | None = None) -> tuple[str | None, list[str]]:
     said: list[str] = []
     asked = read(None, words)
     if preset:
         asked = asked.model_copy(update={"preset": preset})
     task = Corpus()
-    config = affordable(task.resolve(asked, None), asked, task, lambda: rate, said.append)  # type: ignore[arg-type]
+    config = affordable(task.resolve(asked, None), asked, task, passes_of(tiny), said.append)  # type: ignore[arg-type]
     return config.preset, said
 
 
@@ -44,8 +47,7 @@ def chosen(rate: float, *words: str, preset: str | None = None) -> tuple[str | N
     ("share", "name"), [(1.01, "base"), (0.99, "small"), (0.11, "small"), (0.09, "tiny"), (1e-6, "tiny")]
 )
 def test_the_largest_preset_that_goes_over_the_corpus_often_enough(share, name):
-    rate = share * PASSES * WORK["base"] / SHARE / 3600
-    assert chosen(rate, "train.time=1h")[0] == name
+    assert chosen(share * PASSES * COST["base"], "train.time=1h")[0] == name
 
 
 def test_a_preset_that_does_not_go_with_what_was_asked_for_is_not_taken():
@@ -56,13 +58,13 @@ def test_a_preset_that_does_not_go_with_what_was_asked_for_is_not_taken():
     said: list[str] = []
     asked = read(None, ["train.time=1h", "model.n_heads=256"])  # 256 is a multiple of it, 128 of preset tiny is not
     task = Small()
-    config = affordable(task.resolve(asked, None), asked, task, lambda: 1.0, said.append)  # type: ignore[arg-type]
+    config = affordable(task.resolve(asked, None), asked, task, passes_of(1.0), said.append)  # type: ignore[arg-type]
     assert (config.preset, said) == ("small", [])
 
 
 def test_the_reason_is_said():
-    rate = 0.5 * PASSES * WORK["base"] / SHARE / 3600
-    assert chosen(rate, "train.time=1h")[1] == ["preset small: 1h is enough for 4.0 passes with base, under 8"]
+    said = chosen(0.5 * PASSES * COST["base"], "train.time=1h")[1]
+    assert said == [f"preset small: 1h is enough for {PASSES / 2:.1f} passes with base, under {PASSES}"]
 
 
 def test_what_was_asked_for_is_kept():
@@ -73,10 +75,8 @@ def test_what_was_asked_for_is_kept():
 
 def twice(passes: float, *words: str) -> tuple[float, list[str]]:
     said: list[str] = []
-    asked, task = read(None, ["train.time=1h", *words]), Corpus()
-    config = asked.with_preset("tiny")
-    rate = passes * WORK["tiny"] / SHARE / 3600
-    config = thorough(config, asked, task, lambda: rate, said.append)  # type: ignore[arg-type]
+    asked = read(None, ["train.time=1h", *words])
+    config = thorough(asked.with_preset("tiny"), asked, passes_of(passes), said.append)
     return config.train.consistency, said
 
 
@@ -91,8 +91,8 @@ def test_a_corpus_that_has_the_smallest_preset_only_for_want_of_time_is_read_onc
         def resolve(self, asked: RunConfig, init: None) -> RunConfig:
             return asked.with_preset(asked.preset or suited)
 
-    rate = 60 * WORK["tiny"] / SHARE / 3600  # six passes with preset small, which are too few
-    monkeypatch.setattr(start, "products_per_second", lambda precision, device: rate)
+    passes = passes_of(60.0)  # six with preset small, which are too few
+    monkeypatch.setattr(start, "passes_in_time", lambda task, config, device, world: passes(config))
     config = start.resolve(read(None, ["train.time=1h"]), Suited(), None, Ranks("cpu"), Report(None, None))  # type: ignore[arg-type]
     assert (config.preset, config.train.consistency) == ("tiny", consistency)
 
@@ -106,36 +106,6 @@ def test_pairs_are_read_once_where_twice_was_not_tried_or_not_wanted(word):
     assert twice(10 * OFTEN, word, *more) == (0.0, [])
 
 
-@pytest.mark.parametrize("words", [[], ["model.architecture=rnn"], ["model.recurrent_depth=true"]])
-def test_operations_are_those_that_torch_counts(words):
-    """Without attention's own products, which are few in short sentences."""
-    small = ["model.d_model=64", "model.d_ff=128", "model.n_heads=2", "model.dropout=0"]
-    config = read(None, [*small, *words]).with_preset("tiny").replace(
-        model={"vocab_size": 300, "pad_id": 0, "bos_id": 1, "eos_id": 2}, train={"negatives": 0}
-    )  # fmt: skip
-    ids = torch.from_numpy(np.random.default_rng(1).integers(3, 300, (16, 9)))
-    lengths = torch.full((16,), 8)
-    batch = Batch(ids[:, :8], ids, lengths, lengths, 128)
-    model = build(config.model)
-    with FlopCounterMode(display=False) as counter:
-        translation_loss(model, batch, 0.1).smoothed.backward()  # type: ignore[arg-type]
-    if config.model.architecture == "rnn":  # torch does not count what goes on inside its recurrent layers
-        assert operations(config, 128, 128) > 0.9 * counter.get_total_flops()
-    else:
-        assert operations(config, 128, 128) == pytest.approx(counter.get_total_flops(), rel=0.1)
-
-
-def test_negatives_take_part_of_the_vocabulary():
-    large = read(None, []).with_preset("tiny").replace(model={"vocab_size": 30_000})
-    whole = large.replace(train={"negatives": 0})
-    rows = 30_000 - large.train.negatives - large.train.batch_tokens // 3
-    assert operations(whole, 5, 7) - operations(large, 5, 7) == 6 * 7 * rows * 128
-
-
-def test_the_rate_of_products_is_measured():
-    assert 1e8 < products_per_second("float32", torch.device("cpu")) < 1e14
-
-
 @pytest.fixture(scope="module")
 def opened(corpus, tmp_path_factory):
     """A task with the sentence pairs of the embedded corpus, and what was asked of it."""
@@ -145,24 +115,61 @@ def opened(corpus, tmp_path_factory):
     return asked, task_for(asked).open(asked, tmp_path_factory.mktemp("store"), lambda message: None, None)
 
 
-@pytest.mark.parametrize(("rate", "name"), [(1e30, "small"), (1.0, "tiny")])
-def test_a_corpus_of_pairs_is_weighed_by_its_tokens(opened, monkeypatch, rate, name):
+SMALL_ENOUGH = ["preset=tiny", "model.d_model=64", "model.d_ff=64", "model.encoder_layers=1", "model.decoder_layers=1"]
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, engine, accumulate):
+    """With a clock that a loss moves by 3 s and a step by 1 s."""
     asked, task = opened
-    monkeypatch.setattr("heedful.train.translation.preset_for", lambda pairs: "small")
-    config = affordable(task.resolve(asked, None), asked, task, lambda: rate, lambda message: None)
-    assert config.preset == name
-    assert task.work(config) > 0
+    words = [*SMALL_ENOUGH, "train.time=2h", f"train.engine={engine}", f"train.accumulate={accumulate}"]
+    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    clock = [0.0]
+
+    def takes(span: float, function: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*given: Any) -> Any:
+            clock[0] += span
+            return function(*given)
+
+        return slow
+
+    monkeypatch.setattr(pace, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(pace.Learning, "loss", takes(3.0, pace.Learning.loss))
+    monkeypatch.setattr(Muon, "step", takes(1.0, Muon.step))
+    found = pace.passes_in_time(task, config, torch.device("cpu"))
+    assert found == pytest.approx(7200 / len(task.plan(0)) / (3 * accumulate + 1))
+
+
+def test_a_time_is_enough_for_as_many_updates_as_are_made_in_it(opened):
+    """By the clock of this machine, whatever disturbs it."""
+    asked, task = opened
+    words = [*SMALL_ENOUGH, "train.time=1h", "train.batch_tokens=512", "train.negatives=0"]
+    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    updates = pace.passes_in_time(task, config, torch.device("cpu")) * len(task.plan(0))
+    assert 3600 / 5 < updates < 3600 / 1e-5
+
+
+def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
+    """Subwords are split for preset tiny, and not after it if the time is short."""
+    asked, task = opened
+    words = [*SMALL_ENOUGH, "train.batch_tokens=128"]
+    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    task.prepare(config)
+    split = len(task.plan(0))
+    task.prepare(config.replace(train={"split": 0.0}))
+    assert task.splits is None and len(task.plan(0)) < split
 
 
 @pytest.mark.parametrize(
-    ("rate", "words", "split"),
-    [(1.0, [], 0.0), (1.0, ["train.split=0.2"], 0.2), (1.0, ["preset=tiny"], 0.1), (1e30, ["preset=tiny"], 0.1)],
+    ("passes", "words", "split"),
+    [(1.0, [], 0.0), (1.0, ["train.split=0.2"], 0.2), (1.0, ["preset=tiny"], 0.1), (1e9, ["preset=tiny"], 0.1)],
 )
-def test_subwords_are_split_where_there_is_time_to_read_them_often(opened, monkeypatch, rate, words, split):
+def test_subwords_are_split_where_there_is_time_to_read_them_often(opened, monkeypatch, passes, words, split):
     asked, task = opened
     monkeypatch.setattr("heedful.train.translation.preset_for", lambda pairs: "small")
     asked = read(None, ["train.time=1m", *words], data=asked.data.model_dump(exclude_unset=True))
-    config = affordable(task.resolve(asked, None), asked, task, lambda: rate, lambda message: None)
+    config = affordable(task.resolve(asked, None), asked, task, passes_of(passes), lambda message: None)
     assert config.train.split == split
 
 

@@ -107,7 +107,7 @@ def test_killed_and_resumed_equals_never_interrupted(
 def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path, precision: str) -> None:
     asked = settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}")
     whole, killed = open_(asked, tmp_path / "whole"), open_(asked, tmp_path / "killed")
-    assert (whole.learner is None) == (library() is None)
+    assert (whole.learning.learner is None) == (library() is None)
     train(whole)
     killed.loss_of = killing(killed, 6, 2)  # type: ignore[method-assign]
     with pytest.raises(Killed):
@@ -119,10 +119,10 @@ def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, t
 
 def test_the_engine_can_be_set(corpus: Path, finished: Path, tmp_path: Path) -> None:
     run = open_(settings(corpus, finished / "store", *ENGINE, "train.engine=torch"), tmp_path / "torch")
-    assert run.learner is None
+    assert run.learning.learner is None
     for precision in ("float32", "bfloat16"):
         run = open_(settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}"), tmp_path / precision)
-        assert run.learner is None if library() is None else run.learner.precision == precision
+        assert run.learning.learner is None if library() is None else run.learning.learner.precision == precision
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

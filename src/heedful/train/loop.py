@@ -17,15 +17,14 @@ from types import FrameType
 import torch
 
 from heedful.config import RunConfig, seconds
-from heedful.data.batch import Batch
 from heedful.errors import TrainingError
-from heedful.loss import Loss, smoothing_of, twin_loss
+from heedful.loss import Loss
 from heedful.model import Model, build
-from heedful.native.learner import learner
-from heedful.ops.precision import choose, computing_in
+from heedful.ops.precision import computing_in
 from heedful.train import checkpoint
 from heedful.train.adam import Optimiser
 from heedful.train.checkpoint import State
+from heedful.train.learning import Learning
 from heedful.train.ranks import Ranks
 from heedful.train.report import Record, Report
 from heedful.train.schedule import learning_rate
@@ -56,25 +55,12 @@ class Run:
 
     def __post_init__(self) -> None:
         self.gradients = Gradients(self.model)
-        self.smoothing = smoothing_of(self.config.train, self.config.model)
-        self.precision = choose(self.config.train.precision, self.ranks.device.type)
-        if self.config.train.compile:
-            self.model.compile(dynamic=True)  # batches are of all lengths
-        plain = self.config.train.engine == "torch" or self.config.train.compile
-        self.learner = None if plain else learner(self.model, self.config.train.precision)
+        self.learning = Learning(self.model, self.task, self.config, self.ranks.device)
         self.averaged = build(self.config.model).to(self.ranks.device).eval()
 
     def loss_of(self, piece: Piece) -> Loss:
         """The loss that an update lowers."""
-        negatives, consistency = self.config.train.negatives, self.config.train.consistency
-        if isinstance(piece, Batch) and consistency:
-            piece = piece.doubled()
-        if isinstance(piece, Batch) and self.learner is not None:
-            return self.learner.loss(piece, self.smoothing, negatives, consistency)
-        with computing_in(self.precision, self.ranks.device):
-            if consistency:
-                return twin_loss(self.model, piece, self.smoothing, negatives, consistency)
-            return self.task.loss(self.model, piece, self.smoothing, negatives)
+        return self.learning.loss(piece)
 
 
 def train(run: Run) -> State:
@@ -179,7 +165,7 @@ def validate(run: Run, clock: Clock) -> None:
 def validation_scores(run: Run) -> Scores:
     """What follows from the loss of the averaged model on the whole held-out part, without smoothing."""
     total, tokens, steps, halted = 0.0, 0, 0.0, 0.0
-    with torch.inference_mode(), computing_in(run.precision, run.ranks.device):
+    with torch.inference_mode(), computing_in(run.learning.precision, run.ranks.device):
         for piece in run.task.validation():
             loss = run.task.loss(run.averaged, piece.to(run.ranks.device))
             total, tokens = total + float(loss.likelihood), tokens + loss.tokens

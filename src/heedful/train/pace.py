@@ -9,32 +9,33 @@ import torch
 
 from heedful.config import PRESETS, RunConfig, seconds
 from heedful.errors import SettingError
-from heedful.model import EncoderDecoder, build
-from heedful.ops.precision import computing_in
+from heedful.model import build
+from heedful.train.learning import Learning
 from heedful.train.task import Task
+from heedful.train.update import Gradients, build_optimiser
 
 PASSES = 8  # a rule of thumb: with fewer of them a large model has seen too little to be worth its time
-SHARE = 0.55  # of the rate of large products that training reaches on a CPU, with preset tiny
 OFTEN = 50  # passes; of more than these a small model learns less than of reading every pair twice
 CONSISTENCY = 5.0
-MEASURING = 0.5  # seconds: longer than most of what disturbs it
+MEASURING = 1.0  # seconds: longer than most of what disturbs it
+
+Passes = Callable[[RunConfig], float]
 
 
 def affordable(
-    config: RunConfig, asked: RunConfig, task: Task, rate: Callable[[], float], say: Callable[[str], None]
+    config: RunConfig, asked: RunConfig, task: Task, passes_with: Passes, say: Callable[[str], None]
 ) -> RunConfig:
     """`config`, or what a smaller preset makes of what was `asked`, if the time is too short for it.
 
     Where time is short a corpus is read so few times that nothing is learned by heart, and splitting its subwords would
-    hold back. `rate` measures how many operations of products this machine does in a second.
+    hold back. `passes_with` tells how often the time is enough to read the corpus.
     """
     names = list(PRESETS)
     smaller = names[: names.index(config.preset)] if config.preset else []
-    if not smaller or asked.preset or asked.train.time is None or not task.work(config):
+    if not smaller or asked.preset or asked.train.time is None or not task.suits_its_size_to_time:
         return config
-    possible = seconds(asked.train.time) * rate() * SHARE
     for name in reversed(smaller):
-        passes = possible / task.work(config)
+        passes = passes_with(config)
         if passes >= PASSES:
             break
         try:
@@ -48,42 +49,56 @@ def affordable(
     return config
 
 
-def thorough(
-    config: RunConfig, asked: RunConfig, task: Task, rate: Callable[[], float], say: Callable[[str], None]
-) -> RunConfig:
+def thorough(config: RunConfig, asked: RunConfig, passes_with: Passes, say: Callable[[str], None]) -> RunConfig:
     """`config`, with every pair read twice in an update if there is time for more passes than a small model can use."""
     fixed = {"consistency", "max_updates"} & asked.train.model_fields_set
-    small = config.preset == "tiny" and config.model.architecture == "transformer" and not config.model.halting
-    if asked.train.time is None or fixed or not small or not config.model.dropout or not task.work(config):
+    model = config.model
+    small = config.preset == "tiny" and model.family == "encoder-decoder" and model.architecture == "transformer"
+    if asked.train.time is None or fixed or not small or model.halting or not model.dropout:
         return config
-    passes = seconds(asked.train.time) * rate() * SHARE / task.work(config)
+    passes = passes_with(config)
     if passes < OFTEN:
         return config
     say(f"pairs are read twice (R-Drop): {asked.train.time} is enough for {passes:.0f} passes, over {OFTEN}")
     return config.replace(train={"consistency": CONSISTENCY})
 
 
-def products_per_second(precision: str, device: torch.device) -> float:
-    """Operations a second in products of the sizes that training has, as measured now."""
-    a, b = torch.randn(4096, 256, device=device), torch.randn(256, 1024, device=device)
-    with computing_in(precision, device):
-        float((a @ b)[0, 0])  # libraries are loaded with the first
-        best, end = float("inf"), perf_counter() + MEASURING
-        while (began := perf_counter()) < end:
-            float((a @ b)[0, 0])  # waits for the product
-            best = min(best, perf_counter() - began)
-    return 2 * a.numel() * b.size(1) / best
+def passes_in_time(task: Task, config: RunConfig, device: torch.device, world: int = 1) -> float:
+    """How often `world` processes like this one read the corpus in the time given.
+
+    A model of that size learns from a batch again and again, for a moment, and is then forgotten. What takes the least
+    time counts: the rest is what disturbed it.
+    """
+    assert config.train.time is not None
+    given = seconds(config.train.time)
+    if config.train.compile:  # which takes longer than it is worth here
+        config = config.replace(train={"compile": False, "engine": "torch"})
+    task.prepare(config)
+    batches = task.plan(0)
+    middling = sorted(batches, key=len)[len(batches) // 2]
+    cut = task.cut(middling, 1, config.train.accumulate * world)
+    piece = next(piece for piece in cut.pieces if piece is not None)().to(device)
+    model = build(config.model).to(device).train()
+    Gradients(model)
+    learning, optimiser = Learning(model, task, config, device), build_optimiser(model, config.train)
+
+    def learn() -> tuple[float, float]:
+        """-> seconds for a piece, and for a step."""
+        began = _now(device)
+        (learning.loss(piece).smoothed / cut.tokens).backward()  # type: ignore[no-untyped-call]
+        learned = _now(device)
+        optimiser.step(0.0)
+        return learned - began, _now(device) - learned
+
+    began, times = perf_counter(), [learn()]
+    while perf_counter() - began < MEASURING:
+        times.append(learn())
+    update = config.train.accumulate * min(piece for piece, _ in times) + min(step for _, step in times)
+    return given / (len(batches) * update)
 
 
-def operations(config: RunConfig, sources: int, targets: int) -> float:
-    """Of the products with weights, forward and backward, for so many tokens of source and target."""
-    model, train = config.model, config.train
-    with torch.device("meta"):
-        built = build(model)
-    assert isinstance(built, EncoderDecoder)
-    encoder, decoder = (sum(each.numel() for each in part.parameters()) for part in (built.encoder, built.decoder))
-    if model.recurrent_depth:
-        encoder, decoder = model.encoder_layers * encoder, model.decoder_layers * decoder
-    drawn = train.negatives + train.batch_tokens // 3  # about a third of the tokens of a batch are different ones
-    rows = min(model.vocab_size, drawn) if train.negatives else model.vocab_size
-    return 6.0 * (encoder * sources + (decoder + rows * model.d_model) * targets)
+def _now(device: torch.device) -> float:
+    """When the device has done what it was asked for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return perf_counter()

@@ -20,12 +20,11 @@ from heedful.disk import explained, write_file
 from heedful.errors import FolderError, SettingError, shown
 from heedful.folder import Folder, parameter_count
 from heedful.model import Model, build
-from heedful.ops.precision import choose
 from heedful.sections import Section
 from heedful.train import checkpoint
 from heedful.train.checkpoint import State
 from heedful.train.loop import TIME_IS_UP, Run, default_interval
-from heedful.train.pace import affordable, products_per_second, thorough
+from heedful.train.pace import affordable, passes_in_time, thorough
 from heedful.train.ranks import Ranks
 from heedful.train.report import Column, Report
 from heedful.train.schedule import peak_rate
@@ -116,15 +115,14 @@ def open_run(
 def resolve(asked: RunConfig, task: Task, init: Folder | None, ranks: Ranks, report: Report) -> RunConfig:
     """Settle what the user left open, and let the time decide where there is one."""
 
-    def rate() -> float:
-        precision = choose(asked.train.precision, ranks.device.type)
-        return ranks.world * ranks.from_main(products_per_second(precision, ranks.device))
+    def passes(config: RunConfig) -> float:
+        return ranks.from_main(passes_in_time(task, config, ranks.device, ranks.world) if ranks.main else 0.0)
 
     config = suited = task.resolve(asked, init)
     if init is None:
-        config = affordable(suited, asked, task, rate, report.say)
+        config = affordable(suited, asked, task, passes, report.say)
         if config.preset == suited.preset:
-            config = thorough(config, asked, task, rate, report.say)
+            config = thorough(config, asked, passes, report.say)
     if asked.train.time and "max_updates" not in asked.train.model_fields_set:
         return config.replace(train={"max_updates": NO_LIMIT})
     return config
@@ -249,12 +247,10 @@ def _restore(run: Run) -> None:
 
 def _describe(run: Run) -> None:
     model, train = run.config.model, run.config.train
-    cores = f"{torch.get_num_threads()} threads" if run.ranks.device.type == "cpu" else str(run.ranks.device)
-    precision, engine = (run.learner.precision, "the compiled engine") if run.learner else (run.precision, "torch")
     run.report.say(
         f"model: {run.config.preset or 'as given'}, {layers(run.config)}, "
         f"{parameter_count(run.model):,} parameters\n"
-        f"training: {precision} on {cores} by {engine}, "
+        f"training: {run.learning.described()}, "
         f"{run.ranks.world} process{'es' if run.ranks.world > 1 else ''}, "
         f"{train.batch_tokens:,} tokens an update, {train.schedule} schedule to a peak of "
         f"{peak_rate(train, model.d_model):.2e}, "

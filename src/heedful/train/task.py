@@ -61,6 +61,7 @@ class Task(ABC):
     """What is learned from an encoded corpus."""
 
     columns: ClassVar[tuple[Column, ...]]  # the scores of a validation, as they are shown
+    suits_its_size_to_time: ClassVar[bool] = False  # whether a short time leads to a smaller preset
 
     store: Kept
 
@@ -72,10 +73,6 @@ class Task(ABC):
     @abstractmethod
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
         """Settle what the user left open: the preset, and what follows from the corpus and its vocabulary."""
-
-    def work(self, config: RunConfig) -> float:
-        """Operations that one pass over the corpus takes, about; 0 where the number of passes does not matter."""
-        return 0.0
 
     @abstractmethod
     def prepare(self, config: RunConfig) -> None:

@@ -21,7 +21,6 @@ from heedful.folder import Folder
 from heedful.loss import Loss, translation_loss
 from heedful.presets import GOING_ON, preset, weight_decay_for
 from heedful.text import Tokenizer
-from heedful.train.pace import operations
 from heedful.train.report import Column
 from heedful.train.schedule import peak_rate
 from heedful.train.spectral import spectral
@@ -37,6 +36,7 @@ class Translation(Task):
         Column("valid_bleu", "BLEU", percent=True),
         Column("valid_chrf", "chrF", percent=True),
     )
+    suits_its_size_to_time: ClassVar[bool] = True
 
     def __init__(self, store: Store) -> None:
         self.store: Store = store
@@ -75,13 +75,10 @@ class Translation(Task):
         self._check_lengths(config.model.max_length)
         return config
 
-    def work(self, config: RunConfig) -> float:
-        train = self.store.train
-        return operations(config, int(train.source_lengths.sum()), int(train.target_lengths.sum()))
-
     def prepare(self, config: RunConfig) -> None:
         self.batch_tokens = self.planned_tokens = config.train.batch_tokens
         self.seed, self.longest = config.train.seed, config.model.max_length - 1
+        self.splits = None
         if config.train.split:
             self.splits = self._splits(config.train.split)
             sides = zip(self.splits, (self.store.train.sources, self.store.train.targets), strict=True)

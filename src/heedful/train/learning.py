@@ -1,0 +1,45 @@
+"""What an update lowers, and by what it is computed: the compiled engine where it knows the model, else torch."""
+
+from __future__ import annotations
+
+import torch
+
+from heedful.config import RunConfig
+from heedful.data.batch import Batch
+from heedful.loss import Loss, smoothing_of, twin_loss
+from heedful.model import Model
+from heedful.native.learner import learner
+from heedful.ops.precision import choose, computing_in
+from heedful.train.task import Piece, Task
+
+
+class Learning:
+    """A model with its losses; gradients follow from them."""
+
+    def __init__(self, model: Model, task: Task, config: RunConfig, device: torch.device) -> None:
+        self.model, self.task, self.settings, self.device = model, task, config.train, device
+        self.smoothing = smoothing_of(config.train, config.model)
+        self.precision = choose(config.train.precision, device.type)
+        if config.train.compile:
+            model.compile(dynamic=True)  # batches are of all lengths
+        plain = config.train.engine == "torch" or config.train.compile
+        self.learner = None if plain else learner(model, config.train.precision)
+
+    def loss(self, piece: Piece) -> Loss:
+        """Sums over what is learned of a piece."""
+        negatives, consistency = self.settings.negatives, self.settings.consistency
+        if isinstance(piece, Batch) and consistency:
+            piece = piece.doubled()
+        if isinstance(piece, Batch) and self.learner is not None:
+            return self.learner.loss(piece, self.smoothing, negatives, consistency)
+        with computing_in(self.precision, self.device):
+            if consistency:
+                return twin_loss(self.model, piece, self.smoothing, negatives, consistency)
+            return self.task.loss(self.model, piece, self.smoothing, negatives)
+
+    def described(self) -> str:
+        """'bfloat16 on 2 threads by the compiled engine' for the report."""
+        where = f"{torch.get_num_threads()} threads" if self.device.type == "cpu" else str(self.device)
+        if self.learner is None:
+            return f"{self.precision} on {where} by torch"
+        return f"{self.learner.precision} on {where} by the compiled engine"
