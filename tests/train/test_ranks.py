@@ -12,14 +12,15 @@ from safetensors.torch import load_file
 from tests.conftest import ENGINE, TINY
 
 
-def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> dict[str, torch.Tensor]:
+def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> str:
+    """A training by the command line -> what it said."""
     program = [sys.executable, "-m", "heedful"]
     if ranks > 1:
         program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
         program += ["heedful"]
     files = ["--source", corpus / "train.en", "--target", corpus / "train.de"]
     files += ["--valid-source", corpus / "valid.en", "--valid-target", corpus / "valid.de"]
-    command = [*program, "train", *TINY, "train.max_updates=6", "train.checkpoint_every=6", *settings]
+    command = [*program, "train", *TINY, *settings]
     done = subprocess.run(
         [str(word) for word in [*command, *files, "--out", out]],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -29,6 +30,12 @@ def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> dict[str, to
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def learned(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> dict[str, torch.Tensor]:
+    """The weights after six updates."""
+    run(corpus, out, "train.max_updates=6", "train.checkpoint_every=6", *settings, ranks=ranks)
     return load_file(out / "checkpoints" / "step-6" / "model.safetensors")
 
 
@@ -41,21 +48,28 @@ CHANCE = [
 def test_two_ranks_equal_two_accumulations_bit_for_bit_with_all_that_is_random(
     corpus: Path, tmp_path: Path, widths: list[str]
 ) -> None:
-    two = run(corpus, tmp_path / "two", *CHANCE, *widths, ranks=2)
-    one = run(corpus, tmp_path / "one", *CHANCE, *widths, "train.accumulate=2")
+    two = learned(corpus, tmp_path / "two", *CHANCE, *widths, ranks=2)
+    one = learned(corpus, tmp_path / "one", *CHANCE, *widths, "train.accumulate=2")
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_two_ranks_equal_one_undivided_batch_within_rounding(corpus: Path, tmp_path: Path) -> None:
     exact = ["model.dropout=0", "train.negatives=0", "train.precision=float32"]
-    whole = run(corpus, tmp_path / "whole", *exact)
-    parts = run(corpus, tmp_path / "parts", *exact, "train.accumulate=2", ranks=2)
+    whole = learned(corpus, tmp_path / "whole", *exact)
+    parts = learned(corpus, tmp_path / "parts", *exact, "train.accumulate=2", ranks=2)
     for name in whole:
         if not name.endswith(
             "key.bias"
         ):  # softmax does not see it: its gradient is rounding noise, which Adam blows up
             torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-4)
+
+
+def test_two_ranks_plan_for_a_time_together(corpus: Path, tmp_path: Path) -> None:
+    """One of them measures what the time is enough for; a corpus of a few sentences is read more than often."""
+    said = run(corpus, tmp_path / "out", "train.time=5s", ranks=2)
+    assert "pairs are read twice" in said
+    assert "training ended after" in said
 
 
 SHARING = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
+from itertools import product
 from typing import Any
 
 import torch
@@ -163,15 +164,14 @@ def strays(loaded: ctypes.CDLL) -> str:
     """Where a new library strays from torch in the gradients of a small model, if it does."""
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(1)
-        config = ModelConfig(
-            vocab_size=67, d_model=64, d_ff=96, n_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0
-        )
-        model = EncoderDecoder(config)
+        shape = {"vocab_size": 67, "d_model": 64, "d_ff": 96, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
         pairs = Pairs.of([(range(4, 4 + length), range(66, 66 - 3 * length, -1)) for length in range(1, 20)])
-        batch = collate(pairs, range(len(pairs)), Specials(config.pad_id, config.bos_id, config.eos_id))
-        expected = torch.autograd.grad(translation_loss(model, batch, 0.1).smoothed, _in_order(model))
-        for precision, bound in (("float32", 1e-3), ("bfloat16", 0.05)):
+        for norm, (precision, bound) in product(("post", "pre"), (("float32", 1e-3), ("bfloat16", 0.05))):
+            config = ModelConfig.model_validate(shape | {"dropout": 0.0, "norm": norm})
+            batch = collate(pairs, range(len(pairs)), Specials(config.pad_id, config.bos_id, config.eos_id))
+            model = EncoderDecoder(config)
             engine = Learner(model, loaded, precision)
+            expected = torch.autograd.grad(translation_loss(model, batch, 0.1).smoothed, engine.parameters)
             found = torch.autograd.grad(engine.loss(batch, 0.1).smoothed, engine.parameters)
             apart = max(float((a - b).norm() / a.norm().clamp(min=1.0)) for a, b in zip(expected, found, strict=True))
             if not apart < bound:
