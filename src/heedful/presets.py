@@ -1,8 +1,8 @@
 """Sizes that suit corpora: what a preset fills in where the user left a setting open. Names and numbers, nothing else.
 
-Translators follow the paper, but for the smallest: where minutes count, norms come first, Muon takes the steps,
-weights decay, embeddings begin near those of their translations, subwords are split at random, and tokens are weighed
-against part of the vocabulary.
+Translators follow the paper, but for the small ones: where minutes count, norms come first, Muon takes the steps,
+weights decay, embeddings begin near those of their translations, and tokens are weighed against part of the vocabulary;
+the smallest also read subwords that are split at random.
 Decoders and encoders are what learns fastest from little text on a CPU: norms first, rotary positions, no smoothing,
 weight decay, and a rate that falls to zero with the end of the run.
 """
@@ -14,6 +14,14 @@ Family = Literal["encoder-decoder", "decoder", "encoder"]
 Architecture = Literal["transformer", "rnn", "conv"]
 Sections = dict[str, dict[str, Any]]
 
+QUICK: dict[str, Any] = {  # what learns most from a corpus that is not large, in minutes or hours
+    "embeddings": "pairs",
+    "optimiser": "muon",
+    "warmup": 200,
+    "schedule": "linear",
+    "negatives": 2048,
+}
+
 PRESETS: dict[Preset, Sections] = {
     "tiny": {
         "model": {
@@ -24,21 +32,18 @@ PRESETS: dict[Preset, Sections] = {
             "decoder_layers": 4,
             "norm": "pre",
         },
-        "train": {
-            "embeddings": "pairs",
-            "split": 0.1,
-            "optimiser": "muon",
-            "learning_rate": 6e-3,
-            "warmup": 200,
-            "schedule": "linear",
-            "batch_tokens": 2048,
-            "negatives": 2048,
-            "max_updates": 10_000,
-        },
+        "train": QUICK | {"split": 0.1, "learning_rate": 6e-3, "batch_tokens": 2048, "max_updates": 10_000},
     },
     "small": {
-        "model": {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 2},
-        "train": {"learning_rate": 2e-3, "warmup": 2000, "schedule": "linear", "max_updates": 40_000},
+        "model": {
+            "d_model": 256,
+            "d_ff": 1024,
+            "n_heads": 4,
+            "encoder_layers": 6,
+            "decoder_layers": 2,
+            "norm": "pre",
+        },
+        "train": QUICK | {"learning_rate": 4e-3, "max_updates": 40_000},
     },
     "base": {"model": {"dropout": 0.1}, "train": {"batch_tokens": 25_000, "accumulate": 8}},
     "big": {

@@ -293,7 +293,8 @@ class TrainSettings(Section):
     warmup: Count = Field(4000, description="Updates over which the learning rate rises to its peak.")
     optimiser: Literal["adam", "muon"] = Field(
         "adam",
-        description="adam (the paper), or muon: meant for few updates, by orthogonal steps of the layers' matrices.",
+        description="adam (the paper), or muon, which learns more from few updates, by orthogonal steps of the layers'"
+        " matrices.",
     )
     beta1: Probability = Field(0.9, description="Adam's memory of gradients.")
     beta2: Probability = Field(0.98, description="Adam's memory of squared gradients.")

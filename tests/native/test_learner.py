@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from heedful.config import ModelConfig
+from heedful.config import PRESETS, ModelConfig, read
 from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
 from heedful.loss import translation_loss, twin_loss
@@ -257,3 +257,9 @@ def test_dropout_keeps_its_rate_and_draws_anew_everywhere(rate):
 def test_what_the_engine_does_not_know_is_left_to_torch(settings):
     assert learner(model_of(**settings)) is None
     assert learner(model_of()) is not None
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_of_a_translator_is_one_that_the_engine_knows(name):
+    words = [f"model.vocab_size={V}", "model.encoder_layers=1", "model.decoder_layers=1"]
+    assert learner(build(read(None, words).with_preset(name).model)) is not None

@@ -17,7 +17,7 @@ from heedful.train.update import Gradients, build_optimiser
 PASSES = 8  # a rule of thumb: with fewer of them a large model has seen too little to be worth its time
 OFTEN = 50  # passes; of more than these a small model learns less than of reading every pair twice
 CONSISTENCY = 5.0
-MEASURING = 1.0  # seconds: longer than most of what disturbs it
+MEASURING = 0.5  # seconds: longer than most of what disturbs it
 
 Passes = Callable[[RunConfig], float]
 
