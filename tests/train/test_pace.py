@@ -141,15 +141,6 @@ def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, en
     assert found == pytest.approx(7200 / len(task.plan(0)) / (3 * accumulate + 1))
 
 
-def test_a_time_is_enough_for_as_many_updates_as_are_made_in_it(opened):
-    """By the clock of this machine, whatever disturbs it."""
-    asked, task = opened
-    words = [*SMALL_ENOUGH, "train.time=1h", "train.batch_tokens=512", "train.negatives=0"]
-    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
-    updates = pace.passes_in_time(task, config, torch.device("cpu")) * len(task.plan(0))
-    assert 3600 / 5 < updates < 3600 / 1e-5
-
-
 def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
     """Subwords are split for preset tiny, and not after it if the time is short."""
     asked, task = opened
