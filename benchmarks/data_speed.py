@@ -4,8 +4,9 @@
 
 The corpus is invented: words of syllables whose frequencies follow Zipf's law, each with a word of the other language
 that stands for it, now and then twice or not at all, so that lengths differ as they do between languages. Each size is
-encoded by `heedful train`, which then makes one update; the same command again finds the corpus ready. CPU seconds, of
-all threads, stand beside those of the clock, which count only on a machine that does nothing else.
+encoded by `heedful train`, which then makes one update; the same command again finds the corpus ready, and so does one
+that leaves the model to the corpus. CPU seconds, of all threads, stand beside those of the clock, which count only on a
+machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,16 +28,19 @@ from rich.console import Console
 
 from heedful import config
 from heedful.data import padding
+from heedful.presets import preset_for
 from heedful.train import loop
 from heedful.train.start import open_run
 from heedful.train.translation import Translation
 
 WORDS = 60_000  # different ones in each language
 CHUNK = 100_000  # pairs written at once
-START, READY, FIRST = "checking", "encoded corpus:", "update 1 of"  # how the lines of a run begin
-SMALL = [
+# How the lines of a run begin that say: it reads, the corpus is ready, it begins to learn, it has made an update.
+START, READY, BEGIN, FIRST = "checking", "encoded corpus:", "training:", "update 1 of"
+ONE_UPDATE = ["train.max_updates=1", "train.checkpoint_every=1", "train.valid_sentences=1"]
+MINUTE_MODEL = [
     "model.d_model=32", "model.d_ff=32", "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
-    "train.max_updates=1", "train.batch_tokens=4096", "train.checkpoint_every=1", "train.valid_sentences=1",
+    "train.batch_tokens=4096",
 ]  # fmt: skip
 
 
@@ -43,26 +48,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, nargs="+", default=[200_000, 2_000_000])
     parser.add_argument("--updates", type=int, default=10, help="of Transformer-Tiny, to see how long they wait")
+    parser.add_argument("--rounds", type=int, default=3, help="of starting")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} cores", flush=True)
     for pairs in asked.pairs:
         with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), pairs, asked.updates, asked.seed)
+            measure(Path(folder), pairs, asked.updates, asked.rounds, asked.seed)
 
 
-def measure(folder: Path, pairs: int, updates: int, seed: int) -> None:
+def measure(folder: Path, pairs: int, updates: int, rounds: int, seed: int) -> None:
     write_corpus(folder, pairs, seed)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{pairs:,} pairs, {size / 1e6:,.0f} MB", flush=True)
-    said, most = train(folder, "new")
+    said, most = train(folder, "new", MINUTE_MODEL)
     wall, cpu = said[READY] - said[START]
     print(f"  encoded in {wall:.1f} s ({cpu:.1f} s of CPU): {60 * pairs / wall:,.0f} pairs a minute, "
           f"{60 * pairs / cpu:,.0f} a minute of CPU; at most {most:,.0f} MB", flush=True)  # fmt: skip
-    said, most = train(folder, "again")
-    wall, cpu = said[FIRST]
-    print(f"  from command to first update {wall:.1f} s ({cpu:.1f} s of CPU); at most {most:,.0f} MB", flush=True)
+    print_start(folder, "of a model 32 wide", MINUTE_MODEL, rounds)
+    print_start(folder, f"of preset {preset_for(pairs)}", [], rounds)
     print_waiting(folder, updates)
+
+
+def print_start(folder: Path, what: str, settings: list[str], rounds: int) -> None:
+    """How long it takes to begin with an encoded corpus."""
+    runs = [train(folder, f"{what} {i}", settings, until=FIRST) for i in range(rounds)]
+    begin, first, cpu = (
+        sorted(float(said[line][i]) for said, _ in runs) for line, i in ((BEGIN, 0), (FIRST, 0), (FIRST, 1))
+    )
+    print(f"  from command to first update {what}: {median(first):.1f} s, {first[0]:.1f} to {first[-1]:.1f} "
+          f"in {rounds} rounds ({median(cpu):.1f} s of CPU), {median(begin):.1f} s of them until it begins; "
+          f"at most {max(most for _, most in runs):,.0f} MB", flush=True)  # fmt: skip
 
 
 def write_corpus(folder: Path, pairs: int, seed: int) -> None:
@@ -93,20 +109,25 @@ def append_lines(path: Path, words: NDArray[Any], lengths: NDArray[np.int64]) ->
         file.writelines(" ".join(islice(rest, length)) + "\n" for length in lengths.tolist())
 
 
-def train(folder: Path, out: str) -> tuple[dict[str, NDArray[np.float64]], float]:
-    """One update by the command line -> seconds of clock and CPU at which its lines began to be said; megabytes."""
+def train(folder: Path, out: str, settings: list[str], until: str = "") -> tuple[dict[str, NDArray[np.float64]], float]:
+    """One update by the command line -> seconds of clock and CPU at which its lines began to be said; megabytes.
+
+    `until` ends it at a line that begins so.
+    """
     files = ["--source", folder / "source", "--target", folder / "target", "--out", folder / out]
-    command = [sys.executable, "-m", "heedful", "train", *map(str, files), *SMALL]
+    command = [sys.executable, "-m", "heedful", "train", *map(str, files), *ONE_UPDATE, *settings]
     began, said, lines = time.perf_counter(), {}, []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8") as process:
         assert process.stderr
         for line in process.stderr:
             now = np.array([time.perf_counter() - began, cpu_seconds(process.pid)])
-            said |= {beginning: now for beginning in (START, READY, FIRST) if line.startswith(beginning)}
+            said |= {beginning: now for beginning in (START, READY, BEGIN, FIRST) if line.startswith(beginning)}
             lines.append(line)
+            if until and line.startswith(until):
+                process.kill()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode and not (until and until in said):
         sys.exit("".join(lines))
     return said, used.ru_maxrss / 1024
 

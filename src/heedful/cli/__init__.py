@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from pathlib import Path
 
 from heedful.errors import HeedfulError, shown
 
+NEW_OBJECTS = 10_000  # before rubbish is looked for; importing torch makes many, keeps all, and is a tenth faster so
+
 
 def main() -> None:
     """Run one command; what a user can put right is one sentence on stderr and exit code 2."""
+    gc.set_threshold(NEW_OBJECTS)
     import typer
 
     from heedful.cli.app import app

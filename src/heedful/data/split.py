@@ -24,6 +24,7 @@ class Splits:
     def __init__(self, parts: Ids, rate: float) -> None:
         """`parts` are (V, 2) ids, -1 for what was not merged."""
         self.parts, self.rate = parts, rate
+        self.chances = np.where(parts[:, 0] >= 0, rate, 0.0)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, rate: float) -> Splits | None:
@@ -52,28 +53,33 @@ class Splits:
 
     def split(self, sequences: Ragged, rows: Ids, longest: int, random: np.random.Generator) -> Ragged:
         """These sequences, some of their subwords split; what would be longer than `longest` stays as it is."""
-        ids, row = sequences.flat(rows).astype(np.int64), np.repeat(np.arange(len(rows)), sequences.lengths[rows])
-        undone, of_row = self._undo(ids, row, random)
-        lengths = np.bincount(of_row, minlength=len(rows))
-        if (long := lengths > longest).any():
-            kept = np.concatenate([undone[~long[of_row]], ids[long[row]]])
-            of_row = np.concatenate([of_row[~long[of_row]], row[long[row]]])
-            undone, lengths = kept[np.argsort(of_row, kind="stable")], np.bincount(of_row, minlength=len(rows))
-        return Ragged(undone.astype(np.uint32), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+        ids, lengths = sequences.flat(rows).astype(np.int64), sequences.lengths[rows]
+        undone, counts = self._undo(ids, random)
+        starts = _starts(lengths)
+        offsets = _starts(counts)[starts]
+        if (long := np.diff(offsets) > longest).any():
+            stays = np.repeat(long, lengths)
+            split = undone[~np.repeat(stays, counts)]
+            counts[stays] = 1
+            undone, offsets = np.repeat(ids, counts), _starts(counts)[starts]
+            undone[~np.repeat(stays, counts)] = split
+        return Ragged(undone.astype(np.uint32), offsets)
 
-    def _undo(self, ids: Ids, row: Ids, random: np.random.Generator) -> tuple[Ids, Ids]:
-        """(n), (n) -> (m), (m): ids and the sequence that each is of; what was split may be split again."""
-        fresh = np.ones(len(ids), bool)
-        while True:
-            cut = fresh & (self.parts[ids, 0] >= 0) & (random.random(len(ids)) < self.rate)
-            if not cut.any():
-                return ids, row
-            at = np.arange(len(ids)) + np.cumsum(cut) - cut  # where each stands afterwards
-            longer, fresh = np.empty(len(ids) + int(cut.sum()), np.int64), np.zeros(len(ids) + int(cut.sum()), bool)
-            longer[at] = np.where(cut, self.parts[ids, 0], ids)
-            longer[at[cut] + 1] = self.parts[ids[cut], 1]
-            fresh[at[cut]] = fresh[at[cut] + 1] = True
-            ids, row = longer, np.repeat(row, 1 + cut)
+    def _undo(self, ids: Ids, random: np.random.Generator) -> tuple[Ids, Ids]:
+        """(n) -> (m), (n): what is read, and how many of it for each id; parts are split as wholes are."""
+        counts, cut = np.ones(len(ids), np.int64), random.random(len(ids)) < self.chances[ids]
+        if not cut.any():
+            return ids, counts
+        parts, of_parts = self._undo(self.parts[ids[cut]].ravel(), random)
+        counts[cut] = of_parts[::2] + of_parts[1::2]
+        undone = np.repeat(ids, counts)
+        undone[np.repeat(cut, counts)] = parts
+        return undone, counts
+
+
+def _starts(lengths: NDArray[np.integer]) -> Ids:
+    """(n) -> (n + 1): where each begins, and where the last ends."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def split_pairs(pairs: Pairs, rows: Ids, by: tuple[Splits, Splits], longest: int, random: np.random.Generator) -> Pairs:

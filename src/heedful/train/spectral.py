@@ -10,31 +10,53 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from heedful.data.pairs import Pairs
+from heedful.data.store import Store, keep, name_of
 
+FILE = "directions.npy"
+FORMAT = 1  # changes whenever the same pairs would give other directions
 MOST_PAIRS = 100_000  # words that are nowhere in so many are left to chance
 SPARE = 32  # directions beyond those that are wanted, which make those exact
 ROUNDS = 2
 
 
-def spectral(pairs: Pairs, sizes: Sequence[int], width: int, generator: torch.Generator) -> Tensor:
-    """(V, D) or, for separate vocabularies of two sizes, (V + W, D): rows of length 1.
+def spectral(found: Tensor, generator: torch.Generator) -> Tensor:
+    """Directions that were found, (V, D) -> embeddings, (V, D): rows of length 1, half from the corpus and half random.
 
-    Half of each comes from the corpus and half is random: a word and its translation must not be the same. Tokens that
-    the pairs do not have are random.
+    A word and its translation must not be the same. Tokens that the pairs do not have are random.
     """
+    noise = torch.randn(found.shape, generator=generator)
+    return _unit(_unit(noise) + found)
+
+
+def kept_directions(store: Store, sizes: Sequence[int], width: int) -> Tensor:
+    """Those of a corpus, beside which they are kept: to find them takes about as long as to import torch."""
+
+    def fill(path: Path) -> None:
+        np.save(path / FILE, directions(store.train, sizes, width).half().numpy())
+
+    def open_(path: Path, reused: bool) -> Tensor:
+        return torch.from_numpy(np.load(path / FILE)).float()
+
+    parts = {"format": FORMAT, "sizes": sizes, "width": width}
+    return keep(store.path.parent, f"{store.path.name}-{name_of(parts)}", fill, open_)
+
+
+def directions(pairs: Pairs, sizes: Sequence[int], width: int) -> Tensor:
+    """(V, D) or, for separate vocabularies of two sizes, (V + W, D): rows of length 1, or zeros for unseen tokens."""
     tokens = sum(sizes)
-    noise = _unit(torch.randn(tokens, width, generator=generator))
     matrix = _occurrences(pairs, tokens, second=sizes[0] if len(sizes) > 1 else 0)
-    found = _directions(matrix, min(width, tokens, matrix.size(1)), generator)
+    found = _singular(matrix, min(width, *matrix.shape))
     seen = matrix.crow_indices().diff() > 0  # (V)
-    noise[seen, : found.size(1)] += _unit(found[seen] - found[seen].mean(0))
-    return _unit(noise)
+    rows = torch.zeros(tokens, width)
+    rows[seen, : found.size(1)] = _unit(found[seen] - found[seen].mean(0))
+    return rows
 
 
 def _occurrences(pairs: Pairs, tokens: int, second: int) -> Tensor:
@@ -54,14 +76,29 @@ def _occurrences(pairs: Pairs, tokens: int, second: int) -> Tensor:
         return torch.sparse_csr_tensor(*parts, (tokens, len(chosen)), check_invariants=True)
 
 
-def _directions(matrix: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def _singular(matrix: Tensor, count: int) -> Tensor:
     """(V, N) -> (V, count): its left singular vectors, by random projection (Halko, Martinsson and Tropp, 2011)."""
     turned = matrix.t().to_sparse_csr()
-    spanned = matrix @ torch.randn(matrix.size(1), min(count + SPARE, *matrix.shape), generator=generator)
+    basis = _random_sums(matrix, min(count + SPARE, *matrix.shape))
     for _ in range(ROUNDS):
-        spanned = matrix @ (turned @ torch.linalg.qr(spanned)[0])
-    vectors: Tensor = torch.linalg.svd(spanned, full_matrices=False)[0]
-    return vectors[:, :count]
+        basis, within = torch.linalg.qr(matrix @ (turned @ basis))
+    vectors: Tensor = basis @ torch.linalg.svd(within)[0][:, :count]
+    return vectors
+
+
+def _random_sums(matrix: Tensor, count: int) -> Tensor:
+    """(V, N) -> (V, count): each column is added to one of the sums, or subtracted from it.
+
+    A projection as good as one by normal numbers, which takes as long as a round (Clarkson and Woodruff, 2013).
+    """
+    rows, columns = matrix.shape
+    generator = torch.Generator().manual_seed(0)
+    into = torch.randint(count, (columns,), generator=generator)
+    signs = torch.randint(2, (columns,), generator=generator) * 2.0 - 1.0
+    starts = torch.arange(rows).repeat_interleave(matrix.crow_indices().diff()) * count
+    column = matrix.col_indices()
+    sums = torch.zeros(rows * count).index_add_(0, starts + into[column], matrix.values() * signs[column])
+    return sums.view(rows, count)
 
 
 def _unit(rows: Tensor) -> Tensor:

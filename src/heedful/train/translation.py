@@ -23,7 +23,7 @@ from heedful.presets import GOING_ON, preset, weight_decay_for
 from heedful.text import Tokenizer
 from heedful.train.report import Column
 from heedful.train.schedule import peak_rate
-from heedful.train.spectral import spectral
+from heedful.train.spectral import kept_directions, spectral
 from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, resolved_model
 
 
@@ -90,7 +90,7 @@ class Translation(Task):
         sides = [each for each in (model.source_embedding, model.embedding) if each is not None]
         sizes = [len(each.weight) for each in sides]
         generator = torch.Generator().manual_seed(config.train.seed)
-        found = spectral(self.store.train, sizes, config.model.d_model, generator)
+        found = spectral(kept_directions(self.store, sizes, config.model.d_model), generator)
         for side, rows in zip(sides, torch.split(found, sizes), strict=True):
             side.weight.data.copy_(rows)
         return "embeddings begin with which tokens occur in the same pairs"
