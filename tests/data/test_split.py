@@ -78,7 +78,7 @@ def test_the_same_seed_splits_the_same(tokenizer, encoded):
     assert rows(first.sources) != rows(first.targets)  # sides are split apart
 
 
-def test_nothing_is_split_without_merges(tokenizer):
+def test_nothing_is_split_without_merges():
     class Other:
         vocab_size = 5
 

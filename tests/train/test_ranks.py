@@ -4,11 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from heedful.config import read
+from heedful.errors import SettingError
+from heedful.train.ranks import Ranks
+from heedful.train.start import _shared_out
 from tests.conftest import ENGINE, TINY
 
 
@@ -88,3 +93,21 @@ def test_all_ranks_begin_with_the_weights_of_the_first(tmp_path: Path) -> None:
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", tmp_path / "sharing.py"]
     done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(SettingError, match="more processes than GPUs here, of which torch finds 1"):
+        Ranks("auto")
+
+
+@pytest.mark.parametrize(
+    ("device", "words", "pieces"), [("cpu", [], 8), ("cuda", [], 2), ("cuda", ["train.accumulate=8"], 8)]
+)
+def test_gpus_share_the_pieces_of_an_update(device: str, words: list[str], pieces: int) -> None:
+    asked = read(None, words)
+    config = asked.with_defaults({"train": {"accumulate": 8}}, preset="base")
+    ranks = SimpleNamespace(device=torch.device(device), world=4)
+    assert _shared_out(config, asked, ranks).train.accumulate == pieces  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heedful.errors import HeedfulError, shown
 
-NEW_OBJECTS = 10_000  # before rubbish is looked for; importing torch makes many, keeps all, and is a tenth faster so
+NEW_OBJECTS = 10_000  # before rubbish is looked for: importing torch makes many and keeps all, and is a tenth faster so
 
 
 def main() -> None:

@@ -6,14 +6,18 @@ and on a GPU.
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heedful.ops.dropout import dropout
 
 FUSED_FROM = 1024 * 1024  # scores in one head's matrix from which the fused kernel pays on a CPU
+# Of those for GPUs, cuDNN's is made anew for each shape, and batches are of all shapes.
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def attend(
@@ -30,8 +34,7 @@ def attend(
     `keep` is True where a query may attend to a key; `bias` is added to the scaled scores; `rate` is the dropout on the
     weights; `tap` sees the weights, and may replace them.
     """
-    large = query.size(-2) * key.size(-2) >= FUSED_FROM
-    if tap is None and (large or query.device.type != "cpu"):
+    if tap is None and (query.device.type != "cpu" or query.size(-2) * key.size(-2) >= FUSED_FROM):
         return attend_fused(query, key, value, keep, bias, rate)
     return attend_plain(query, key, value, keep, bias, rate, tap)
 
@@ -66,7 +69,8 @@ def attend_fused(
 ) -> Tensor:
     """The same by `torch`'s kernel, which never holds all scores at once."""
     mask = keep if bias is None else added(keep, bias, query.dtype)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+    with sdpa_kernel(KERNELS) if query.device.type == "cuda" else nullcontext():
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
 
 
 def added(keep: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LOGITS_AT_ONCE = 1 << 21
+LOGITS_AT_ONCE = 1 << 21  # on a CPU: what stays near it
+LOGITS_ON_A_GPU = 1 << 26  # what keeps it busy
 
 
 def linear_cross_entropy(
@@ -106,7 +107,7 @@ def _sums(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     smoothed, plain = hidden.new_zeros((), dtype=torch.float64), hidden.new_zeros((), dtype=torch.float64)
-    for part in _parts(len(labels), len(weight)):
+    for part in _parts(hidden, len(weight)):
         likelihood, spread, _ = _losses(F.linear(hidden[part], weight, bias).float(), labels[part])
         smoothed += (1 - smoothing) * likelihood.sum() + smoothing * spread.sum()
         plain += likelihood.sum()
@@ -125,9 +126,10 @@ def _losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return log_total - label, log_total - mean, logits.div_(total)
 
 
-def _parts(rows: int, vocab_size: int) -> list[slice]:
-    step = max(16, LOGITS_AT_ONCE // vocab_size)
-    return [slice(start, start + step) for start in range(0, rows, step)]
+def _parts(hidden: Tensor, vocab_size: int) -> list[slice]:
+    most = LOGITS_AT_ONCE if hidden.device.type == "cpu" else LOGITS_ON_A_GPU
+    step = max(16, most // vocab_size)
+    return [slice(start, start + step) for start in range(0, len(hidden), step)]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -142,7 +144,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_weight = torch.zeros_like(weight)
         d_bias = None if bias is None else torch.zeros_like(bias)
         vocab_size = len(weight)
-        for part in _parts(len(labels), vocab_size):
+        for part in _parts(hidden, vocab_size):
             logits = F.linear(hidden[part], weight, bias).float()  # (n, V)
             likelihood, spread, slope = _losses(logits, labels[part])
             smoothed += (1 - smoothing) * likelihood.sum() + smoothing * spread.sum()

@@ -24,7 +24,7 @@ def choose(precision: str, device: str) -> str:
     import torch
 
     if torch.device(device).type == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     has_it = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return "bfloat16" if has_it and described_tiles() else "float32"
 

@@ -53,15 +53,21 @@ def save(folder: Path, model: nn.Module, optimiser: Optimiser, state: State, kee
         (new / STATE).write_text(json.dumps(asdict(state), indent=2))
         manifest = {name: digest(new / name) for name in (WEIGHTS, OPTIMISER, STATE)}
         (new / MANIFEST).write_text(json.dumps(manifest, indent=2))
-    for old in _steps(folder)[:-keep]:
+    for old in steps(folder)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
     return path
+
+
+def steps(folder: Path) -> list[Path]:
+    """All checkpoints, the oldest first."""
+    found = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def latest(folder: Path) -> Path | None:
     """The newest checkpoint that is whole; None if the run has not come to its first."""
     damaged = []
-    for path in reversed(_steps(folder)):
+    for path in reversed(steps(folder)):
         if _whole(path):
             return path
         damaged.append(path.name)
@@ -94,7 +100,7 @@ def add_weights(folder: Path, model: nn.Module, state: State, keep: int) -> None
 
 def forget_weights(folder: Path) -> None:
     """Delete kept weights that no checkpoint refers to any more."""
-    wanted = {update for path in _steps(folder) for update in _averaged(path)}
+    wanted = {update for path in steps(folder) for update in _averaged(path)}
     for rest in (folder / "weights").glob(".*.tmp"):  # of a run that was killed
         rest.unlink(missing_ok=True)
     for path in (folder / "weights").glob("*.safetensors"):
@@ -142,11 +148,6 @@ def _moments(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
         for name, parameter in model.named_parameters()
         for kind, value in optimiser.state[parameter].items()
     }
-
-
-def _steps(folder: Path) -> list[Path]:
-    found = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def _whole(path: Path) -> bool:

@@ -33,7 +33,7 @@ class Language(Task):
 
     def __init__(self, store: TextStore) -> None:
         self.store: TextStore = store
-        self.block = self.batch_tokens = self.seed = self.valid_tokens = 0
+        self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
 
     @classmethod
     def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> Language:
@@ -55,6 +55,7 @@ class Language(Task):
     def prepare(self, config: RunConfig) -> None:
         train = config.train
         self.block, self.batch_tokens, self.seed = train.block, train.batch_tokens, train.seed
+        self.piece_tokens = max(1, train.batch_tokens // train.accumulate)
         self.valid_tokens = train.valid_tokens
 
     @property
@@ -76,7 +77,7 @@ class Language(Task):
 
     def validation(self) -> Iterator[Blocks]:
         valid = self.store.valid
-        for starts, length in held_out_blocks(len(valid), self.block, self.valid_tokens, 4 * self.batch_tokens):
+        for starts, length in held_out_blocks(len(valid), self.block, self.valid_tokens, 4 * self.piece_tokens):
             yield self._blocks(valid, starts, length)
 
     def scores(self, likelihood: float, tokens: int) -> Scores:

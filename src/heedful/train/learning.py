@@ -20,6 +20,8 @@ class Learning:
         self.model, self.task, self.settings, self.device = model, task, config.train, device
         self.smoothing = smoothing_of(config.train, config.model)
         self.precision = choose(config.train.precision, device.type)
+        if self.precision == "bfloat16" and device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # for products that autocast leaves alone
         if config.train.compile:
             model.compile(dynamic=True)  # batches are of all lengths
         plain = config.train.engine == "torch" or config.train.compile

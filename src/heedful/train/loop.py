@@ -189,7 +189,9 @@ def plan_for_time(run: Run, clock: Clock) -> None:
     state, settings = run.state, run.config.train
     if not settings.time:
         return
-    first = not state.planned and clock.elapsed() >= min(MEASURE_SECONDS, seconds(settings.time) / 20)
+    given = seconds(settings.time)
+    known = clock.warm() >= min(MEASURE_SECONDS, given / 20) or clock.elapsed() >= given / 2
+    first = not state.planned and known
     if run.ranks.from_main(float(first or (state.planned and state.update % state.every == 0))):
         state.total = int(run.ranks.from_main(updates_in_time(run, clock)))
         if not state.planned:
@@ -240,6 +242,7 @@ class Clock:
     def __init__(self, state: State) -> None:
         self.before = state.elapsed
         self.began = self.recorded = time.monotonic()
+        self.after_first: float | None = None  # when the first update of this session was done
         self.first = state.update
         self.state = state
         self.outside = 0.0  # seconds in validation
@@ -247,6 +250,8 @@ class Clock:
 
     def tick(self, tokens: int) -> None:
         self.tokens += tokens
+        if self.after_first is None:
+            self.after_first = time.monotonic()
 
     def restart(self) -> None:
         self.tokens, self.loss = 0, 0.0
@@ -263,10 +268,15 @@ class Clock:
     def elapsed(self) -> float:
         return self.before + time.monotonic() - self.began
 
+    def warm(self) -> float:
+        """Seconds of this session since its first update, in which kernels are made and memory is found."""
+        return 0.0 if self.after_first is None else time.monotonic() - self.after_first
+
     def seconds_per_update(self, validating: bool = False) -> float:
-        """Mean of this session, with or without its validations."""
-        spent = time.monotonic() - self.began - (0.0 if validating else self.outside)
-        return spent / max(1, self.state.update - self.first)
+        """Mean of this session, with or without its validations; of its first update until there is another one."""
+        updates = self.state.update - self.first
+        spent = self.warm() if updates > 1 else time.monotonic() - self.began
+        return (spent - (0.0 if validating else self.outside)) / max(1, updates - 1)
 
 
 @contextmanager

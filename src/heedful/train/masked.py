@@ -35,7 +35,7 @@ class MaskedLanguage(Task):
 
     def __init__(self, store: TextStore) -> None:
         self.store: TextStore = store
-        self.block = self.batch_tokens = self.seed = self.valid_tokens = 0
+        self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
         self.pairs = False
 
     @classmethod
@@ -61,6 +61,7 @@ class MaskedLanguage(Task):
     def prepare(self, config: RunConfig) -> None:
         train = config.train
         self.block, self.batch_tokens, self.seed = train.block, train.batch_tokens, train.seed
+        self.piece_tokens = max(1, train.batch_tokens // train.accumulate)
         self.valid_tokens = train.valid_tokens
         self.pairs = config.model.token_types > 1
         self.corruption = Corruption.of(self.store.tokenizer, train.mask, train.whole_words)
@@ -88,7 +89,7 @@ class MaskedLanguage(Task):
     def validation(self) -> Iterator[Masked]:
         valid, text = self.store.valid, self.block - FRAME
         random = np.random.default_rng(0)
-        for starts, length in held_out_blocks(len(valid) + 1, text, self.valid_tokens, 4 * self.batch_tokens):
+        for starts, length in held_out_blocks(len(valid) + 1, text, self.valid_tokens, 4 * self.piece_tokens):
             yield self._masked(valid, starts, length, random)
 
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:

@@ -24,8 +24,16 @@ class Ranks:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         elif device == "cuda" and not torch.cuda.is_available():
             raise SettingError("train.device is cuda, and torch finds no GPU here; leave it out, or set it to cpu.")
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        self.device = torch.device(device, local) if device == "cuda" else torch.device(device)
+        self.device = torch.device(device)
+        if device == "cuda":
+            local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+            if local >= gpus:
+                raise SettingError(
+                    f"there are more processes than GPUs here, of which torch finds {gpus}; "
+                    f"start {gpus} of them (torchrun --nproc-per-node {gpus}), or set train.device=cpu."
+                )
+            self.device = torch.device(device, local)
+            torch.cuda.set_device(self.device)
         if self.world > 1 and not dist.is_initialized():
             backend = "nccl" if self.device.type == "cuda" else "gloo"
             dist.init_process_group(backend, timeout=timedelta(hours=12))  # others wait while one validates

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from heedful.data.pairs import Pairs
 from heedful.data.store import Store, keep, name_of
+from heedful.errors import FolderError
 
 FILE = "directions.npy"
 FORMAT = 1  # changes whenever the same pairs would give other directions
 MOST_PAIRS = 100_000  # words that are nowhere in so many are left to chance
-SPARE = 32  # directions beyond those that are wanted, which make those exact
+SPARE = 32  # directions beyond those that are wanted, which make those more exact
 ROUNDS = 2
 
 
@@ -36,16 +37,25 @@ def spectral(found: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def kept_directions(store: Store, sizes: Sequence[int], width: int) -> Tensor:
-    """Those of a corpus, beside which they are kept: to find them takes about as long as to import torch."""
+    """Those of a corpus, beside which they are kept: to find them takes about as long as to import torch.
+
+    Where they cannot be kept they are found anew, and are the same.
+    """
+
+    def find() -> Tensor:
+        return directions(store.train, sizes, width).half()
 
     def fill(path: Path) -> None:
-        np.save(path / FILE, directions(store.train, sizes, width).half().numpy())
+        np.save(path / FILE, find().numpy())
 
     def open_(path: Path, reused: bool) -> Tensor:
         return torch.from_numpy(np.load(path / FILE)).float()
 
     parts = {"format": FORMAT, "sizes": sizes, "width": width}
-    return keep(store.path.parent, f"{store.path.name}-{name_of(parts)}", fill, open_)
+    try:
+        return keep(store.path.parent, f"{store.path.name}-{name_of(parts)}", fill, open_)
+    except FolderError:
+        return find().float()
 
 
 def directions(pairs: Pairs, sizes: Sequence[int], width: int) -> Tensor:
@@ -89,11 +99,11 @@ def _singular(matrix: Tensor, count: int) -> Tensor:
 def _random_sums(matrix: Tensor, count: int) -> Tensor:
     """(V, N) -> (V, count): each column is added to one of the sums, or subtracted from it.
 
-    A projection as good as one by normal numbers, which takes as long as a round (Clarkson and Woodruff, 2013).
+    As good as a projection by normal numbers, which would take as long as a round (Clarkson and Woodruff, 2013).
     """
     rows, columns = matrix.shape
     generator = torch.Generator().manual_seed(0)
-    into = torch.randint(count, (columns,), generator=generator)
+    into = torch.randperm(columns, generator=generator) % count  # so that no sum is empty
     signs = torch.randint(2, (columns,), generator=generator) * 2.0 - 1.0
     starts = torch.arange(rows).repeat_interleave(matrix.crow_indices().diff()) * count
     column = matrix.col_indices()

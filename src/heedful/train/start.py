@@ -84,7 +84,7 @@ def open_run(
             "asked": asked.model_dump(mode="json", exclude_unset=True) if earlier is None else earlier.get("asked", {}),
         }
         write_file(out / SETTINGS, json.dumps(stored, indent=2))
-    begins = not any((out / CHECKPOINTS).glob("step-*"))
+    begins = not checkpoint.steps(out / CHECKPOINTS)
     model = _fresh_model(config, task, init, report, begins)
     ranks.share(model.parameters())
     model.to(ranks.device)
@@ -118,14 +118,21 @@ def resolve(asked: RunConfig, task: Task, init: Folder | None, ranks: Ranks, rep
     def passes(config: RunConfig) -> float:
         return ranks.from_main(passes_in_time(task, config, ranks.device, ranks.world) if ranks.main else 0.0)
 
-    config = suited = task.resolve(asked, init)
+    config = suited = _shared_out(task.resolve(asked, init), asked, ranks)
     if init is None:
         config = affordable(suited, asked, task, passes, report.say)
         if config.preset == suited.preset:
             config = thorough(config, asked, passes, report.say)
     if asked.train.time and "max_updates" not in asked.train.model_fields_set:
-        return config.replace(train={"max_updates": NO_LIMIT})
+        config = config.replace(train={"max_updates": NO_LIMIT})
     return config
+
+
+def _shared_out(config: RunConfig, asked: RunConfig, ranks: Ranks) -> RunConfig:
+    """Pieces that one GPU would take one after the other, on several at once."""
+    if ranks.device.type == "cpu" or "accumulate" in asked.train.model_fields_set:
+        return config
+    return config.replace(train={"accumulate": max(1, config.train.accumulate // ranks.world)})
 
 
 def _check_reading(config: RunConfig) -> None:
