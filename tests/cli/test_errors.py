@@ -94,6 +94,40 @@ def test_a_gpu_that_is_not_there(call: Call, corpus: Path, tmp_path: Path) -> No
     assert_one_sentence(done.err, "train.device is cuda", "no GPU")
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:7", "gpu"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["translate", "FOLDER"],
+        ["evaluate", "FOLDER", "--source", "TEXT", "--reference", "TEXT"],
+        ["score", "FOLDER", "--source", "TEXT", "--target", "TEXT"],
+        ["generate", "FOLDER", "Once"],
+        ["embed", "FOLDER", "-i", "TEXT"],
+        ["fill", "FOLDER", "a [MASK]"],
+        ["classify", "FOLDER", "-i", "TEXT"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_device_that_is_not_there(
+    call: Call, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], device: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1 if device == "cuda:7" else 0)
+    text = tmp_path / "text"
+    text.write_text("Hello.\n", encoding="utf-8")
+    names = {"FOLDER": trained, "TEXT": text}
+    done = call(*(names.get(word, word) for word in words), "--device", device)
+    assert done.code == 2
+    said = {"cuda": "torch finds no GPU here", "cuda:7": "torch finds 1 GPU here", "gpu": "must be cpu, cuda"}
+    assert_one_sentence(done.err, "--device is", said[device])
+
+
+def test_8_bits_are_for_cpus(call: Call, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    done = call("translate", trained, "--precision", "int8", "--device", "cuda")
+    assert done.code == 2
+    assert_one_sentence(done.err, "precision is int8", "for CPUs alone")
+
+
 @pytest.mark.parametrize("name", ["x" * 300, "file/inside"])
 def test_places_that_cannot_be_reached(call: Call, tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("no folder")

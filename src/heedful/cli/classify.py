@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, input_lines, output_lines, prepare_torch
+from heedful.cli.streams import DASH, Device, input_lines, output_lines, prepare_torch
 
 if TYPE_CHECKING:
     from heedful.encode import Encoder
@@ -23,6 +23,7 @@ def classify(
     scores: Annotated[bool, typer.Option("--scores", help="Put a TAB and the probability behind each label.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    device: Device = "cpu",
 ) -> None:
     """Say which label fits each line: N lines in, N labels out.
 
@@ -33,7 +34,7 @@ def classify(
     from heedful.encode import Encoder
     from heedful.interop import open_folder
 
-    encoder = Encoder(open_folder(model), prepare_torch(threads, precision))
+    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
     encoder.notice = lambda text: print(text, file=sys.stderr)
     if labelled is not None:
         measure(encoder, labelled)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, input_lines, prepare_torch
+from heedful.cli.streams import DASH, Device, input_lines, prepare_torch
 
 
 def embed(
@@ -20,6 +20,7 @@ def embed(
     normalise: Annotated[bool, typer.Option(help="Scale every vector to length 1.")] = True,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    device: Device = "cpu",
 ) -> None:
     """Turn lines into vectors: N lines in, an array of N rows out.
 
@@ -34,7 +35,7 @@ def embed(
 
     if output == DASH and sys.stdout.isatty():
         raise SettingError("vectors are not for a screen; write them to a file with > vectors.npy or -o vectors.npy.")
-    encoder = Encoder(open_folder(model), prepare_torch(threads, precision))
+    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
     encoder.notice = lambda text: print(text, file=sys.stderr)
     vectors = encoder.embed(list(input_lines(input)), pooling, normalise)
     data = io.BytesIO()

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import open_translator
+from heedful.cli.streams import Device, open_translator
 
 
 def evaluate(
@@ -31,6 +31,7 @@ def evaluate(
     precision: Annotated[
         str, typer.Option(help="auto (the fastest that this machine has), float32, bfloat16 or int8.")
     ] = "auto",
+    device: Device = "cpu",
 ) -> None:
     """Translate a test set and compare it with a reference: BLEU, chrF and TER by sacreBLEU, and exact match.
 
@@ -41,7 +42,7 @@ def evaluate(
 
     measures.bleu_of(tokenize, lowercase)  # what cannot be measured is not translated first
     pairs = list(read_pairs(source, reference))
-    translator = open_translator(models, threads, precision, shortlist=shortlist)
+    translator = open_translator(models, threads, precision, device, shortlist=shortlist)
     options = {name: value for name, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
     began = time.perf_counter()
     translated = translator.translate([text for text, _ in pairs], **options)

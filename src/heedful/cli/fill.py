@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import prepare_torch
+from heedful.cli.streams import Device, prepare_torch
 
 
 def fill(
@@ -16,6 +16,7 @@ def fill(
     top: Annotated[int, typer.Option(help="Candidates for each blank.")] = 5,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    device: Device = "cpu",
 ) -> None:
     """Fill in the blanks of a text: the most probable words, with their probabilities.
 
@@ -25,7 +26,7 @@ def fill(
     from heedful.interop import open_folder
     from heedful.text.normalise import valid
 
-    encoder = Encoder(open_folder(model), prepare_torch(threads, precision))
+    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
     for number, candidates in enumerate(encoder.fill(valid(text), top)):
         if number:
             print()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.streams import prepare_torch
+from heedful.cli.streams import Device, prepare_torch
 
 
 def generate(
@@ -25,6 +25,7 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    device: Device = "cpu",
 ) -> None:
     """Go on from a text, and show it while it is written.
 
@@ -40,7 +41,7 @@ def generate(
     asked = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     options |= {"max_tokens": max_tokens, "repetition_penalty": repetition_penalty, "stop": stop or ()}
-    generator = Generator(open_folder(model), prepare_torch(threads, precision))
+    generator = Generator(open_folder(model), prepare_torch(threads, precision, device), device)
     if prompt == "-":
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     prompt = valid(prompt)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import open_translator, prepare_torch
+from heedful.cli.streams import Device, open_translator, prepare_torch
 
 
 def score(
@@ -18,6 +18,7 @@ def score(
     pairs: Annotated[Path | None, typer.Option(help="Both sides as one TSV file.")] = None,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    device: Device = "cpu",
 ) -> None:
     """Print the log-probability of each target given its source, one number a line.
 
@@ -27,7 +28,7 @@ def score(
     from heedful.data.readers import training_corpus
 
     corpus = training_corpus(DataSettings(source=source, target=target, pairs=pairs))
-    translator = open_translator(models, threads, prepare_torch(threads, precision))
+    translator = open_translator(models, threads, prepare_torch(threads, precision, device), device)
     given, first = corpus.pairs(), 1
     while chunk := list(islice(given, 2000)):
         for value in translator.score(chunk, first):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import stat
@@ -13,7 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
 
 from heedful.errors import FolderError, SettingError
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from heedful.translate import Translator
 
 DASH = Path("-")
+Device = Annotated[str, typer.Option(help="cpu, or cuda for a GPU.")]
 _interrupted = threading.Event()  # Ctrl-C has come
 
 
@@ -163,14 +167,29 @@ def _same_file(one: Path, other: Path) -> bool:
     return stat.S_ISREG(written.st_mode) and os.path.samestat(read, written)
 
 
-def prepare_torch(threads: int = 0, precision: str = "float32") -> str:
+def prepare_torch(threads: int = 0, precision: str = "float32", device: str = "cpu") -> str:
     """Check and apply what every command that computes can be told; the precision to compute in."""
     from heedful.ops.precision import choose
 
     if precision not in ("auto", "float32", "bfloat16"):
         raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
     set_threads(threads)
-    return choose(precision, "cpu")
+    check_device(device)
+    return choose(precision, device)
+
+
+def check_device(device: str) -> None:
+    """Refuse what this machine does not have."""
+    if device == "cpu":
+        return
+    if not re.fullmatch(r"cuda(:\d+)?", device):
+        raise SettingError(f"--device is {device!r}; it must be cpu, cuda, or cuda:1 for the second GPU.")
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if int(device.removeprefix("cuda").lstrip(":") or 0) >= gpus:
+        found = f"{gpus or 'no'} GPU{'s' * (gpus > 1)}"
+        raise SettingError(f"--device is {device}, and torch finds {found} here; leave it out, or set it to cpu.")
 
 
 def set_threads(threads: int) -> None:
@@ -184,7 +203,12 @@ def set_threads(threads: int) -> None:
 
 
 def open_translator(
-    models: Sequence[Path], threads: int = 0, precision: str = "auto", workers: int = 0, shortlist: bool = False
+    models: Sequence[Path],
+    threads: int = 0,
+    precision: str = "auto",
+    device: str = "cpu",
+    workers: int = 0,
+    shortlist: bool = False,
 ) -> Translator:
     """Load model folders for translation; what they have to say while translating goes to stderr."""
     import gc
@@ -198,7 +222,9 @@ def open_translator(
     if workers < 0:
         raise SettingError(f"--workers is {workers}; it must be 0 (one for each thread) or more.")
     set_threads(threads)
-    translator = Translator([open_folder(model) for model in models], precision, workers=workers, shortlist=shortlist)
+    check_device(device)
+    folders = [open_folder(model) for model in models]
+    translator = Translator(folders, precision, device, workers=workers, shortlist=shortlist)
     translator.notice = lambda text: print(text, file=sys.stderr)
     gc.freeze()  # what is loaded stays: to look through it again and again takes a tenth of the time
     return translator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.streams import DASH, arriving_lines, open_translator, output_lines, progress
+from heedful.cli.streams import DASH, Device, arriving_lines, open_translator, output_lines, progress
 
 if TYPE_CHECKING:
     from heedful.translate import Translation
@@ -49,6 +49,7 @@ def translate(
     precision: Annotated[
         str, typer.Option(help="auto (the fastest that this machine has), float32, bfloat16 or int8.")
     ] = "auto",
+    device: Device = "cpu",
 ) -> None:
     """Translate text, line by line: N lines in, N lines out, in order; an empty line stays empty.
 
@@ -58,7 +59,7 @@ def translate(
     asked |= {"top_p": top_p, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
-    translator = open_translator(models, threads, precision, workers, shortlist)
+    translator = open_translator(models, threads, precision, device, workers, shortlist)
     lines, ready = arriving_lines(input)
     with (
         output_lines(output, input) as put,
