@@ -46,7 +46,7 @@ def test_digits_are_copied_and_reversed(tmp_path: Path, task: str) -> None:
         tmp_path,
         [(line, answer(line)) for line in train],
         {},
-        {"learning_rate": 3e-3, "warmup": 100, "schedule": "linear", "max_updates": 600, "checkpoint_every": 600,
+        {"learning_rate": 6e-3, "warmup": 50, "schedule": "linear", "max_updates": 300, "checkpoint_every": 300,
          "batch_tokens": 1500, "average": 1},
     )  # fmt: skip
     right = sum(a == answer(line) for line, a in zip(test, translator.translate(test), strict=True))
