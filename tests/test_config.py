@@ -89,6 +89,9 @@ class TestUnknownKeys:
             ("trian.warmup=3", "unknown key trian; did you mean train?"),
             ("warmup=3", "unknown key warmup; did you mean train.warmup?"),
             ("model.learning_rate=1", "unknown key model.learning_rate; did you mean train.learning_rate?"),
+            ("train.dropout=0.1", "unknown key train.dropout; did you mean model.dropout?"),
+            ("model.seed=1", "unknown key model.seed; did you mean train.seed?"),
+            ("text.max_length=9", "unknown key text.max_length; did you mean data.max_length?"),
             ("model.nheads=1", "unknown key model.nheads; did you mean model.n_heads?"),
             ("zzz.qqq=1", "unknown key zzz; `heedful settings` lists them all."),
             ("model.d_model.x=3", "unknown key model.d_model.x; did you mean model.d_model?"),
@@ -234,7 +237,8 @@ class TestFiles:
 
     def test_a_missing_file(self, tmp_path):
         message = message_of(lambda: read(tmp_path / "absent.toml"))
-        assert message == f"{tmp_path / 'absent.toml'} does not exist; give the TOML file of a run."
+        expected = f"{tmp_path / 'absent.toml'} does not exist; give the TOML file of a run, or a setting as section."
+        assert message == f"{expected}key=value."
 
     def test_a_folder(self, tmp_path):
         assert message_of(lambda: read(tmp_path)).startswith(f"{tmp_path} cannot be read: ")

@@ -130,7 +130,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise SettingError(f"{path} does not exist; give the TOML file of a run.") from None
+        raise SettingError(
+            f"{path} does not exist; give the TOML file of a run, or a setting as section.key=value."
+        ) from None
+    except IsADirectoryError:
+        raise SettingError(f"{path} cannot be read: it is a folder; give the TOML file of a run.") from None
     except OSError as error:
         raise SettingError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
@@ -190,15 +194,21 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     loc = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
     name = shown(".".join(([where] if where else []) + loc[:2]))[1:-1]
     if problem["type"] == "extra_forbidden":
-        alike = [other for other in _names(kind) if other.count(".") == len(loc[:2]) - 1]
-        near = difflib.get_close_matches(".".join(loc[:2]), alike, n=1, cutoff=0.6)
-        near = near or [other for other in _names(kind) if other.endswith(f".{loc[-1]}")]
-        hint = f"did you mean {near[0]}?" if near else "`heedful settings` lists them all."
+        near = _near(kind, loc[:2])
+        hint = f"did you mean {near}?" if near else "`heedful settings` lists them all."
         return f"unknown key {name}; {hint}"
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "value_error" and not isinstance(problem["input"], str):
         return f"{name + ': ' if name else ''}{message}."
     return f"{name} is {shown(problem['input'])}: {message[0].lower() + message[1:]}."
+
+
+def _near(kind: type[Section], loc: list[str]) -> str | None:
+    """The setting that was probably meant: the same key of another section, or else a name spelled alike."""
+    names = _names(kind)
+    same = [name for name in names if name.rpartition(".")[2] == loc[-1]]
+    alike = [name for name in names if name.count(".") == len(loc) - 1]
+    return next(iter(same or difflib.get_close_matches(".".join(loc), alike, n=1, cutoff=0.6)), None)
 
 
 def _names(kind: type[Section]) -> list[str]:

@@ -68,6 +68,8 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "time": (["--time", "soon"], ("train.time", "30m")),
     "preset": (["--preset", "huge"], ("preset", "tiny")),
     "no such TOML": (["nowhere.toml"], ("nowhere.toml", "does not exist")),
+    "a setting without a value": (["model.d_model"], ("model.d_model is a setting without a value", "=VALUE")),
+    "a preset without a value": (["preset"], ("preset is a setting without a value",)),
     "vocabulary too large": (["--source", "GOOD", "--target", "GOOD", "text.vocab_size=90000"], ("90000",)),
     "vectors of another width": (["--source", "GOOD", "--target", "GOOD", "train.vectors=GOOD"], ("d_model",)),
     "pairs that do not fit": (["--source", "GOOD", "--target", "GOOD", "model.max_length=4"],

@@ -63,6 +63,9 @@ def read_settings(settings: list[str], files: dict[str, Any], preset: str | None
     from heedful.errors import SettingError
 
     paths = [text for text in settings if "=" not in text]
+    for text in paths:
+        if text.partition(".")[0] in config.RunConfig.model_fields and not Path(text).exists():
+            raise SettingError(f"{text} is a setting without a value; write {text}=VALUE.")
     if len(paths) > 1:
         raise SettingError(f"{paths[1]} is a second file of settings; give one, and single settings as key=value.")
     sections: dict[str, dict[str, Any]] = {"data": {name: path for name, path in files.items() if path}}
