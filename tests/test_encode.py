@@ -144,8 +144,6 @@ def test_accuracy_and_macro_f1_by_hand() -> None:
         (lambda e: e.fill("[MASK]", top=0), "top is 0"),
         (lambda e: e.embed(["x"], pooling="max"), "pooling is 'max'"),
         (lambda e: e.classify(["a"], ["b", "c"]), "1 first texts and 2 second ones"),
-        (lambda e: encoder_of().classify(["a"]), "has no labels"),
-        (lambda e: encoder_of(head="none", output_bias=False).fill("[MASK]"), "no head"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(encoder: Encoder, use: object, message: str) -> None:
@@ -155,5 +153,9 @@ def test_what_cannot_be_done_is_one_sentence(encoder: Encoder, use: object, mess
 
 def test_other_families_do_not_encode(encoder: Encoder) -> None:
     config = ModelConfig(family="decoder", vocab_size=9, d_model=8, d_ff=8, n_heads=2, decoder_layers=1, max_length=8)
+    with pytest.raises(FolderError, match=r"has no labels.*; it is a BERT, use heedful fill or heedful embed\."):
+        encoder_of().classify(["a"])
+    with pytest.raises(FolderError, match=r"no head to guess tokens with; it is a BERT, use heedful embed\."):
+        encoder_of(head="none", output_bias=False).fill("[MASK]")
     with pytest.raises(FolderError, match="decoder family, which is no encoder"):
         Encoder(Folder(build(config), encoder.tokenizer, encoder.tokenizer, SearchSettings(), Path("x")))

@@ -50,6 +50,11 @@ def test_a_module_imports_only_from_above(path: Path) -> None:
             assert other in ALLOWED_ALONE[mine], f"{mine} is not to know {other}"
 
 
+def test_the_package_lists_what_it_offers_and_nothing_else() -> None:
+    assert dir(heedful) == sorted(heedful.__all__)
+    assert "record" in dir(heedful)
+
+
 def test_training_knows_no_search() -> None:
     assert not any("search" in imports(path) for path in (ROOT / "train").glob("*.py"))
 

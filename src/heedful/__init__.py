@@ -47,6 +47,10 @@ def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", sho
     )
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """`heedful.record`: imported with torch when it is asked for, so that `import heedful` stays instant."""
     if name != "record":

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from heedful import folder as model_folder
 from heedful.data.labelled import collate_texts, encode_texts
-from heedful.errors import FolderError, SettingError
-from heedful.folder import Folder
+from heedful.errors import SettingError
+from heedful.folder import Folder, unfit
 from heedful.model import EncoderModel
 from heedful.ops.precision import computing_in
 
@@ -62,14 +62,13 @@ class Encoder:
     """A trained encoder, ready for use."""
 
     def __init__(self, folder: Folder, precision: str = "float32", device: str = "cpu") -> None:
-        if not isinstance(folder.model, EncoderModel):
-            raise FolderError(
-                f"{folder.path} holds a model of the {folder.model.config.family} family, which is no encoder."
-            )
+        if folder.config.family != "encoder":
+            raise unfit(folder, "is no encoder")
+        assert isinstance(folder.model, EncoderModel)
         self.device, self.precision = torch.device(device), precision
         self.model = folder.model.to(self.device).eval()
         self.tokenizer, self.config = folder.tokenizer, folder.model.config
-        self.path = folder.path
+        self.folder, self.path = folder, folder.path
         self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
 
     @classmethod
@@ -112,7 +111,7 @@ class Encoder:
     def fill(self, text: str, top: int = 5) -> list[list[Candidate]]:
         """For each blank, [MASK] or <mask>, the most probable tokens; each is judged with all the others blank."""
         if self.config.head == "none":
-            raise SettingError(f"{self.path} has no head to guess tokens with; it gives vectors only.")
+            raise unfit(self.folder, "has no head to guess tokens with")
         if top < 1:
             raise SettingError(f"top is {top}; ask for one candidate or more.")
         ids, places = self._with_blanks(text)
@@ -132,7 +131,7 @@ class Encoder:
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
         """The label of each text, or pair of texts; they are counted from `first` where one of them is spoken of."""
         if not self.config.labels:
-            raise SettingError(f"{self.path} has no labels; train a classifier with --labelled and --init.")
+            raise unfit(self.folder, "has no labels: `heedful train --labelled FILE --init` makes a classifier of it")
         found: list[Label | None] = [None] * len(texts)
         for chosen, ids, types in self._batches(self._rows(texts, seconds, first)):
             with computing_in(self.precision, self.device):

@@ -202,6 +202,22 @@ def _has(path: Path, name: str) -> bool:
     return (path / name).is_file()
 
 
+def unfit(folder: Folder, why: str) -> FolderError:
+    """What to say of a model that is given to a command for another family, and which commands fit it."""
+    model = folder.config
+    if model.family == "encoder-decoder":
+        kind, commands = "a translator", "heedful translate"
+    elif model.family == "decoder":
+        kind, commands = "a GPT", "heedful generate"
+    elif model.labels:
+        kind, commands = "a classifier", "heedful classify or heedful embed"
+    else:
+        kind, commands = "a BERT", "heedful embed" if model.head == "none" else "heedful fill or heedful embed"
+    return FolderError(
+        f"{folder.path} holds a model of the {model.family} family, which {why}; it is {kind}, use {commands}."
+    )
+
+
 def parameter_count(weights: Module | Stored) -> int:
     """Numbers that the model learned; shared ones count once."""
     if isinstance(weights, Stored):

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from heedful import folder as model_folder
-from heedful.errors import FolderError, HeedfulError, SettingError
-from heedful.folder import Folder
+from heedful.errors import HeedfulError, SettingError
+from heedful.folder import Folder, unfit
 from heedful.model import DecoderModel
 from heedful.ops.precision import computing_in
 from heedful.search import Options
@@ -172,10 +172,9 @@ class Generator:
     """A trained language model, ready to write."""
 
     def __init__(self, folder: Folder, precision: str = "float32", device: str = "cpu") -> None:
-        if not isinstance(folder.model, DecoderModel):
-            raise FolderError(
-                f"{folder.path} holds a model of the {folder.model.config.family} family, which does not continue text."
-            )
+        if folder.config.family != "decoder":
+            raise unfit(folder, "does not continue text")
+        assert isinstance(folder.model, DecoderModel)
         self.device, self.precision = torch.device(device), precision
         self.model = folder.model.to(self.device).eval()
         self.tokenizer = folder.tokenizer

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, overload
 from heedful import folder as model_folder
 from heedful.config import ModelConfig
 from heedful.data.pairs import Pairs
-from heedful.errors import FolderError, SettingError
-from heedful.folder import Folder
+from heedful.errors import SettingError
+from heedful.folder import Folder, unfit
 from heedful.native import Asked, Engine, Weights, computes, library, search_all
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose
 from heedful.ops.threads import threads as all_threads
@@ -363,9 +363,7 @@ def _there(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple
 
 def _translating(folder: Folder) -> ModelConfig:
     if folder.config.family != "encoder-decoder":
-        raise FolderError(
-            f"{folder.path} holds a model of the {folder.config.family} family, which does not translate."
-        )
+        raise unfit(folder, "does not translate")
     return folder.config
 
 

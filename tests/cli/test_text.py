@@ -143,7 +143,16 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["fill", "GPT", "[MASK]"], "which is no encoder"),
         (["embed", "BERT", "-i", "A", "--pooling", "max", "-o", "v.npy"], "pooling"),
         (["classify", "BERT", "-i", "A"], "has no labels"),
-        (["translate", "GPT", "-i", "A"], "does not translate"),
+        (["translate", "GPT", "-i", "A"], "does not translate; it is a GPT, use heedful generate."),
+        (["evaluate", "BERT", "--source", "A", "--reference", "A"], "it is a BERT, use heedful fill or heedful embed."),
+        (["score", "GPT", "--source", "A", "--target", "A"], "use heedful generate."),
+        (["shortlist", "BERT", "--source", "A", "--target", "A"], "use heedful fill or heedful embed."),
+        (["align", "TAGGER", "--source", "A", "--target", "A"], "it is a classifier, use heedful classify or heedful"),
+        (["classify", "BERT", "-i", "A"], "use heedful fill or heedful embed."),
+        (["generate", "TRANSLATOR", "x"], "it is a translator, use heedful translate."),
+        (["fill", "TRANSLATOR", "[MASK]"], "it is a translator, use heedful translate."),
+        (["embed", "TRANSLATOR", "-i", "A"], "it is a translator, use heedful translate."),
+        (["classify", "TRANSLATOR", "-i", "A"], "it is a translator, use heedful translate."),
         (["train", "--text", "nowhere.txt", "--out", "OUT"], "nowhere.txt does not exist"),
         (["train", "--text", "A", "--pairs", "A", "--out", "OUT"], "both given"),
         (["train", "--labelled", "T", "--init", "BERT", "--out", "OUT", "train.consistency=5"], "is for a translator"),
@@ -154,9 +163,11 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
     ],
 )
 def test_mistakes_are_one_sentence(
-    call: Call, files: Path, gpt: Path, bert: Path, tmp_path: Path, words: list[str], part: str
-) -> None:
+    call: Call, files: Path, trained: Path, gpt: Path, bert: Path, tagger: Path, tmp_path: Path,
+    words: list[str], part: str,
+) -> None:  # fmt: skip
     names = {"GPT": gpt, "BERT": bert, "A": files / "a.txt", "T": files / "train.tsv", "OUT": tmp_path / "out"}
+    names |= {"TRANSLATOR": trained, "TAGGER": tagger}
     done = call(*(names.get(word, word) for word in words))
     assert done.code == 2, done.err
     last = done.err.strip().splitlines()[-1]

@@ -80,7 +80,10 @@ WRONG = [
     (["explain", "model", "x", "--json", "no/x.json"], "no/x.json could not be written: No such file or directory"),
     (["explain", "model", "x", "--beam", "0"], "search.beam is 0: input should be greater than or equal to 1."),
     (["explain", "bert", "x", "--target", "y"], "an encoder reads and does not write; leave out the target"),
-    (["align", "bert", *FILES], "bert holds a model of the encoder family, which has no cross-attention."),
+    (
+        ["align", "bert", *FILES],
+        "bert holds a model of the encoder family, which has no cross-attention; it is a BERT, use",
+    ),
     (["align", "model", *FILES, "--reverse", "none"], "none does not exist"),
     (["align", "model", "--source", "a.en", "--target", "none"], "none does not exist; check the path."),
     (["align", "model", "--source", "a.en", "--target", "one"], "a.en has 4 lines but one has 1; line n of one must"),

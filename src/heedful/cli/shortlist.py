@@ -21,12 +21,12 @@ def shortlist(
     """
     from heedful import shortlist as lists
     from heedful.data.readers import read_pairs
-    from heedful.errors import SettingError
+    from heedful.folder import unfit
     from heedful.interop import open_folder
 
     opened = open_folder(model)
     if opened.config.family != "encoder-decoder":
-        raise SettingError(f"{model} holds a model of the {opened.config.family} family, which does not translate.")
+        raise unfit(opened, "does not translate")
     pairs = lists.encoded(read_pairs(source, target), opened)
     learned = lists.learn(pairs, opened.source_tokenizer, opened.tokenizer)
     path = lists.save(learned, opened)

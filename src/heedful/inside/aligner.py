@@ -21,8 +21,7 @@ from heedful.align import (
 from heedful.data.batch import Batch, collate
 from heedful.data.pairs import Pairs
 from heedful.data.plan import plan
-from heedful.errors import FolderError
-from heedful.folder import Folder
+from heedful.folder import Folder, unfit
 from heedful.inside.pack import half
 from heedful.inside.run import Run
 from heedful.model import EncoderDecoder
@@ -43,9 +42,9 @@ class Aligner:
 
     def __init__(self, folder: Folder, choice: Choice | None = None, marks: bool = False) -> None:
         """`marks` counts punctuation marks as words; otherwise a word is what stands between spaces."""
-        if not isinstance(folder.model, EncoderDecoder):
-            family = folder.model.config.family
-            raise FolderError(f"{folder.path} holds a model of the {family} family, which has no cross-attention.")
+        if folder.config.family != "encoder-decoder":
+            raise unfit(folder, "has no cross-attention")
+        assert isinstance(folder.model, EncoderDecoder)
         self.folder, self.model, self.choice = folder, folder.model.eval(), choice
         self.words = words_and_marks if marks else _between_spaces
         self.notice: Callable[[str], None] = lambda text: None  # told what a user should know of a pair
