@@ -3,6 +3,7 @@
 Bytes go to a temporary name beside the goal, are forced to the disk, and are renamed; then the rename is forced too.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -59,10 +60,38 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        unchanged = "what was there before is unchanged, " if os.path.exists(path) else ""  # noqa: PTH110  a name may be too long for Path
         raise FolderError(
-            f"{path} could not be written: {error.strerror or error}; what was there before is unchanged, "
-            "make room or choose another place and run again."
+            f"{path} could not be written: {error.strerror or error}; {unchanged}{remedy(path, error)}."
         ) from error
+
+
+def remedy(path: Path, error: OSError) -> str:
+    """What to do about a file or folder that could not be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room or choose another place and run again"
+    if error.errno == errno.ENOENT:
+        return f"make the folder {path.parent} first, or choose another place"
+    return {
+        errno.EISDIR: "it is a folder, give the name of a file",
+        errno.ENOTDIR: "a part of the path is a file, choose another place",
+        errno.ENAMETOOLONG: "choose a shorter name",
+    }.get(error.errno or 0, "choose a place that you may write to")
+
+
+def check_output(path: Path) -> None:
+    """Refuse a file that could not be written before the work that leads to it is done."""
+    with explained(path):
+        if path.is_dir():
+            raise _error(errno.EISDIR)
+        if not path.parent.is_dir():
+            raise _error(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise _error(errno.EACCES)
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
 
 
 def sync(path: Path) -> None:

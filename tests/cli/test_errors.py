@@ -227,6 +227,32 @@ def test_bad_options_of_translate(call: Call, trained: Path, corpus: Path, words
     assert_one_sentence(done.err, *parts)
 
 
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["translate", "FOLDER", "-i", "TEXT", "-o", "no/out"], ("no/out", "make the folder no first")),
+        (["embed", "FOLDER", "-i", "TEXT", "-o", "no/out.npy"], ("no/out.npy", "make the folder no first")),
+        (["explain", "FOLDER", "x", "--out", "no/x.html"], ("no/x.html", "make the folder no first")),
+        (["explain", "FOLDER", "x", "--json", "."], (". could not be written: Is a directory", "name of a file")),
+        (["heads", "FOLDER", "--source", "TEXT", "--png", "TEXT/x.png"], ("x.png", "a part of the path is a file")),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_outputs_are_checked_before_the_work(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], parts: tuple[str, ...]
+) -> None:
+    def opened(path: object) -> None:
+        raise AssertionError("the model was opened first")
+
+    monkeypatch.setattr("heedful.interop.open_folder", opened)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("Hello.\n", encoding="utf-8")
+    done = call(*(word.replace("FOLDER", "model").replace("TEXT", "text") for word in words))
+    assert done.code == 2
+    assert_one_sentence(done.err, *parts)
+    assert "room" not in done.err
+
+
 def test_unknown_options_are_explained(call: Call) -> None:
     done = call("translate", "--bream", "3")
     assert done.code == 2

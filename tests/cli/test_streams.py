@@ -118,7 +118,8 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr == (
-        "error: standard output could not be written to after 0 lines: No space left on device; choose another place.\n"
+        "error: standard output could not be written to after 0 lines: No space left on device;"
+        " make room or choose another place and run again.\n"
     )
     assert done.returncode == 1
 

@@ -20,6 +20,7 @@ def main() -> None:
 
     from heedful.cli.app import app
     from heedful.cli.streams import abandon_stdout
+    from heedful.disk import remedy
 
     if sys.stdout is None:  # it was closed by whoever started us
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
@@ -40,7 +41,8 @@ def main() -> None:
         if not error.filename and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         where = shown(str(error.filename)) if error.filename else "what was to be written"
-        print(f"error: {where}: {error.strerror or error}; choose another place.", file=sys.stderr)
+        advice = remedy(Path(str(error.filename or "")), error)
+        print(f"error: {where}: {error.strerror or error}; {advice}.", file=sys.stderr)
         if not error.filename:  # it may be standard output
             abandon_stdout()
         sys.exit(2)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, output_lines, set_threads
+from heedful.cli.streams import DASH, check_outputs, output_lines, set_threads
 
 
 def align(
@@ -40,6 +40,7 @@ def align(
     from heedful.interop import open_folder
     from heedful.translation import pharaoh
 
+    check_outputs(out)
     set_threads(threads)
     folder = open_folder(model)
     forward = Aligner(folder, marks=marks)

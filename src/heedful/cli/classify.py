@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Device, input_lines, output_lines, prepare_torch
+from heedful.cli.streams import DASH, Device, check_outputs, input_lines, output_lines, prepare_torch
 
 if TYPE_CHECKING:
     from heedful.encode import Encoder
@@ -34,6 +34,7 @@ def classify(
     from heedful.encode import Encoder
     from heedful.interop import open_folder
 
+    check_outputs(output)
     encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
     encoder.notice = lambda text: print(text, file=sys.stderr)
     if labelled is not None:

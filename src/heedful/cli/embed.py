@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Device, input_lines, prepare_torch
+from heedful.cli.streams import DASH, Device, check_outputs, input_lines, prepare_torch
 
 
 def embed(
@@ -35,6 +35,7 @@ def embed(
 
     if output == DASH and sys.stdout.isatty():
         raise SettingError("vectors are not for a screen; write them to a file with > vectors.npy or -o vectors.npy.")
+    check_outputs(output)
     encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
     encoder.notice = lambda text: print(text, file=sys.stderr)
     vectors = encoder.embed(list(input_lines(input)), pooling, normalise)

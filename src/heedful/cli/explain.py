@@ -29,16 +29,18 @@ def explain(
 
     For example: heedful explain runs/x "The dog that the man saw sleeps." --out page.html
     """
+    from heedful.cli.streams import check_outputs
     from heedful.inside import draw_attention
     from heedful.inside.explain import explain as look
     from heedful.interop import open_folder
 
+    if out is None and not (png or svg or json):
+        out = Path("explain.html")
+    check_outputs(out, json, png, svg)
     search: dict[str, Any] = {} if beam is None else {"beam": beam}
     found = look(open_folder(model), text, target, **search)
     if found.run.note:
         print(found.run.note, file=sys.stderr)
-    if out is None and not (png or svg or json):
-        out = Path("explain.html")
     if out is not None:
         found.save(out)
     if json is not None:

@@ -28,12 +28,13 @@ def heads(
 
     from rich.console import Console
 
-    from heedful.cli.streams import input_lines, set_threads
+    from heedful.cli.streams import check_outputs, input_lines, set_threads
     from heedful.data.readers import read_pairs
     from heedful.inside import draw_heads, importance
     from heedful.inside import heads as all_heads
     from heedful.interop import open_folder
 
+    check_outputs(png, svg)
     set_threads(threads)
     folder, most = open_folder(model), lines or None
     references: list[str] | None = None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from heedful.disk import check_output, remedy
 from heedful.errors import FolderError, SettingError
 
 if TYPE_CHECKING:
@@ -76,6 +77,13 @@ class _StandardInput:
         self.ended = not block
         if self.ended and self.started:
             self.lines.append(b"".join(self.started))
+
+
+def check_outputs(*paths: Path | None) -> None:
+    """Refuse files that could not be written, before the work that leads to them is done."""
+    for path in paths:
+        if path is not None and path != DASH:
+            check_output(path)
 
 
 @contextmanager
@@ -150,7 +158,7 @@ class _Output:
             abandon_stdout()
         name = "standard output" if self.path == DASH else self.path
         return FolderError(
-            f"{name} could not be written to after {self.lines:,} lines: {error.strerror}; choose another place."
+            f"{name} could not be written to after {self.lines:,} lines: {error.strerror}; {remedy(self.path, error)}."
         )
 
 

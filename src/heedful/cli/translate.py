@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.streams import DASH, Device, arriving_lines, open_translator, output_lines, progress
+from heedful.cli.streams import DASH, Device, arriving_lines, check_outputs, open_translator, output_lines, progress
 
 if TYPE_CHECKING:
     from heedful.translate import Translation
@@ -55,6 +55,7 @@ def translate(
 
     For example: heedful translate runs/x < in.en > out.de
     """
+    check_outputs(output)
     asked = {"beam": beam, "alpha": alpha, "max_length": max_length, "temperature": temperature, "top_k": top_k}
     asked |= {"top_p": top_p, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
