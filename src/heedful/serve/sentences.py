@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.text import glue
+from heedful.text.split import MARKS
 
-MARKS = r".!?…؟۔।॥"
-# a run of marks is looked at from its beginning only, or a text of nothing else would take the square of its length
+# The lookbehinds try a run of marks from its beginning only, so that matching takes linear time.
 ENDS = re.compile(
     rf"(?<![{MARKS}])[{MARKS}]++[\"'»«”’)\]]*+(?=[^\S\n]++(?P<next>\S))|(?<![。！？｡])[。！？｡]++[」』”’）]*+(?=[^\n])"
 )
