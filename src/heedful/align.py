@@ -16,10 +16,10 @@ from torch import Tensor
 from heedful.data.batch import Batch
 from heedful.errors import SettingError
 from heedful.model import EncoderDecoder
+from heedful.text import NO_WORD
 from heedful.trace import names, record
 from heedful.translation import Alignment
 
-WORD_START = "▁"
 AGREEING = 0.7  # heads that agree so well, relative to the best, are read
 LEAST = 0.05  # weight from which on a source word that nobody took is given to who looks at it most
 PLACES = 32  # source tokens of a sentence that are hidden, one at a time
@@ -88,22 +88,19 @@ def hiding(model: EncoderDecoder, batch: Batch) -> Tensor:
     return effect
 
 
-def word_of_piece(pieces: Sequence[str]) -> list[int]:
-    """['▁the', '▁do', 'g', '.'] -> [0, 1, 1, 1]: the whitespace-separated word that each piece belongs to."""
-    words, number = [], -1
-    for index, piece in enumerate(pieces):
-        number += piece.startswith(WORD_START) or index == 0
-        words.append(number)
-    return words
-
-
 def by_words(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Tensor:
-    """(T, S) weights over pieces -> over words: summed over the pieces of a source word, averaged over a target's."""
-    by_source = weights.new_zeros(len(target_words), source_words[-1] + 1)
-    by_source.index_add_(1, torch.tensor(source_words), weights[: len(target_words), : len(source_words)])
-    by_word = weights.new_zeros(target_words[-1] + 1, by_source.size(1))
-    by_word.index_add_(0, torch.tensor(target_words), by_source)
-    return by_word / torch.tensor(target_words).bincount().clamp(min=1).unsqueeze(1)
+    """(T, S) weights over pieces -> over words: summed over the pieces of a source word, averaged over a target's.
+
+    The numbers of the words are given for each piece, `NO_WORD` for one that belongs to none.
+    """
+    columns = [place for place, word in enumerate(source_words) if word != NO_WORD]
+    rows = [place for place, word in enumerate(target_words) if word != NO_WORD]
+    source, target = torch.tensor([source_words[i] for i in columns]), torch.tensor([target_words[i] for i in rows])
+    by_source = weights.new_zeros(len(rows), int(source.max()) + 1)
+    by_source.index_add_(1, source, weights[rows][:, columns])
+    by_word = weights.new_zeros(int(target.max()) + 1, by_source.size(1))
+    by_word.index_add_(0, target, by_source)
+    return by_word / target.bincount().clamp(min=1).unsqueeze(1)
 
 
 def align_words(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Alignment:
@@ -112,14 +109,15 @@ def align_words(weights: Tensor, source_words: Sequence[int], target_words: Sequ
     Each target word takes the source word that its pieces attend to most; a source word that none of them took goes to
     the target word that attends to it most, if it does so at all.
     """
-    if not source_words or not target_words:
+    sources, targets = (sorted(set(words) - {NO_WORD}) for words in (source_words, target_words))
+    if not sources or not targets:
         return []
-    words = by_words(weights, source_words, target_words)
-    links = {(source, target) for target, source in enumerate(words.argmax(1).tolist()) if target in set(target_words)}
+    words = by_words(weights, source_words, target_words)[targets][:, sources]  # those that have pieces
+    links = {(sources[source], targets[target]) for target, source in enumerate(words.argmax(1).tolist())}
     taken = {source for source, _ in links}
-    for source, (most, target) in enumerate(zip(words.amax(0).tolist(), words.argmax(0).tolist(), strict=True)):
+    for source, most, target in zip(sources, words.amax(0).tolist(), words.argmax(0).tolist(), strict=True):
         if source not in taken and most >= LEAST:
-            links.add((source, target))
+            links.add((source, targets[target]))
     return sorted(links)
 
 

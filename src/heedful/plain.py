@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.align import align_words, cross_attention, word_of_piece
+from heedful.align import align_words, cross_attention
 from heedful.data.batch import Batch, collate
 from heedful.data.pairs import Pairs
 from heedful.data.plan import plan
@@ -23,8 +23,8 @@ from heedful.search import Hypothesis, NextToken, Observer, Options
 from heedful.search.beam import beam_search, beam_steps
 from heedful.search.ensemble import Ensemble
 from heedful.search.sample import sample
-from heedful.text import Tokenizer
-from heedful.translation import Alignment, Part, Translation
+from heedful.text import Tokenizer, words_of_spans
+from heedful.translation import Part, Translation
 
 ROWS = 256  # hypotheses that are searched at once
 CHUNK = 2000  # parts that are sorted by length together
@@ -157,20 +157,16 @@ class Plain:
     @torch.inference_mode()
     def aligned(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with their alignments, from the first model; words are counted over the whole line."""
-        aligned, line, words = [], -1, 0  # words of the line that come before a part
+        aligned = []
         for part, translations in zip(parts, found, strict=True):
-            words = (words if part.line == line else 0) - part.back
-            line = part.line
-            source_words = word_of_piece(self.source_tokenizer.pieces(part.ids))
-            aligned.append(
-                [replace(each, alignment=self._align(part, source_words, words, each)) for each in translations]
-            )
-            words += source_words[-1] + 1
+            source_words = part.words(self.source_tokenizer)
+            target_words = [words_of_spans(*self.tokenizer.decode_spans(each.ids)) for each in translations]
+            links = [
+                align_words(self.attention(part, each), source_words, words)
+                for each, words in zip(translations, target_words, strict=True)
+            ]
+            aligned.append([replace(each, alignment=own) for each, own in zip(translations, links, strict=True)])
         return aligned
-
-    def _align(self, part: Part, source_words: list[int], before: int, translation: Translation) -> Alignment:
-        links = align_words(self.attention(part, translation), source_words, word_of_piece(translation.tokens))
-        return [(before + source, target) for source, target in links if before + source >= 0]
 
     def attention(self, part: Part, translation: Translation) -> Tensor:
         """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""

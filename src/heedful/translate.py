@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -26,7 +27,8 @@ from heedful.ops.threads import threads as all_threads
 from heedful.search import Hypothesis, NextToken, Observer, Options
 from heedful.shortlist import load as load_shortlist
 from heedful.stored import Stored
-from heedful.text import split_long
+from heedful.text import split_long, words_at
+from heedful.text.normalise import valid
 from heedful.translation import Part, Translation, joined
 
 if TYPE_CHECKING:
@@ -264,36 +266,33 @@ class Translator:
             prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
             opening = self.source_tokenizer.code(openings[line]) if openings and not code else []
             if len(opening) + len(ids) <= longest:
-                parts.append(self._part(line, opening + ids, len(opening), prefix))
+                part = Part(line, opening + ids, prefix, valid(text), added=len(opening))
+                parts.append(self._shortlisted(part))
                 continue
-            pieces = self._pieces(text, longest, opening)
+            pieces = self._pieces(line, valid(text), longest, opening)
             self.notice(
                 f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
                 f"it is translated in {len(pieces)} parts."
             )
-            parts += [self._part(line, *piece, () if number else prefix) for number, piece in enumerate(pieces)]
+            pieces[0] = replace(pieces[0], prefix=prefix)
+            parts += map(self._shortlisted, pieces)
         return parts
 
-    def _pieces(self, text: str, longest: int, opening: list[int]) -> list[tuple[list[int], int]]:
-        """The ids of a text in pieces, all with its language code or that of its opening, and how many words too many.
-
-        These are the words at the beginning of a piece that the one before has, too, or that the text does not have.
-        """
+    def _pieces(self, line: int, text: str, longest: int, opening: list[int]) -> list[Part]:
+        """The pieces of a text that is too long, all with its language code or that of its opening."""
         tokenizer, code = self.source_tokenizer, opening or self.source_tokenizer.code(text)
         most = max(1, longest - len(code))
-        split = split_long(tokenizer.normalise(text), lambda piece: len(tokenizer.encode(piece)) <= most)
-        backs = [0, *(len(code) + (not piece.endswith(" ")) for piece in split[:-1])]
-        pieces = [  # a letter with many accents may still be too long
-            (piece[at : at + most], 1 if at else back)
-            for piece, back in zip(tokenizer.encode_batch(split), backs, strict=True)
-            for at in range(0, len(piece), most)
-        ]
-        (first, _), *others = pieces
-        return [(opening + first, len(opening)), *((code + ids, back) for ids, back in others)]
+        split = split_long(text, lambda piece: len(tokenizer.encode(piece)) <= most)
+        starts = [0, *accumulate(map(len, split[:-1]))]
+        pieces: list[Part] = []
+        for piece, ids, word in zip(split, tokenizer.encode_batch(split), words_at(text, starts), strict=True):
+            for at in range(0, len(ids), most):  # a letter with many accents may still be too long
+                added = code if pieces else opening
+                pieces.append(Part(line, added + ids[at : at + most], (), piece, len(added), at, word))
+        return pieces
 
-    def _part(self, line: int, ids: list[int], back: int, prefix: tuple[int, ...]) -> Part:
-        shortlist = None if self.shortlist is None else self.shortlist.tokens(ids, prefix)
-        return Part(line, ids, prefix, back, shortlist)
+    def _shortlisted(self, part: Part) -> Part:
+        return part if self.shortlist is None else replace(part, shortlist=self.shortlist.tokens(part.ids, part.prefix))
 
     def _search(
         self, parts: Iterator[Part | None], sampling: bool, options: Options, few: bool

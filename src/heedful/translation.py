@@ -8,20 +8,32 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from heedful.text import Tokenizer, glue
+from heedful.text import NO_WORD, Tokenizer, glue, words_at, words_of_spans
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 
 
 @dataclass(frozen=True)
 class Part:
-    """A line, or a piece of one that is too long: its ids, those that its translation must begin with or may have."""
+    """A line, or a piece of one that is too long: its ids, those that its translation must begin with or may have.
+
+    Of its ids the first `added` are not of the line; the others are those of `text` from the one at `skipped` on.
+    """
 
     line: int
     ids: list[int]
     prefix: tuple[int, ...]
-    back: int = 0  # words at its beginning that are counted already, in the part before, or are not of the line at all
+    text: str = ""
+    added: int = 0
+    skipped: int = 0
+    first_word: int = 0  # the word of the line that `text` begins with, or goes on with
     shortlist: npt.NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
+
+    def words(self, tokenizer: Tokenizer) -> list[int]:
+        """The word of the line that each id belongs to, `NO_WORD` for what was added."""
+        spans = tokenizer.spans(self.text)[self.skipped :][: len(self.ids) - self.added]
+        words = words_of_spans(self.text, spans)
+        return [NO_WORD] * self.added + [word if word == NO_WORD else self.first_word + word for word in words]
 
 
 @dataclass(frozen=True)
@@ -48,13 +60,16 @@ def joined(parts: Sequence[list[Translation]]) -> list[Translation]:
         return parts[0]
     lines = []
     for each in zip(*parts, strict=False):
-        alignment: Alignment = []
-        text = ""
+        text, starts = "", []
         for part in each:
             text += glue(text, part.text)
-            words = text.count(" ")  # before it; the last of them goes on where there is no space
-            alignment += [(source, words + target) for source, target in part.alignment or []]
+            starts.append(len(text))
             text += part.text
+        alignment = [
+            (source, before + target)
+            for part, before in zip(each, words_at(text, starts), strict=True)
+            for source, target in part.alignment or []
+        ]
         lines.append(
             Translation(
                 text,

@@ -16,12 +16,13 @@ from heedful.align import (
     cross_attention,
     hiding,
     symmetrise,
-    word_of_piece,
 )
 from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
 from heedful.errors import FolderError, SettingError
-from heedful.inside.aligner import Aligner, align_both, words_and_marks
+from heedful.inside.aligner import MARKS, Aligner, align_both
+from heedful.search import Hypothesis
+from heedful.text import NO_WORD, Tokenizer, words_of_spans
 from heedful.translate import Translator
 from heedful.translation import pharaoh
 
@@ -99,6 +100,13 @@ def test_a_source_word_that_nobody_took_is_given_away_if_anybody_looks():
 def test_a_word_without_a_piece_has_no_link():
     weights = torch.tensor([[0.7, 0.2], [0.1, 0.8]])
     assert align_words(weights, [0, 1], [0, 2]) == [(0, 0), (1, 2)]
+    assert align_words(weights, [7, 9], [0, 2]) == [(7, 0), (9, 2)]
+
+
+def test_a_piece_without_a_word_has_no_link():
+    weights = torch.tensor([[0.8, 0.1, 0.1], [0.7, 0.1, 0.2], [0.6, 0.1, 0.3]])
+    assert align_words(weights, [NO_WORD, 0, 1], [NO_WORD, 0, 1]) == [(0, 0), (1, 0), (1, 1)]
+    assert align_words(weights, [NO_WORD] * 3, [0, 1, 2]) == align_words(weights, [0, 1, 2], [NO_WORD] * 3) == []
 
 
 def test_symmetrising_grows_what_both_share():
@@ -123,7 +131,11 @@ def test_error_rate_and_pharaoh_form():
 def test_pieces_belong_to_words_or_to_marks(tokenizer):
     text = "Anna's dog, the old one, sleeps... 🙂 at 7!"
     ids = tokenizer.encode(text)
-    words = words_and_marks(tokenizer, ids)
+
+    def words_and_marks(text: str) -> list[int]:
+        return words_of_spans(text, tokenizer.spans(text), MARKS)
+
+    words = words_and_marks(text)
     grouped = [
         "".join(
             tokenizer.decode([*ids[:i], ids[i]])[len(tokenizer.decode(ids[:i])) :]
@@ -134,9 +146,50 @@ def test_pieces_belong_to_words_or_to_marks(tokenizer):
     ]
     assert [word.strip() for word in grouped[:8]] == ["Anna's", "dog", ",", "the", "old", "one", ",", "sleeps"]
     assert words == sorted(words)
-    assert word_of_piece(tokenizer.pieces(ids))[-1] == len(text.split()) - 1
     for pair in demo.generate(30, seed=9):
-        assert words_and_marks(tokenizer, tokenizer.encode(pair.target))[-1] + 1 == len(demo.words(pair.target))
+        assert words_and_marks(pair.target)[-1] + 1 == len(demo.words(pair.target))
+
+
+BLANKS = [
+    "  Der Hund schläft.",
+    "\x0bDer Hund",
+    "Der  alte\u00a0Mann \u3000 schläft. ",
+    "\u00a0\u00a0Der Hund\u2003",
+    "\x1cDer\x1fHund \x85 schläft",
+    " 我 \u2028\u00a0爱  ",
+]
+
+
+def spelled(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    """Ids that a model may write and that decode to the text as it is, with white space that `encode` takes away."""
+    pieces = ["▁", *(f"<0x{byte:02X}>" if byte != 32 else "▁" for byte in text.encode())]
+    vocabulary = dict(zip(tokenizer.pieces(range(tokenizer.vocab_size)), range(tokenizer.vocab_size), strict=True))
+    return tuple(vocabulary[piece] for piece in pieces)
+
+
+@pytest.mark.parametrize("text", BLANKS)
+def test_links_count_the_words_of_the_printed_text_whatever_white_space_it_has(translator_folder, text):
+    translator = Translator([translator_folder])
+    ids = spelled(translator.tokenizer, text)
+    source = f"{text}reads{text[:2]}"
+    (part,) = translator.parts([source], [""])
+    written = translator.found([Hypothesis(ids, -1.0, -1.0, (-1.0,) * len(ids), True)])
+    assert written[0].text == text
+    ((found,),) = translator.aligned([part], [written])
+    assert {target for _, target in found.alignment} == set(range(len(text.split())))
+    assert {source for source, _ in found.alignment} <= set(range(len(source.split())))
+    (given,) = Aligner(translator_folder).align([(source, text)])
+    assert {target for _, target in given} == set(range(len(text.split())))
+    assert max(part.words(translator.source_tokenizer)) == len(source.split()) - 1
+
+
+@pytest.mark.parametrize("text", [" \u00a0", "  "])
+def test_a_translation_of_nothing_but_white_space_has_no_links(translator_folder, text):
+    translator = Translator([translator_folder])
+    ids = spelled(translator.tokenizer, text)
+    written = translator.found([Hypothesis(ids, -1.0, -1.0, (-1.0,) * len(ids), True)])
+    ((found,),) = translator.aligned(translator.parts(["She reads."], [""]), [written])
+    assert (found.text, found.alignment) == (text, [])
 
 
 def test_a_corpus_is_aligned_in_order_whatever_the_batches(translator_folder, monkeypatch):

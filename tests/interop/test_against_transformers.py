@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.plain import ModelNextToken
 from heedful.search import Options
 from heedful.search.beam import beam_search
-from heedful.text import Tokenizer
+from heedful.text import NO_WORD, Tokenizer
 from heedful.translate import Translator
 
 from .makers import TEXTS, bert, gpt2, marian, padded
@@ -234,7 +233,10 @@ def test_every_part_of_a_long_line_has_its_language_code(tmp_path: Path) -> None
     plain, coded = translator.parts([text], [""]), translator.parts([f">>fr<< {text}"], [""])
     assert len(coded) > 2 and all(part.ids[0] == code and code not in part.ids[1:] for part in coded)
     assert [id for part in coded for id in part.ids[1:]] == [id for part in plain for id in part.ids]
-    assert [part.back for part in coded] == [0] + [1] * (len(coded) - 1)
+    assert [part.added for part in coded] == [0] + [1] * (len(coded) - 1)
+    words = [[word for part in parts for word in part.words(translator.source_tokenizer)] for parts in (plain, coded)]
+    assert words[1][0] == 0  # the code is a word of its line
+    assert [word - 1 for word in words[1][1:] if word != NO_WORD] == words[0]
 
 
 def test_sentences_have_the_language_code_that_their_text_opens_with(tmp_path: Path) -> None:
@@ -257,8 +259,7 @@ def test_sentences_have_the_language_code_that_their_text_opens_with(tmp_path: P
     found = translator.aligned(opened, searched)
     for part, ways in zip(opened, found, strict=True):
         assert all(0 <= source < len(texts[part.line].split()) for source, _ in ways[0].alignment)
-    (counted,) = translator.aligned([replace(opened[1], back=0)], searched[1:2])  # as if the code were a word of it
-    assert found[1][0].alignment == [(source - 1, target) for source, target in counted[0].alignment if source]
+    assert opened[1].words(tokenizer) == [NO_WORD, *plain[1].words(tokenizer)]
 
 
 def test_gpt2_vocabularies_cut_as_theirs(tmp_path: Path) -> None:

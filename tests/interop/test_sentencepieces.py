@@ -8,7 +8,7 @@ import re
 import pytest
 
 from heedful.errors import FolderError
-from heedful.text import Tokenizer
+from heedful.text import NO_WORD, Tokenizer, words_of_spans
 from heedful.text.sentencepieces import SentencePieces
 
 from .makers import TEXTS, spm, table
@@ -42,6 +42,17 @@ def test_what_is_not_in_the_table_is_unknown(tokenizer: SentencePieces) -> None:
     assert tokenizer.pieces([0, 10**6]) == ["</s>", "<1000000>"]
     assert tokenizer.decode([tokenizer.eos_id, 10**6, tokenizer.pad_id]) == ""
     assert tokenizer.encode("\ud800") == tokenizer.encode("\ufffd")  # a lone surrogate is no text
+
+
+@pytest.mark.parametrize(
+    "text", ["A man 日本 rides.", ">>fr<< A\u00a0man", "  Two\u200b \x0bmen ", "½ the\u3000town ¨", ""]
+)
+def test_tokens_belong_to_the_words_of_the_given_text(tokenizer: SentencePieces, text: str) -> None:
+    spans = tokenizer.spans(text)
+    assert len(spans) == len(tokenizer.encode(text))
+    assert sorted(set(words_of_spans(text, spans)) - {NO_WORD}) == list(range(len(text.split())))
+    decoded, spans = tokenizer.decode_spans(tokenizer.encode(text))
+    assert sorted(set(words_of_spans(decoded, spans)) - {NO_WORD}) == list(range(len(decoded.split())))
 
 
 def test_parts_are_found_by_their_names(tokenizer: SentencePieces) -> None:

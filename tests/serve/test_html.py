@@ -70,6 +70,18 @@ def test_without_alignments_tags_stay_about_where_they_were():
     assert write(block, Translated("the old dog", sentences("the old dog"), [[way]])) == "a b <b>c d</b> e f"
 
 
+def test_sentences_that_white_space_does_not_separate_share_a_word():
+    block = Block("狗。貓 睡。x y", [Tag("<b>", "</b>", 8, 9)])
+    parts = sentences(block.text)
+    assert [part.text for part in parts] == ["狗。", "貓 睡。", "x y"]
+    ways = [
+        [{"text": " A.", "alignment": [(0, 0)]}],
+        [{"text": "B\u00a0C.", "alignment": [(0, 0), (1, 1)]}],
+        [{"text": "X Y", "alignment": [(0, 0), (1, 1)]}],
+    ]
+    assert write(block, Translated(block.text, parts, ways)) == "A. B\u00a0C. X <b>Y</b>"
+
+
 class Balance(HTMLParser):
     """Whether what opens closes, in order."""
 

@@ -46,13 +46,14 @@ def test_places_are_true_and_nothing_is_lost(text):
 @given(st.text(alphabet=st.sampled_from("aB .!?\n")))
 def test_a_text_around_its_own_sentences_is_itself(text):
     found = sentences(text)
-    assert rebuilt(text, found, [each.text for each in found]) == text
+    whole, starts = rebuilt(text, found, [each.text for each in found])
+    assert (whole, starts) == (text, [each.start for each in found])
 
 
 def test_a_space_comes_where_the_other_script_needs_none():
     found = sentences("犬。猫。")
-    assert rebuilt("犬。猫。", found, ["A dog.", "A cat."]) == "A dog. A cat."
-    assert rebuilt("犬。猫。", found, ["狗。", "貓。"]) == "狗。貓。"
+    assert rebuilt("犬。猫。", found, ["A dog.", "A cat."]) == ("A dog. A cat.", [0, 7])
+    assert rebuilt("犬。猫。", found, ["狗。", "貓。"]) == ("狗。貓。", [0, 2])
 
 
 def plain(text: str) -> list[str]:

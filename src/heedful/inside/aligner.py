@@ -16,7 +16,6 @@ from heedful.align import (
     choose_heads,
     cross_attention,
     symmetrise,
-    word_of_piece,
 )
 from heedful.data.batch import Batch, collate
 from heedful.data.pairs import Pairs
@@ -25,7 +24,9 @@ from heedful.folder import Folder, unfit
 from heedful.inside.pack import half
 from heedful.inside.run import Run
 from heedful.model import EncoderDecoder
-from heedful.text import Tokenizer
+from heedful.text import NO_WORD, words_of_spans
+from heedful.text.normalise import valid
+from heedful.text.words import WORD
 from heedful.translation import Alignment
 
 SAMPLE = 64  # pairs on which the heads are chosen
@@ -41,12 +42,12 @@ class Aligner:
     """A translator that aligns what it is given, with its heads chosen once, on the first pairs it sees."""
 
     def __init__(self, folder: Folder, choice: Choice | None = None, marks: bool = False) -> None:
-        """`marks` counts punctuation marks as words; otherwise a word is what stands between spaces."""
+        """`marks` counts punctuation marks as words; otherwise a word is what white space separates."""
         if folder.config.family != "encoder-decoder":
             raise unfit(folder, "has no cross-attention")
         assert isinstance(folder.model, EncoderDecoder)
         self.folder, self.model, self.choice = folder, folder.model.eval(), choice
-        self.words = words_and_marks if marks else _between_spaces
+        self.words = MARKS if marks else WORD
         self.notice: Callable[[str], None] = lambda text: None  # told what a user should know of a pair
 
     def align(self, pairs: Iterable[Text]) -> Iterator[Alignment]:
@@ -68,10 +69,16 @@ class Aligner:
         for rows in plan(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
             weights = cross_attention(self.model, self._collate(pairs, rows.tolist()), self.choice)  # (B, T, S)
             for row, each in zip(rows.tolist(), weights, strict=True):
-                source, target = ids[good[row]]
-                source_words = self.words(self.folder.source_tokenizer, source)
-                found[good[row]] = align_words(each, source_words, self.words(self.folder.tokenizer, target))
+                found[good[row]] = align_words(each, *self._words(texts[good[row]]))
         return found
+
+    def _words(self, texts: Text) -> tuple[list[int], list[int]]:
+        """The number of the word that each token belongs to, on both sides."""
+        source, target = map(valid, texts)
+        return (
+            words_of_spans(source, self.folder.source_tokenizer.spans(source), self.words),
+            words_of_spans(target, self.folder.tokenizer.spans(target), self.words),
+        )
 
     def _encoded(self, texts: Sequence[Text]) -> list[Ids]:
         sources = self.folder.source_tokenizer.encode_batch([source for source, _ in texts])
@@ -103,7 +110,7 @@ def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> It
 
 
 def alignment(run: Run) -> dict[str, Any] | None:
-    """The alignment of a run that translated, in words between spaces, with the weights it was read off."""
+    """The alignment of a run that translated, in words, with the weights it was read off."""
     model, source, target = run.folder.model, run.source, run.target
     if not isinstance(model, EncoderDecoder) or source is None or target is None:
         return None
@@ -114,36 +121,15 @@ def alignment(run: Run) -> dict[str, Any] | None:
     batch = collate(Pairs.of([ids]), [0], run.folder.source_tokenizer.specials, run.folder.tokenizer.specials)
     choice = choose_heads(model, batch)
     weights = cross_attention(model, batch, choice)[0]  # (T, S)
-    sides = list(zip((run.folder.source_tokenizer, run.folder.tokenizer), ids, strict=True))
-    words = [_between_spaces(tokenizer, side) for tokenizer, side in sides]
-    texts = [_texts(tokenizer, side, own) for (tokenizer, side), own in zip(sides, words, strict=True)]
+    written, spans = run.folder.tokenizer.decode_spans(labels)
+    source_spans = run.folder.source_tokenizer.spans(run.text)[: len(ids[0])]
+    words = words_of_spans(run.text, source_spans), words_of_spans(written, spans)
+    if any(set(side) <= {NO_WORD} for side in words):
+        return None
     return {
-        "sourceWords": texts[0],
-        "targetWords": texts[1],
+        "sourceWords": run.text.split()[: max(words[0]) + 1],
+        "targetWords": written.split()[: max(words[1]) + 1],
         "links": [list(link) for link in align_words(weights, *words)],
         "matrix": half(by_words(weights, *words)),
         "choice": {"heads": choice.names, "shift": choice.shift},
     }
-
-
-def words_and_marks(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
-    """The word or mark that each piece belongs to, as `MARKS` finds them in the text; the last if there are several."""
-    text = tokenizer.decode(ids)
-    ends = [len(tokenizer.decode(ids[: count + 1])) for count in range(len(ids))]
-    spans = [match.end() for match in MARKS.finditer(text)]
-    words, word = [], 0
-    for end in ends:
-        while word < len(spans) - 1 and end > spans[word]:
-            word += 1
-        words.append(word)
-    return words
-
-
-def _texts(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[int]) -> list[str]:
-    """The words whose numbers are given for each id."""
-    numbered = list(zip(ids, words, strict=True))
-    return [tokenizer.decode([id for id, own in numbered if own == word]).strip() for word in sorted(set(words))]
-
-
-def _between_spaces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
-    return word_of_piece(tokenizer.pieces(ids))

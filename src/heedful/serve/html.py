@@ -20,6 +20,7 @@ from starlette.requests import Request
 from heedful.serve.engine import Engine
 from heedful.serve.problems import ProblemError
 from heedful.serve.state import State, Translated
+from heedful.text import words_at
 
 INLINE = {
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "img", "ins",
@@ -225,16 +226,16 @@ def origins(found: Translated, rank: int, words: int) -> list[int | None]:
     Of a model that aligns nothing, words are taken to stand in the same order.
     """
     origin: list[int | None] = [None] * words
-    at_source = at_target = 0
-    for sentence, ways in zip(found.sentences, found.ways, strict=True):
+    whole, starts = found.rebuilt(rank)
+    at_sources = words_at(found.text, [sentence.start for sentence in found.sentences])
+    at_targets = words_at(whole, starts)
+    for sentence, ways, at_source, at_target in zip(found.sentences, found.ways, at_sources, at_targets, strict=True):
         way: dict[str, Any] = ways[min(rank, len(ways) - 1)] if ways else {"text": "", "alignment": []}
         long, wide = len(sentence.text.split()), len(way["text"].split())
         links = way["alignment"]
         for source, target in ((n * long // wide, n) for n in range(wide)) if links is None else links:
             if at_target + target < words and origin[at_target + target] is None:
                 origin[at_target + target] = at_source + source
-        at_source += long
-        at_target += wide
     for index in range(1, words):
         if origin[index] is None:
             origin[index] = origin[index - 1]

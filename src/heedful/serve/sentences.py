@@ -43,14 +43,19 @@ def sentences(text: str) -> list[Sentence]:
     return found
 
 
-def rebuilt(text: str, parts: Sequence[Sentence], translated: Sequence[str]) -> str:
-    """The text with every sentence replaced; what stood between them stays, and a space comes where none was needed."""
-    out, at = "", 0
+def rebuilt(text: str, parts: Sequence[Sentence], translated: Sequence[str]) -> tuple[str, list[int]]:
+    """The text with every sentence replaced, and where each replacement begins.
+
+    What stood between sentences stays, and a space comes where none was needed.
+    """
+    out, at, starts = "", 0, []
     for sentence, replacement in zip(parts, translated, strict=True):
         between = text[at : sentence.start]
-        out += (between or glue(out, replacement)) + replacement
+        out += between or glue(out, replacement)
+        starts.append(len(out))
+        out += replacement
         at = sentence.end
-    return out + text[at:]
+    return out + text[at:], starts
 
 
 def _ends(text: str) -> list[int]:

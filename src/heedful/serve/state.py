@@ -32,6 +32,10 @@ class Translated:
 
     def whole(self, rank: int = 0) -> str:
         """The text with each sentence in its best translation, its second best, and so on."""
+        return self.rebuilt(rank)[0]
+
+    def rebuilt(self, rank: int) -> tuple[str, list[int]]:
+        """The same, and where the translation of each sentence begins."""
         chosen = [each[min(rank, len(each) - 1)]["text"] if each else "" for each in self.ways]
         return rebuilt(self.text, self.sentences, chosen)
 

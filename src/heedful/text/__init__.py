@@ -9,5 +9,17 @@ from heedful.text.plain import learn_plain
 from heedful.text.split import glue, split_long
 from heedful.text.tokenizer import Specials, Tokenizer
 from heedful.text.vocabulary import learn
+from heedful.text.words import NO_WORD, words_at, words_of_spans
 
-__all__ = ["Specials", "Tokenizer", "glue", "learn", "learn_plain", "normaliser", "split_long"]
+__all__ = [
+    "NO_WORD",
+    "Specials",
+    "Tokenizer",
+    "glue",
+    "learn",
+    "learn_plain",
+    "normaliser",
+    "split_long",
+    "words_at",
+    "words_of_spans",
+]

@@ -14,6 +14,7 @@ from typing import Any
 from heedful.errors import FolderError
 from heedful.text.normalise import WORD_START, valid
 from heedful.text.tokenizer import Tokenizer
+from heedful.text.words import Span
 
 
 class SentencePieces(Tokenizer):
@@ -53,6 +54,17 @@ class SentencePieces(Tokenizer):
         pieces = [self._spoken[number] for number in map(int, ids) if number in self._spoken]
         text: str = self._processor.decode_pieces(pieces)
         return " ".join(text.replace(WORD_START, " ").splitlines()).strip()
+
+    def spans(self, text: str) -> list[Span]:
+        text = valid(text)
+        code, rest = self._language(text)
+        spans = [(0, len(text) - len(rest)) for _ in code]
+        at = len(text) - len(rest.lstrip())
+        for piece in self._processor.encode(rest, out_type="proto").pieces:
+            start = text.find(piece.surface, at)  # white space at the beginning is no part of any piece
+            at = start + len(piece.surface)
+            spans.append((start, at))
+        return spans
 
     def decode_text(self, ids: Iterable[int]) -> str:
         return self.decode(ids)

@@ -14,6 +14,7 @@ import tokenizers
 
 from heedful.errors import FolderError
 from heedful.text.normalise import valid
+from heedful.text.words import Span
 
 # The names under which vocabularies, ours first and then other people's, hold the tokens that are not text.
 NAMES: dict[str, tuple[str, ...]] = {
@@ -121,6 +122,18 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """One line of text; special tokens are skipped."""
         return _one_line(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
+
+    def spans(self, text: str) -> list[Span]:
+        """The characters of the text that each id of `encode(text)` stands for."""
+        return list(self._inner.encode(valid(text), add_special_tokens=False).offsets)
+
+    def decode_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
+        """The text of `decode(ids)`, and the characters of it that each id stands for."""
+        begun = self.decode_batch(ids[:count] for count in range(1, len(ids) + 1))
+        ends = [len(text) for text in begun]
+        for place in range(len(ends) - 2, -1, -1):  # bytes of an unfinished character show as several
+            ends[place] = min(ends[place], ends[place + 1])
+        return begun[-1] if begun else "", list(zip([0, *ends], ends, strict=False))
 
     def decode_text(self, ids: Iterable[int]) -> str:
         """Text as it stands, its line ends included; special tokens are skipped."""
