@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,6 +79,20 @@ def serving(models: dict[str, Path], limits: Limits | None = None, drain: float 
                 running.loop.call_soon_threadsafe(running.server.drain)
         thread.join(60)
         assert not thread.is_alive()
+
+
+def response(connection: socket.socket) -> bytes:
+    """One response with its body, from a connection that stays open."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += (received := connection.recv(65536))
+        assert received, got
+    head, _, body = got.partition(b"\r\n\r\n")
+    (length,) = (int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+    while len(body) < length:
+        body += (received := connection.recv(65536))
+        assert received, body
+    return head + b"\r\n\r\n" + body
 
 
 @pytest.fixture(scope="session")

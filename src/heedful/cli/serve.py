@@ -22,8 +22,8 @@ def serve(
     max_body: Annotated[int, typer.Option(help="Most bytes of a request.")] = 1 << 20,
     max_headers: Annotated[int, typer.Option(help="Most bytes of the headers of a request.")] = 16 << 10,
     max_time: Annotated[float, typer.Option(help="Most seconds for an answer.")] = 60.0,
-    max_receive: Annotated[float, typer.Option(help="Most seconds for a request to come in.")] = 20.0,
-    max_connections: Annotated[int, typer.Option(help="Most connections of one address; 0 for any number.")] = 128,
+    max_receive: Annotated[float, typer.Option(help="Most seconds for the body of a request to come in.")] = 20.0,
+    max_connections: Annotated[int, typer.Option(help="Most requests of one address at once; 0 for any number.")] = 128,
     drain: Annotated[float, typer.Option(help="Seconds from SIGTERM to the end.")] = 30.0,
     threads: Annotated[int, typer.Option(help="CPU threads of each model; 0 for all cores.")] = 0,
     precision: Annotated[
@@ -65,7 +65,7 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "heedful":
             raise
-        packages = "starlette uvicorn httptools python-multipart prometheus-client"
+        packages = "starlette uvicorn python-multipart prometheus-client"
         raise SettingError(f"serving needs {error.name}, which is not installed; pip install {packages}.") from None
 
     limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue)

@@ -2,5 +2,5 @@
 
 The server process speaks HTTP and never computes; every model runs in a process of its own, which never speaks HTTP.
 Between them goes a pipe. Read `work` and `worker` for the side of the model, `engine` for the other end of the pipe,
-`app` for HTTP.
+`app` for the routes, `middleware` for limits, headers and the log. HTTP itself is uvicorn's.
 """

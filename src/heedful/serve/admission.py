@@ -1,26 +1,22 @@
-"""Who may come in, with how much, and for how long."""
+"""Checks of a request: its body, its API key, its texts, and the time that its response may take."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import json
 from collections.abc import Collection, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
+from starlette.types import Receive
 
-from heedful.errors import HeedfulError
-from heedful.serve.alarms import Alarms
-from heedful.serve.engine import RefusedError
-from heedful.serve.exchange import Exchange
-from heedful.serve.problems import ProblemError
+from heedful.serve.problems import GoneError, ProblemError
 from heedful.serve.settings import Limits
 
 T = TypeVar("T")
@@ -53,21 +49,16 @@ def check_key(keys: Collection[str], given: str | None) -> None:
 
 
 def bearer(request: Request) -> str | None:
-    scheme, _, key = _header(request, b"authorization").partition(" ")
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
-
-
-def _header(request: Request, name: bytes) -> str:
-    headers: dict[bytes, bytes] = request.scope["exchange"].headers
-    return headers.get(name, b"").decode("latin-1")
 
 
 async def read(request: Request, schema: type[B], limits: Limits, keys: Collection[str] = ()) -> B:
     """The body of a request, JSON or a form, as what it should be; the key is looked for in it too."""
-    kind = _header(request, b"content-type").partition(";")[0].strip().lower()
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON and kind not in FORMS:
         raise ProblemError(415, f"the content type is {kind or 'missing'}; send application/json or a form.")
-    body = await _received(request.scope["exchange"], limits)
+    body = await request.body()
     values = _json(body) if kind == JSON else await _form(request, body, limits)
     own = values.get("api_key")
     check_key(keys, bearer(request) or (own if isinstance(own, str) else None))
@@ -75,28 +66,6 @@ async def read(request: Request, schema: type[B], limits: Limits, keys: Collecti
         return schema.model_validate(values, strict=kind == JSON)
     except ValidationError as error:
         raise _explained(error) from None
-
-
-async def _received(exchange: Exchange, limits: Limits) -> bytes:
-    """The body, if it comes before long."""
-    if not exchange.heard:
-        try:
-            async with asyncio.timeout(limits.receiving):
-                await exchange.whole()
-        except TimeoutError:
-            said = f"the request took more than {limits.receiving:g} s to come in."
-            raise ProblemError(408, said, reason="slow", headers={"connection": "close"}) from None
-    check_size(exchange)
-    if exchange.gone:
-        raise GoneError
-    return exchange.body
-
-
-def check_size(exchange: Exchange) -> None:
-    """As far as it is known."""
-    if exchange.large:
-        said = f"the body has more than {exchange.most:,} bytes."
-        raise ProblemError(413, said, reason="body", headers={"connection": "close"})
 
 
 def _json(data: bytes) -> dict[str, Any]:
@@ -116,7 +85,7 @@ async def _form(request: Request, body: bytes, limits: Limits) -> dict[str, Any]
     """Fields by name; a list where one comes several times."""
     most = limits.texts + 32
     try:
-        if _header(request, b"content-type").lower().startswith(FORMS[0]):
+        if request.headers.get("content-type", "").lower().startswith(FORMS[0]):
             pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=most)
         else:
             form = await request.form(max_files=0, max_fields=most, max_part_size=limits.body)
@@ -158,40 +127,23 @@ def check_texts(texts: Sequence[str], limits: Limits, name: str) -> None:
         raise ProblemError(400, said, param=name) from None
 
 
-class GoneError(Exception):
-    """The client hung up: there is nobody to answer."""
-
-
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T], seconds: float, alarms: Alarms) -> T:
-    """What comes out of it; it is given up when the client hangs up, or all that was to be done takes too long."""
-    exchange, now = request.scope["exchange"], asyncio.get_running_loop().time()
-    if exchange.gone:
-        work.close()
-        raise GoneError
-    task = exchange.task
-    exchange.leave = task.cancel
-    exchange.due = exchange.due or now + seconds
-    alarms.set(task, max(0.0, exchange.due - now), task.cancel)
+async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive, deadline: float, seconds: float) -> T:
+    """The result of `work`, which is cancelled when the client closes the connection and at the deadline."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(receive))]
     try:
-        with explained():
-            return await work
-    except asyncio.CancelledError:
-        if exchange.gone:
-            raise GoneError from None
-        if alarms.off(task):  # it is the server that ends
-            raise
-        said = f"this took more than {seconds:g} s and was given up."
-        raise ProblemError(503, said, retry=5, reason="time") from None
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
+        await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            return cast(T, tasks[0].result())
+        if tasks[1].done():
+            raise GoneError
+        raise ProblemError(503, f"this took more than {seconds:g} s and was given up.", retry=5, reason="time")
     finally:
-        exchange.leave = None
-        alarms.off(task)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)  # what the work holds is free before the response is out
 
 
-class explained(contextlib.AbstractContextManager[None]):  # noqa: N801
-    """Errors of the models' side as answers."""
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if isinstance(error, RefusedError):
-            raise ProblemError(503, str(error), retry=error.seconds, reason=error.reason) from None
-        if isinstance(error, HeedfulError):
-            raise ProblemError(422, str(error)) from None
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,39 +1,26 @@
-"""The routes, and what every answer has in common: headers, limits, numbers, a line in the log."""
+"""The application: its routes, and the middleware around them."""
 
 from __future__ import annotations
 
 import asyncio
 import mimetypes
-import random
-import time
-from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from collections.abc import Callable, Coroutine
 from importlib.resources import files
+from typing import Any
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heedful.serve import libretranslate, logs, openai, openapi, own
-from heedful.serve.admission import GoneError, check_size
-from heedful.serve.problems import Json, ProblemError
+from heedful.serve import libretranslate, native_routes, openai, openapi
+from heedful.serve.admission import unless_gone
+from heedful.serve.middleware import LimitsMiddleware, ResponseMiddleware
+from heedful.serve.problems import Json, ProblemError, error_response
 from heedful.serve.state import State
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
-SHOWN = [  # with what a browser shows
-    (b"content-security-policy", POLICY.encode()),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
-]
-NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 NOTHING = "there is nothing at this address; see /docs."
-Handler = Callable[[State, Request], Awaitable[Response]]
+Handler = Callable[[State, Request], Coroutine[Any, Any, Response]]
 
 
 async def health(state: State, request: Request) -> Response:
@@ -89,7 +76,7 @@ GET: dict[str, Handler] = {
     "/health": health,
     "/ready": ready,
     "/metrics": metrics,
-    "/models": own.models,
+    "/models": native_routes.models,
     "/languages": libretranslate.languages,
     "/frontend/settings": libretranslate.frontend_settings,
     "/v1/models": openai.models,
@@ -99,82 +86,49 @@ POST: dict[str, Handler] = {
     "/translate": libretranslate.translate,
     "/detect": libretranslate.detect,
     "/v1/completions": openai.completions,
-    "/v1/translations": own.translations,
-    "/v1/fill": own.fill,
-    "/inside": own.inside,
+    "/v1/translations": native_routes.translations,
+    "/v1/fill": native_routes.fill,
+    "/inside": native_routes.inside,
 }
-METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 ALLOWED = dict.fromkeys(GET, ("GET", "HEAD")) | dict.fromkeys(POST, ("POST",))
 
 
 def build(state: State) -> ASGIApp:
     """The application."""
-    app: ASGIApp = Routes(state)
+    app: ASGIApp = LimitsMiddleware(Routes(state), state)
     if state.settings.cors:
-        methods, headers = ["GET", "POST"], ["authorization", "content-type"]
-        origins = list(state.settings.cors)
-        seen = ["retry-after"]
         app = CORSMiddleware(
-            app, allow_origins=origins, allow_methods=methods, allow_headers=headers, expose_headers=seen
+            app,
+            allow_origins=list(state.settings.cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+            expose_headers=["retry-after"],
         )
-    return Doorman(app, state)
-
-
-class Refusals:
-    """What a POST hears at once while no model can take more: it is not read, and the log sums up how often."""
-
-    def __init__(self, state: State) -> None:
-        self.state, self.count = state, 0
-
-    def __call__(self, url: bytes) -> bytes | None:
-        """The whole answer, if there is one."""
-        path = url.decode("latin-1")
-        if self.state.draining or self.state.settings.cors or path not in POST or not self.state.engines.full:
-            return None
-        self.state.metrics.answered(path, "POST", "503").inc()
-        self.state.metrics.rejected("queue").inc()
-        if not self.count:
-            asyncio.get_running_loop().call_later(1, self._note)
-        self.count += 1
-        refused = self.state.engines.refusal()
-        return _refusal(path, str(refused), refused.seconds)
-
-    def _note(self) -> None:
-        logs.say("refused", "warning", requests=self.count, seconds=1, reason="queue")
-        self.count = 0
-
-
-@lru_cache(1024)
-def _refusal(path: str, message: str, seconds: int) -> bytes:
-    """The bytes of an answer."""
-    answer = ProblemError(503, message, retry=seconds).answer(path)
-    head = b"".join(b"%b: %b\r\n" % each for each in [*answer.raw_headers, NO_SNIFFING])
-    return b"HTTP/1.1 503 Service Unavailable\r\n%b\r\n%b" % (head, bytes(answer.body))
+    return ResponseMiddleware(app, state)
 
 
 class Routes:
-    """An answer to every request: what its route makes of it, or what is wrong."""
+    """Calls the handler of the route and sends its response, or that of the error it ended with."""
 
     def __init__(self, state: State) -> None:
         self.state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            handler = self._handler(scope)
-            check_size(scope["exchange"])
-            answer = await handler(self.state, Request(scope, receive))
-        except ProblemError as problem:
-            if problem.reason:
-                self.state.metrics.rejected(problem.reason).inc()
-                scope["rejected"] = problem.reason
-            answer = problem.answer(scope["path"])
-        except GoneError:
-            answer = Response(status_code=499)  # nobody reads it; the log does
-        except Exception as error:
-            logs.say("a request failed", "error", error, request=scope["number"])
-            said = f"something went wrong here; the log knows it as {scope['number']}."
-            answer = ProblemError(500, said).answer(scope["path"])
+            answer = await self._answer(scope, receive)
+        except (Exception, asyncio.CancelledError) as error:
+            answer = error_response(self.state, scope, error)
         await answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        handler, request = self._handler(scope), Request(scope, receive)
+        if scope["method"] != "POST":
+            return await handler(self.state, request)
+        if self.state.engines.full:
+            raise self.state.engines.refusal()
+        await request.body()  # which is kept there: from now on `receive` waits for the end of the connection
+        work = handler(self.state, request)
+        return await unless_gone(work, receive, scope["deadline"], self.state.settings.limits.seconds)
 
     def _handler(self, scope: Scope) -> Handler:
         """Of the path itself, or of the names under a path."""
@@ -190,44 +144,3 @@ class Routes:
             return (POST if method == "POST" else GET)[route]
         takes = ", ".join(allowed)
         raise ProblemError(405, f"this address takes {takes}, not {method}.", headers={"allow": takes})
-
-
-class Doorman:
-    """Sees every request come and every answer go."""
-
-    def __init__(self, app: ASGIApp, state: State) -> None:
-        self.app, self.state = app, state
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        began, exchange = time.perf_counter(), scope["exchange"]
-        scope["number"] = number = f"{random.getrandbits(64):016x}"
-        exchange.dress = self._dress
-        try:
-            await self.app(scope, receive, send)
-        except Exception as error:
-            logs.say("an answer failed", "error", error, request=number)
-        finally:
-            self._note(scope, number, exchange.status, time.perf_counter() - began)
-
-    def _dress(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """What an answer has beside its own headers, which come first."""
-        if headers.get(b"content-type", b"").startswith(b"text/html"):
-            for name, value in SHOWN:
-                headers.setdefault(name, value)
-        headers.setdefault(*NO_SNIFFING)
-        headers[b"x-request-id"] = scope["number"].encode()
-        if self.state.draining:
-            headers[b"connection"] = b"close"
-
-    def _note(self, scope: Scope, number: str, status: int, seconds: float) -> None:
-        route, client = scope.get("route", "other"), scope["client"]
-        method = scope["method"] if scope["method"] in METHODS else "other"
-        self.state.metrics.answered(route, method, str(status)).inc()
-        self.state.metrics.took(route).observe(seconds)
-        reason = {"reason": scope["rejected"]} if "rejected" in scope else {}
-        logs.say(
-            "request", request=number, method=method, route=route, status=status,
-            client=client[0] if client else None, ms=round(1000 * seconds, 1), **reason,
-        )  # fmt: skip

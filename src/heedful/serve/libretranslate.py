@@ -23,7 +23,7 @@ async def translate(state: State, request: Request) -> Response:
     body = await state.read(request, TranslateBody)
     texts = [body.q] if isinstance(body.q, str) else body.q
     check_texts(texts, state.settings.limits, "q")
-    engine, sure = await _engine(state, request, body, texts)
+    engine, sure = await _engine(state, body, texts)
     n_best = body.alternatives + 1
     search = {"n_best": n_best} if body.alternatives else {}
     if body.format == "html":
@@ -41,12 +41,12 @@ async def translate(state: State, request: Request) -> Response:
     return Json(answer)
 
 
-async def _engine(state: State, request: Request, body: TranslateBody, texts: list[str]) -> tuple[Engine, float | None]:
+async def _engine(state: State, body: TranslateBody, texts: list[str]) -> tuple[Engine, float | None]:
     """The translator, and how sure it is in percent if it was to be found by the text."""
     if body.source != "auto":
         return state.translator(body.source, body.target), None
     state.translator(None, body.target)
-    found = await state.detect(request, "\n".join(texts), state.engines.translators(None, body.target))
+    found = await state.detect("\n".join(texts), state.engines.translators(None, body.target))
     return found[0][0], round(100 * found[0][1], 1)
 
 
@@ -56,7 +56,7 @@ async def detect(state: State, request: Request) -> Response:
     check_texts([body.q], state.settings.limits, "q")
     state.translator(None, None)
     by_source = {str(each.served.pair and each.served.pair.source): each for each in state.engines.translators()}
-    found = await state.detect(request, body.q, list(by_source.values()))
+    found = await state.detect(body.q, list(by_source.values()))
     codes = {id(engine): code for code, engine in by_source.items()}
     return Json([{"language": codes[id(engine)], "confidence": round(100 * sure, 1)} for engine, sure in found])
 

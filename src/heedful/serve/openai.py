@@ -13,9 +13,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from heedful.serve.admission import bearer, check_key, check_texts, explained
+from heedful.serve.admission import bearer, check_key, check_texts
 from heedful.serve.engine import Engine
-from heedful.serve.problems import Json, ProblemError, body
+from heedful.serve.problems import Json, ProblemError, as_problem, body
 from heedful.serve.schema import CompletionBody
 from heedful.serve.state import State
 
@@ -47,11 +47,9 @@ async def completions(state: State, request: Request) -> Response:
     _check(asked, prompts)
     writing = Writing(state.model(asked.model, "write"), asked, prompts)
     if asked.stream:
-        first = await state.unless_gone(request, writing.begin())
-        left = request.scope["exchange"].due - asyncio.get_running_loop().time()
-        events = writing.events(first, max(0.0, left))
+        events = writing.events(await writing.begin(), request.scope["deadline"])
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
-    return Json(await state.unless_gone(request, writing.whole()))
+    return Json(await writing.whole())
 
 
 def _check(asked: CompletionBody, prompts: list[str]) -> None:
@@ -125,7 +123,7 @@ class Writing:
         pieces = self.pieces()
         return pieces, await anext(pieces)
 
-    async def events(self, begun: Any, seconds: float) -> AsyncIterator[str]:
+    async def events(self, begun: Any, deadline: float) -> AsyncIterator[str]:
         """Server-sent events, the last of which says that it is the last."""
         pieces, first = begun
         offsets: dict[int, int] = {}
@@ -133,7 +131,7 @@ class Writing:
             if self.asked.echo:
                 for index in range(self.n * len(self.prompts)):
                     yield self._event([self._choice(index, self.prompts[index // self.n], [], 0)])
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(deadline):
                 following: Any = first
                 while following is not None:
                     index, piece = following
@@ -188,12 +186,6 @@ def _logprobs(pieces: list[dict[str, Any]], offset: int) -> dict[str, Any]:
 
 
 def _problem(error: Exception) -> ProblemError:
-    try:
-        with explained():
-            raise error
-    except ProblemError as problem:
-        return problem
-    except TimeoutError:
+    if isinstance(error, TimeoutError):
         return ProblemError(503, "this took too long and was given up.")
-    except Exception:
-        return ProblemError(500, "something went wrong here.")
+    return as_problem(error) or ProblemError(500, "something went wrong here.")

@@ -18,11 +18,11 @@ MULTIPART = "multipart/form-data"
 BEHIND_A_KEY = {
     400: "The body is not JSON, not a form or not UTF-8.",
     401: "An API key is needed.",
-    408: "The request came in too slowly.",
+    408: "The body came in too slowly.",
     413: "The body, a text or their number is too large.",
     415: "The body is neither JSON nor a form.",
     422: "A field is missing, has the wrong type or cannot be served.",
-    429: "This address holds too many connections.",
+    429: "This address has too many requests in progress.",
     503: "The model has too much to do or is being loaded; try again after `Retry-After` seconds.",
 }
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 from starlette.responses import Response
+from starlette.types import Scope
+
+from heedful.errors import HeedfulError
+from heedful.serve import logs
+from heedful.serve.engine import RefusedError
+
+if TYPE_CHECKING:
+    from heedful.serve.state import State
 
 TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error", 503: "overloaded_error"}
 
@@ -51,3 +60,32 @@ def body(path: str, problem: ProblemError) -> dict[str, Any]:
         return {"error": problem.message}
     kind = TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
     return {"error": {"message": problem.message, "type": kind, "param": problem.param, "code": problem.code}}
+
+
+class GoneError(Exception):
+    """The client closed the connection before it had its response."""
+
+
+def as_problem(error: BaseException) -> ProblemError | None:
+    """Errors that have a response of their own: those of a request, of a model, and of a model that takes no more."""
+    if isinstance(error, RefusedError):
+        return ProblemError(503, str(error), retry=error.seconds, reason=error.reason)
+    if isinstance(error, HeedfulError):
+        return ProblemError(422, str(error))
+    return error if isinstance(error, ProblemError) else None
+
+
+def error_response(state: State, scope: Scope, error: BaseException) -> Response:
+    """The response to a request that ended with an error."""
+    if isinstance(error, GoneError):
+        return Response(status_code=499)  # it is not sent, but logged
+    problem = as_problem(error)
+    if problem is None and isinstance(error, asyncio.CancelledError):  # the time for draining is over
+        problem = ProblemError(503, "the server ended before this was done.", retry=5, headers={"connection": "close"})
+    if problem is None:
+        logs.say("a request failed", "error", error, request=scope["request_id"])
+        problem = ProblemError(500, f"something went wrong here; the log knows it as {scope['request_id']}.")
+    if problem.reason:
+        state.metrics.rejected(problem.reason).inc()
+        scope["rejected"] = problem.reason
+    return problem.answer(scope["path"])

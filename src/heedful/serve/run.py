@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import gc
 import signal
 import socket
-import struct
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
 
 from heedful.errors import HeedfulError, SettingError
 from heedful.serve import logs
-from heedful.serve.app import Refusals, build
+from heedful.serve.app import build
 from heedful.serve.engine import START, Engine, Engines, start_process
-from heedful.serve.protocol import Doors
 from heedful.serve.settings import Settings, read_keys
 from heedful.serve.state import State
 
 GARBAGE = 20_000  # objects more than before that are worth a look for cycles among them; requests leave none
 BACKLOG = 2048  # connections that wait to be accepted
-ACCEPTED = 32  # of these at once, before requests have their turn again
+KEEP_ALIVE = 15  # seconds without a request after which a connection is closed
 NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
-SO_ATTACH_FILTER = 26  # of Linux; the socket module has no name for it
 LINGER = 0.5  # seconds that a connection without a request may still bring one after that
 
 
@@ -45,26 +40,27 @@ def make_state(settings: Settings, start: START | None = None) -> State:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, but it says that it is about to end before it does, and listens a little longer."""
+    """uvicorn, which says that it is not ready some time before it stops to listen."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        limits, settings = state.settings.limits, state.settings
         super().__init__(
             uvicorn.Config(
                 build(state),
-                http=cast(Any, Doors(limits, state.metrics, state.alarms, Refusals(state))),
+                http="h11",
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=15,
-                backlog=ACCEPTED,
-                timeout_graceful_shutdown=max(1, round(settings.drain - self._notice() - LINGER)),
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE,
+                h11_max_incomplete_event_size=state.settings.limits.headers,
+                timeout_graceful_shutdown=max(1, round(state.settings.drain - self._notice() - LINGER)),
             )
         )
+        state.metrics.connections.set_function(lambda: len(self.server_state.connections))
 
     def _notice(self) -> float:
         return min(NOTICE, self.state.settings.drain / 4)
@@ -88,17 +84,8 @@ class Server(uvicorn.Server):
         logs.say("draining", seconds=self.state.settings.drain)
         asyncio.get_running_loop().call_later(self._notice(), setattr, self, "should_exit", True)
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; as many as wait to be accepted are not to be taken at once."""
-        await super().startup(sockets)
-        for listening in sockets or []:
-            listening.listen(BACKLOG)
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more connections, but what has been sent over those that there are."""
-        for listening in sockets or []:
-            refuse(listening)
-        await asyncio.sleep(0.05)  # time to accept what came before
+        """Stop to listen; connections that were accepted have a moment to bring the request that is on its way."""
         for server in self.servers:
             server.close()
         if not self.force_exit:
@@ -121,18 +108,6 @@ def bind(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or str(error)
         raise SettingError(f"{host} port {port} cannot be listened on: {reason}.") from None
     return listening
-
-
-def refuse(listening: socket.socket) -> None:
-    """Let no more connections in, but keep those that wait to be accepted: closing the socket would reset them.
-
-    Linux drops what a filter drops; this one drops everything. Elsewhere a few clients may have to try again.
-    """
-    nothing = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # return 0 bytes of each packet
-    program = struct.pack("HL", 1, ctypes.addressof(nothing))
-    with contextlib.suppress(OSError):
-        if sys.platform == "linux":
-            listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
 
 
 async def serve(settings: Settings, keys: Path | None = None, started: Callable[[str], Any] = print) -> None:

@@ -22,8 +22,8 @@ class Limits:
     characters: int = 20_000  # of all texts of a request
     texts: int = 128  # of a request
     seconds: float = 60.0  # from the last byte of a request to its answer
-    receiving: float = 20.0  # seconds for a request to come in
-    connections: int = 128  # of one address
+    receiving: float = 20.0  # seconds for the body to come in
+    connections: int = 128  # of one address with a request in progress; 0 for any number
     queue: int = 512  # sentences of one model that are accepted and not done
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
 
-from heedful.serve.admission import B, T, read, unless_gone
-from heedful.serve.alarms import Alarms
+from heedful.serve.admission import B, read
 from heedful.serve.engine import Engine, Engines
 from heedful.serve.metrics import Metrics
 from heedful.serve.problems import ProblemError
@@ -49,18 +48,9 @@ class State:
     keys: frozenset[str]
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
-    alarms: Alarms = field(default_factory=Alarms)
 
     async def read(self, request: Request, schema: type[B]) -> B:
         return await read(request, schema, self.settings.limits, self.keys)
-
-    async def ask(self, request: Request, engine: Engine, asked: dict[str, Any], cost: int = 1) -> Any:
-        """What a model makes of it, unless the client hangs up."""
-        return await self.unless_gone(request, engine.ask(asked, cost))
-
-    async def unless_gone(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
-        """What comes out of it, unless the client hangs up or it takes too long."""
-        return await unless_gone(request, work, self.settings.limits.seconds, self.alarms)
 
     async def translate(
         self,
@@ -79,7 +69,7 @@ class State:
             return [Translated(text, [], []) for text in texts]
         cost = len(every) * max(1, math.ceil((beam or 1) / USUAL_BEAM))
         asked |= {"texts": every, "openings": openings, "fields": fields}
-        ways = iter(await self.ask(request, engine, asked, cost))
+        ways = iter(await engine.ask(asked, cost))
         return [Translated(text, part, [next(ways) for _ in part]) for text, part in zip(texts, parts, strict=True)]
 
     def model(self, name: str | None, task: str) -> Engine:
@@ -119,14 +109,14 @@ class State:
         known = ", ".join(pairs)
         return ProblemError(422, f"{asked} is not translated here; these are: {known}.", param="target")
 
-    async def detect(self, request: Request, text: str, candidates: Sequence[Engine]) -> list[tuple[Engine, float]]:
+    async def detect(self, text: str, candidates: Sequence[Engine]) -> list[tuple[Engine, float]]:
         """Translators by how sure they are of what they make of a text, with the mean probability of their tokens."""
         first = sentences(text)[:3]
         found = []
         for engine in candidates:
             asked = {"texts": [each.text[:300] for each in first], "search": {"beam": 1, "n_best": 1}}
             asked["fields"] = ("token_log_probs",)
-            ways = await self.ask(request, engine, asked, len(first)) if first else []
+            ways = await engine.ask(asked, len(first)) if first else []
             steps = [value for each in ways for way in each[:1] for value in way["token_log_probs"]]
             found.append((engine, math.exp(sum(steps) / len(steps)) if steps else 0.0))
         return sorted(found, key=lambda each: -each[1])

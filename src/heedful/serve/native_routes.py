@@ -1,4 +1,4 @@
-"""Our own routes, for what the others have no word for: scores, n-best, alignments, attention, prefixes, blanks."""
+"""Native routes, for what the other APIs do not have: scores, n-best, alignments, attention, prefixes, blanks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def fill(state: State, request: Request) -> Response:
     if blanks * body.top * len(body.text) > MOST_FILLED:
         said = f"text has {blanks} blanks; with {body.top} candidates for each of so many the answer would be too long."
         raise ProblemError(413, said, param="text")
-    found = await state.ask(request, engine, {"text": body.text, "top": body.top})
+    found = await engine.ask({"text": body.text, "top": body.top})
     return Json({"model": engine.served.name, "blanks": found})
 
 
@@ -86,7 +86,7 @@ async def inside(state: State, request: Request) -> Response:
     target = body.target or None
     if engines[name].card.get("family") == "encoder" and target is not None:
         raise ProblemError(422, "an encoder reads and does not write; leave out the target.", param="target")
-    page = await state.ask(request, engines[name], {"look": {"text": body.text, "target": target}})
+    page = await engines[name].ask({"look": {"text": body.text, "target": target}})
     return HTMLResponse(
         page, headers={"content-security-policy": "frame-ancestors 'none'", "cache-control": "no-store"}
     )

@@ -1,0 +1,160 @@
+"""ASGI middleware: limits of a request and of an address, headers of every response, the log and the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from heedful.serve import logs
+from heedful.serve.problems import GoneError, ProblemError, error_response
+from heedful.serve.settings import Limits
+from heedful.serve.state import State
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+PAGE_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
+CLOSE = {"connection": "close"}
+
+
+class LimitsMiddleware:
+    """Reads the body before the routes run: bounded in size and time, from a bounded number of requests per address.
+
+    Afterwards `scope["deadline"]` is the time of the event loop at which the response is due.
+    """
+
+    def __init__(self, app: ASGIApp, state: State) -> None:
+        self.app, self.state = app, state
+        self.active: Counter[str] = Counter()  # requests in progress by address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        address, limits = scope["client"][0] if scope["client"] else "", self.state.settings.limits
+        self.active[address] += 1
+        try:
+            try:
+                body = await self._read(scope, receive, self.active[address])
+            except (Exception, asyncio.CancelledError) as error:
+                await error_response(self.state, scope, error)(scope, receive, send)
+                return
+            scope["deadline"] = asyncio.get_running_loop().time() + limits.seconds
+            await self.app(scope, _replay(body, receive), send)
+        finally:
+            self.active[address] -= 1
+            if not self.active[address]:
+                del self.active[address]
+
+    async def _read(self, scope: Scope, receive: Receive, active: int) -> bytes:
+        limits, headers = self.state.settings.limits, Headers(scope=scope)
+        waits = headers.get("expect", "").lower() == "100-continue"  # the body is sent only if it is asked for
+        close = CLOSE if waits else {}
+        if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > limits.headers:
+            raise ProblemError(
+                400, f"the headers have more than {limits.headers:,} bytes.", reason="headers", headers=close
+            )
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise ProblemError(400, "a request has either Content-Length or Transfer-Encoding.", headers=CLOSE)
+        if 0 < limits.connections < active:
+            said = f"this address has more than {limits.connections} requests in progress; wait for some of them."
+            raise ProblemError(429, said, retry=5, reason="connections", headers=close)
+        if waits and int(headers.get("content-length", "0")) > limits.body:
+            raise _too_large(limits, CLOSE)
+        return await read_body(receive, limits)
+
+
+async def read_body(receive: Receive, limits: Limits) -> bytes:
+    """The whole body; one that is too large is discarded until its end, so that the client can read the response."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.receiving):
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise GoneError
+                chunk = message.get("body", b"")
+                size += len(chunk)
+                if size <= limits.body:
+                    chunks.append(chunk)
+                more = message.get("more_body", False)
+    except TimeoutError:
+        if size > limits.body:
+            raise _too_large(limits, CLOSE) from None
+        said = f"the request took more than {limits.receiving:g} s to come in."
+        raise ProblemError(408, said, reason="slow", headers=CLOSE) from None
+    if size > limits.body:
+        raise _too_large(limits)
+    return b"".join(chunks)
+
+
+def _too_large(limits: Limits, headers: dict[str, str] | None = None) -> ProblemError:
+    return ProblemError(413, f"the body has more than {limits.body:,} bytes.", reason="body", headers=headers)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that returns this body first."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay
+
+
+class ResponseMiddleware:
+    """Adds the headers that every response has, writes a line of the log, and counts."""
+
+    def __init__(self, app: ASGIApp, state: State) -> None:
+        self.app, self.state = app, state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        start, status = time.perf_counter(), 0
+        scope["request_id"] = f"{random.getrandbits(64):016x}"
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._add_headers(scope, message)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_headers)
+        finally:
+            self._record(scope, status, time.perf_counter() - start)
+
+    def _add_headers(self, scope: Scope, message: Message) -> None:
+        headers = MutableHeaders(scope=message)
+        if headers.get("content-type", "").startswith("text/html"):
+            for name, value in PAGE_HEADERS.items():
+                headers.setdefault(name, value)
+        headers.setdefault("x-content-type-options", "nosniff")
+        headers["x-request-id"] = scope["request_id"]
+        if self.state.draining:
+            headers["connection"] = "close"
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route, client = scope.get("route", "other"), scope["client"]
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.state.metrics.answered(route, method, str(status)).inc()
+        self.state.metrics.took(route).observe(seconds)
+        reason = {"reason": scope["rejected"]} if "rejected" in scope else {}
+        logs.say(
+            "request", request=scope["request_id"], method=method, route=route, status=status,
+            client=client[0] if client else None, ms=round(1000 * seconds, 1), **reason,
+        )  # fmt: skip
