@@ -19,6 +19,7 @@ from heedful import __version__, config
 from heedful.config import ModelConfig, SearchSettings
 from heedful.disk import digest, explained, write_file
 from heedful.errors import FolderError, SettingError
+from heedful.files import find, read_json
 from heedful.native import computes, tensors
 from heedful.stored import Stored, reduced
 from heedful.text import Tokenizer
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from heedful.weights import AnyModel
 
 FORMAT = 1  # raised when older code could misread a folder
-MOST_JSON = 4 << 20  # bytes of a JSON file we are willing to parse
 STORED = ("float32", "int8")  # what weights are kept in
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
@@ -101,12 +101,14 @@ def load(path: Path | str) -> Folder:
     description = read_description(path)
     model_config = _model_config(path, description)
     _check_digests(path, description.get("sha256", {}))
-    search = config.build(SearchSettings, read_json(path / SEARCH), str(path / SEARCH)) if _has(path, SEARCH) else None
+    search = config.build(SearchSettings, read_json(path, SEARCH) or {}, str(path / SEARCH))
     tokenizer = source = load_tokenizer(path / TOKENIZER, model_config)
-    if model_config.source_vocab_size or _has(path, SOURCE_TOKENIZER):
+    if model_config.source_vocab_size or find(path, SOURCE_TOKENIZER):
         source = load_tokenizer(path / SOURCE_TOKENIZER, model_config, source=True)
+    if find(path, WEIGHTS) is None:
+        raise FolderError(f"{path} has no {WEIGHTS}; the folder is incomplete, copy it again.")
     weights = Stored(model_config, _shapes(model_config), path / WEIGHTS, _precision(path, description))
-    return Folder(weights, tokenizer, source, search or SearchSettings(), path)
+    return Folder(weights, tokenizer, source, search, path)
 
 
 def _shapes(model_config: ModelConfig) -> Mapping[str, tuple[int, ...]]:
@@ -132,24 +134,10 @@ def read_description(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         what = "is not a folder" if path.exists() else "does not exist"
         raise FolderError(f"{path} {what}; give the folder of a trained model, such as runs/x.")
-    if not _has(path, CONFIG):
+    description = read_json(path, CONFIG)
+    if description is None:
         raise FolderError(f"{path} is not a model folder: it has no {CONFIG}; give the --out of a training run.")
-    return read_json(path / CONFIG)
-
-
-def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
-    """A JSON object of a reasonable size."""
-    try:
-        if path.stat().st_size > most:
-            raise FolderError(f"{path} has {path.stat().st_size:,} bytes; a file of settings is not that large.")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FolderError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise FolderError(f"{path} is not valid JSON ({error}); the folder is damaged.") from None
-    if not isinstance(content, dict):
-        raise FolderError(f"{path} holds a JSON {type(content).__name__} where an object is expected.")
-    return content
+    return description
 
 
 def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
@@ -182,7 +170,7 @@ def _check_digests(path: Path, digests: Any) -> None:
     for name, expected in digests.items():
         if name not in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER):
             raise FolderError(f"{path / CONFIG}: sha256 names {name!r}, which is no file of a model folder.")
-        if not _has(path, name):
+        if find(path, name) is None:
             raise FolderError(f"{path} has no {name}; the folder is incomplete, copy it again.")
         if digest(path / name) != expected:
             raise FolderError(f"{path / name} is not what was saved: it is damaged or was changed; copy it again.")
@@ -195,11 +183,7 @@ def check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
 
 
 def _hashed(path: Path) -> list[str]:
-    return [name for name in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER) if _has(path, name)]
-
-
-def _has(path: Path, name: str) -> bool:
-    return (path / name).is_file()
+    return [name for name in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER) if find(path, name)]
 
 
 def unfit(folder: Folder, why: str) -> FolderError:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from heedful.errors import DataError, FolderError
+from heedful.files import find
 from heedful.folder import Folder
 from heedful.text import Tokenizer
 from heedful.text.vocabulary import BYTES
@@ -139,11 +140,9 @@ def load(folder: Folder) -> Shortlist:
     """Open the shortlist of a model folder, or say in one sentence why there is none."""
     path = folder.path / FILE
     command = f"heedful shortlist {folder.path} --source FILE --target FILE"
-    if not path.is_file():
+    if find(folder.path, FILE, MOST_BYTES) is None:
         raise FolderError(f"{folder.path} has no shortlist; make one with {command}.")
     again = f"make it again with {command}"
-    if path.stat().st_size > MOST_BYTES:
-        raise FolderError(f"{path} has {path.stat().st_size:,} bytes; a shortlist is not that large, {again}.")
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}

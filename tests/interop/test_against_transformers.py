@@ -13,7 +13,7 @@ import transformers
 
 import heedful
 from heedful import interop
-from heedful.folder import read_json
+from heedful.files import read_json
 from heedful.interop.huggingface import read_model
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.plain import ModelNextToken
@@ -54,7 +54,7 @@ BERT: dict[str, dict[str, Any]] = {
 
 
 def opened(path: Path) -> Any:
-    return read_model(path, read_json(path / "config.json"))
+    return read_model(path, read_json(path, "config.json") or {})
 
 
 def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:

@@ -198,7 +198,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a folder for weights": ("gpt2", lambda p: ((p / W).unlink(), (p / W).mkdir()), "is not a plain file"),
     "a pipe for weights": ("gpt2", pipe(W), "is not a plain file"),
     "a pipe for a vocabulary": ("gpt2", pipe("vocab.json"), "is not a plain file"),
-    "a pipe for settings": ("gpt2", pipe("config.json"), "is not a model folder"),
+    "a pipe for settings": ("gpt2", pipe("config.json"), "is not a plain file"),
     "a device": ("gpt2", link(W, "/dev/zero"), "is a link out of its folder"),
     "a link out": ("gpt2", link("vocab.json", "/etc/passwd"), "is a link out of its folder"),
     "a link for settings": ("gpt2", link("generation_config.json", "../../etc/hosts"), "is a link"),

@@ -1,3 +1,5 @@
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -47,15 +49,20 @@ def test_only_the_last_ones_are_kept_and_they_are_ordered_by_number(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"])
-@pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone", "pipe", "link"])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, name: str, damage: str) -> None:
     model, optimiser = stepped()
     for update in (1, 2):
         checkpoint.save(tmp_path, model, optimiser, State(update=update), keep=2)
     path = tmp_path / "step-2" / name
     data = path.read_bytes()
-    if damage == "gone":
+    if damage == "link":  # the same bytes, but out of the folder
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    elif damage in ("gone", "pipe"):
         path.unlink()
+        if damage == "pipe":
+            os.mkfifo(path)
     else:
         half = len(data) // 2
         path.write_bytes(data[:half] if damage == "cut" else data[:half] + bytes([data[half] ^ 4]) + data[half + 1 :])
@@ -77,6 +84,33 @@ def test_a_damaged_checkpoint_needs_no_weights_and_damaged_weights_are_named(tmp
     (tmp_path / "weights" / "1.safetensors").write_bytes(b"short")
     with pytest.raises(FolderError, match=r"weights/1\.safetensors cannot be read .* remove it and resume"):
         checkpoint.average(tmp_path, [1])
+
+
+def test_weights_for_averaging_are_plain_files(tmp_path: Path) -> None:
+    model, _ = stepped()
+    state = State()
+    for state.update in (1, 2):
+        checkpoint.add_weights(tmp_path, model, state, keep=3)
+    path = tmp_path / "weights" / "2.safetensors"
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    for use in (lambda: checkpoint.average(tmp_path, [1, 2]), lambda: checkpoint.drop_lost(tmp_path, state)):
+        with pytest.raises(FolderError, match=r"2\.safetensors is a link out of its folder"):
+            use()
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(FolderError, match=r"2\.safetensors is not a plain file"):
+        checkpoint.average(tmp_path, [1, 2])
+
+
+@pytest.mark.parametrize("wrong", [{"update": "many"}, {"averaged": ["../x"]}, {"best": 3}, {"unknown": 1}], ids=str)
+def test_a_state_that_makes_no_sense_is_told_in_one_sentence(tmp_path: Path, wrong: dict[str, object]) -> None:
+    model, optimiser = stepped()
+    path = checkpoint.save(tmp_path, model, optimiser, State(update=7), keep=2)
+    (path / "state.json").write_text(json.dumps(json.loads((path / "state.json").read_text()) | wrong))
+    with pytest.raises(FolderError, match=r"state\.json is damaged") as caught:
+        checkpoint.load(path, model, optimiser)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_full_disk_leaves_the_previous_checkpoint_and_no_rubbish(

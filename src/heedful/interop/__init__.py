@@ -19,6 +19,5 @@ def open_folder(path: Path | str) -> Folder:
     if description.get("model_type") == "heedful":
         return folder.load(path)
     from heedful.interop import huggingface
-    from heedful.interop.untrusted import read_json
 
-    return huggingface.read(path, read_json(path, folder.CONFIG) or {})
+    return huggingface.read(path, description)

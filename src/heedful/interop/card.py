@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from heedful.folder import CARD, MOST_JSON, Folder
-from heedful.interop.untrusted import read_text
+from heedful.files import MOST_JSON, read_text
+from heedful.folder import CARD, Folder
 
 FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 TASKS = {"encoder-decoder": "translation", "decoder": "text-generation", "encoder": "fill-mask"}

@@ -12,6 +12,7 @@ from heedful import folder
 from heedful.config import ModelConfig, SearchSettings
 from heedful.disk import write_file
 from heedful.errors import FolderError, SettingError, shown
+from heedful.files import read_json
 from heedful.folder import Folder
 from heedful.interop import vocabulary
 from heedful.interop.architecture import Architecture
@@ -19,7 +20,7 @@ from heedful.interop.bert import Bert
 from heedful.interop.card import card
 from heedful.interop.gpt2 import Gpt2
 from heedful.interop.marian import Marian, Pegasus
-from heedful.interop.untrusted import Settings, read_json
+from heedful.interop.untrusted import Settings
 from heedful.interop.weights import SAFE, open_weights
 from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.weights import fill, save_weights, shapes

@@ -1,70 +1,14 @@
-"""Reading a folder that somebody else made: only plain files of plausible sizes, only values that make sense.
+"""The config.json of a foreign folder: only values that make sense.
 
 Everything foreign that ends up in a message is quoted and cut by `shown`.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
-from heedful import folder
 from heedful.errors import FolderError, shown
-
-LARGEST = 1 << 62
-
-
-def find(path: Path, name: str, most: int = LARGEST) -> Path | None:
-    """A file of the folder `path` with at most so many bytes, or None if there is no file of that name.
-
-    A link may lead to another file of the same folder, or to where a cache of downloads keeps what it links to.
-    """
-    if name in ("", ".", "..") or not set(name).isdisjoint('/\\\0:*?"<>|'):
-        raise FolderError(f"{path} refers to a file called {shown(name)}; only plain names in the same folder will do.")
-    file = path / name
-    try:
-        real = file.resolve(strict=True)
-        status = real.stat()
-    except FileNotFoundError:
-        if file.is_symlink():
-            raise FolderError(f"{file} is a link to something that is not there; copy the folder again.") from None
-        return None
-    except (OSError, RuntimeError):
-        raise FolderError(f"{file} cannot be read: its name or the link behind it leads nowhere.") from None
-    home = path.resolve()
-    if real.parent != home and not _in_cache(real, home):
-        raise FolderError(f"{file} is a link out of its folder; copy what it points to into the folder.")
-    if not stat.S_ISREG(status.st_mode) or not os.access(real, os.R_OK):
-        raise FolderError(f"{file} is not a plain file that may be read; copy the folder again.")
-    if status.st_size > most:
-        raise FolderError(f"{file} has {status.st_size:,} bytes, and more than {most:,} make no sense there.")
-    return file
-
-
-def _in_cache(real: Path, home: Path) -> bool:
-    """snapshots/<commit>/name -> blobs/<hash>: the layout of the cache that Hugging Face's downloader keeps."""
-    return home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
-
-
-def read_json(path: Path, name: str, most: int = folder.MOST_JSON) -> dict[str, Any] | None:
-    """A JSON object in the folder `path`, or None if there is no such file."""
-    file = find(path, name, most)
-    return None if file is None else folder.read_json(file, most)
-
-
-def read_text(path: Path, name: str, most: int) -> str | None:
-    """A text file in the folder `path`, or None if there is no such file."""
-    file = find(path, name, most)
-    if file is None:
-        return None
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise FolderError(f"{file} is not UTF-8 text; copy the folder again.") from None
-    except OSError as error:
-        raise FolderError(f"{file} cannot be read: {error.strerror}.") from None
 
 
 class Settings:

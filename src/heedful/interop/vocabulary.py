@@ -13,8 +13,8 @@ from heedful import folder
 from heedful.config import ModelConfig
 from heedful.disk import write_file
 from heedful.errors import FolderError, shown
+from heedful.files import find, read_json, read_text
 from heedful.folder import Folder
-from heedful.interop.untrusted import find, read_json, read_text
 from heedful.text import Tokenizer
 from heedful.text.sentencepieces import SentencePieces, checked_table
 

@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from heedful.errors import FolderError, shown
+from heedful.files import find, read_json
 from heedful.interop import pickles
-from heedful.interop.untrusted import find, read_json
 from heedful.weights import FLOATS
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"

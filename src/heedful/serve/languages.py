@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from heedful.files import read_json
 
 NAMES = {
     "af": "Afrikaans", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian", "bn": "Bengali",
@@ -67,8 +68,8 @@ def _named(name: str) -> Pair | None:
 def _trained(folder: Path) -> Pair | None:
     """The endings of the files in run.json, where training wrote one: train.en.gz and train.de."""
     try:
-        data = json.loads((folder / "run.json").read_text(encoding="utf-8"))["config"]["data"]
+        data = (read_json(folder, "run.json") or {})["config"]["data"]
         ends = [Path(str(data[side]).removesuffix(".gz")).suffix[1:] for side in ("source", "target")]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
     return Pair(*ends) if all(re.fullmatch(CODE, end) and end in NAMES for end in ends) else None

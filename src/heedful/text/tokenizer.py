@@ -13,6 +13,7 @@ from pathlib import Path
 import tokenizers
 
 from heedful.errors import FolderError
+from heedful.files import read_text
 from heedful.text.normalise import valid
 from heedful.text.words import Span
 
@@ -187,16 +188,9 @@ class Tokenizer:
     def load(
         cls, path: Path, names: Mapping[str, str] | None = None, ids: Mapping[str, int] | None = None
     ) -> Tokenizer:
-        try:
-            if path.stat().st_size > MOST_BYTES:
-                raise FolderError(f"{path} has {path.stat().st_size:,} bytes; a vocabulary is not that large.")
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise FolderError(f"{path} does not exist; a model folder holds its vocabulary there.") from None
-        except OSError as error:
-            raise FolderError(f"{path} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise FolderError(f"{path} is damaged (not UTF-8 text); copy it again from where it came from.") from None
+        text = read_text(path.parent, path.name, MOST_BYTES)
+        if text is None:
+            raise FolderError(f"{path} does not exist; a model folder holds its vocabulary there.")
         return cls.from_json(text, names, str(path), ids)
 
     def _check_parts(self, where: str) -> None:

@@ -9,15 +9,17 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from heedful.disk import digest, explained, new_folder
 from heedful.errors import FolderError
-from heedful.folder import read_json
+from heedful.files import find, read_json
 from heedful.train.adam import Optimiser
 from heedful.weights import save_weights
 
@@ -28,6 +30,7 @@ WEIGHTS, OPTIMISER, STATE, MANIFEST = "model.safetensors", "optimiser.safetensor
 class State:
     """Where a run stands, besides weights and optimiser."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     update: int = 0  # updates done
     epoch: int = 0
     batch: int = 0  # batches of this epoch's plan already used
@@ -42,6 +45,9 @@ class State:
     stale: int = 0  # validations since then
     averaged: list[int] = field(default_factory=list)  # updates whose weights are kept for averaging
     ended: str = ""  # why training ended, once it has
+
+
+STATES = TypeAdapter(State)
 
 
 def save(folder: Path, model: nn.Module, optimiser: Optimiser, state: State, keep: int) -> Path:
@@ -85,7 +91,11 @@ def load(path: Path, model: nn.Module, optimiser: Optimiser) -> State:
         for key, moment in moments.items():
             name, _, kind = key.rpartition(".")
             optimiser.state[parameters[name]][kind] = moment.to(parameters[name].device)
-        return State(**read_json(path / STATE))
+        return STATES.validate_python(read_json(path, STATE) or {})
+    except ValidationError as error:
+        raise FolderError(
+            f"{path / STATE} is damaged ({error.errors()[0]['msg']}); the run cannot be resumed."
+        ) from None
     except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
         raise FolderError(f"{path} does not belong to this run's settings ({error}).") from None
 
@@ -113,6 +123,7 @@ def average(folder: Path, updates: Sequence[int]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     for update in updates:
         path = _weights(folder, update)
+        find(path.parent, path.name)
         try:
             weights = load_file(path)
         except (SafetensorError, OSError) as error:
@@ -125,7 +136,7 @@ def average(folder: Path, updates: Sequence[int]) -> dict[str, Tensor]:
 
 def drop_lost(folder: Path, state: State) -> list[int]:
     """Average no weights that are not there any more; of which updates they were."""
-    lost = [update for update in state.averaged if not _weights(folder, update).is_file()]
+    lost = [update for update in state.averaged if not find(folder / "weights", f"{update}.safetensors")]
     state.averaged = [update for update in state.averaged if update not in lost]
     return lost
 
@@ -133,7 +144,7 @@ def drop_lost(folder: Path, state: State) -> list[int]:
 def _averaged(path: Path) -> list[int]:
     """The updates whose weights a checkpoint needs; a damaged one is of no use, and needs none."""
     try:
-        return list(read_json(path / STATE)["averaged"])
+        return list((read_json(path, STATE) or {})["averaged"])
     except (FolderError, OSError, KeyError, TypeError):
         return []
 
@@ -152,9 +163,9 @@ def _moments(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
 
 def _whole(path: Path) -> bool:
     try:
-        manifest = read_json(path / MANIFEST)
+        manifest = read_json(path, MANIFEST) or {}
         return set(manifest) == {WEIGHTS, OPTIMISER, STATE} and all(
-            digest(path / name) == expected for name, expected in manifest.items()
+            find(path, name) and digest(path / name) == expected for name, expected in manifest.items()
         )
     except (FolderError, OSError):
         return False

@@ -5,6 +5,7 @@ All of them are written from the same records, so they agree. A resumed run drop
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from heedful.disk import explained, write_file
+from heedful.files import LARGEST, read_text
 
 METRICS = "metrics.jsonl"
 CURVE = "learning_curve.png"
@@ -130,13 +132,12 @@ class Report:
 
 def read_metrics(folder: Path) -> list[Record]:
     """The records of a run; a last line cut short by a crash is left out."""
-    path = folder / METRICS
     records: list[Record] = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue
+    for line in (read_text(folder, METRICS, LARGEST) or "").splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict) and isinstance(record.get("update"), int):
+                records.append(record)
     return records
 
 

@@ -18,6 +18,7 @@ from heedful import folder as model_folder
 from heedful.config import SECTIONS, RunConfig, seconds
 from heedful.disk import explained, write_file
 from heedful.errors import FolderError, SettingError, shown
+from heedful.files import read_json
 from heedful.folder import Folder, parameter_count
 from heedful.model import Model, build
 from heedful.sections import Section
@@ -153,9 +154,10 @@ def trained(state: State) -> str:
 def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
     """The settings of the run that is there; None for a new one."""
     if resume:
-        if not (out / SETTINGS).is_file():
+        earlier = read_json(out, SETTINGS)
+        if earlier is None:
             raise FolderError(f"{out} holds no run to resume; leave out --resume to start one.")
-        return model_folder.read_json(out / SETTINGS)
+        return earlier
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FolderError(f"{out} exists already; use --resume to go on with its run, or choose another --out.")
     return None

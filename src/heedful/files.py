@@ -1,0 +1,83 @@
+"""Reading the files of a model folder, which may come from anywhere: only plain files of plausible sizes.
+
+Our own folders and foreign ones, checkpoints and whatever lies beside the weights are all opened by way of `find`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import FolderError, shown
+
+LARGEST = 1 << 62
+MOST_JSON = 4 << 20  # bytes of a JSON file we are willing to parse
+
+
+def find(folder: Path, name: str, most: int = LARGEST) -> Path | None:
+    """A file of the folder with at most so many bytes, or None if there is no file of that name.
+
+    A link may lead to another file of the same folder, or to where a cache of downloads keeps what it links to. A pipe,
+    a device, a socket or a folder in the place of a file is refused before it is opened, because opening may block.
+    """
+    if name in ("", ".", "..") or not set(name).isdisjoint('/\\\0:*?"<>|'):
+        raise FolderError(
+            f"{folder} refers to a file called {shown(name)}; only plain names in the same folder will do."
+        )
+    file = folder / name
+    try:
+        real = file.resolve(strict=True)
+        status = real.stat()
+    except FileNotFoundError:
+        if file.is_symlink():
+            raise FolderError(f"{file} is a link to something that is not there; copy the folder again.") from None
+        return None
+    except (OSError, RuntimeError):
+        raise FolderError(f"{file} cannot be read: its name or the link behind it leads nowhere.") from None
+    home = folder.resolve()
+    if real.parent != home and not _in_cache(real, home):
+        raise FolderError(f"{file} is a link out of its folder; copy what it points to into the folder.")
+    if not stat.S_ISREG(status.st_mode) or not os.access(real, os.R_OK):
+        raise FolderError(f"{file} is not a plain file that may be read; copy the folder again.")
+    if status.st_size > most:
+        raise FolderError(f"{file} has {status.st_size:,} bytes, and more than {most:,} make no sense there.")
+    return file
+
+
+def _in_cache(real: Path, home: Path) -> bool:
+    """snapshots/<commit>/name -> blobs/<hash>: the layout of the cache that Hugging Face's downloader keeps."""
+    return home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
+
+
+def read_json(folder: Path, name: str, most: int = MOST_JSON) -> dict[str, Any] | None:
+    """A JSON object of a reasonable size in the folder, or None if there is no such file."""
+    file = find(folder, name)
+    if file is None:
+        return None
+    try:
+        if (size := file.stat().st_size) > most:
+            raise FolderError(f"{file} has {size:,} bytes; a file of settings is not that large.")
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FolderError(f"{file} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise FolderError(f"{file} is not valid JSON ({error}); the folder is damaged.") from None
+    if not isinstance(content, dict):
+        raise FolderError(f"{file} holds a JSON {type(content).__name__} where an object is expected.")
+    return content
+
+
+def read_text(folder: Path, name: str, most: int) -> str | None:
+    """A text file in the folder, or None if there is no such file."""
+    file = find(folder, name, most)
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FolderError(f"{file} is not UTF-8 text; copy the folder again.") from None
+    except OSError as error:
+        raise FolderError(f"{file} cannot be read: {error.strerror}.") from None

@@ -1,0 +1,99 @@
+"""A model folder at every entry point: opened, used as the commands use it, and used as the server's worker does."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from heedful import interop
+from heedful.encode import Encoder
+from heedful.errors import HeedfulError
+from heedful.folder import Folder
+from heedful.generate import Generator
+from heedful.serve.languages import pair_of
+from heedful.serve.messages import Event, Task, Unpacked
+from heedful.serve.worker import Worker
+from heedful.translate import Translator
+
+TEXTS = [
+    "A man plays in the garden.",
+    "",
+    "Zwei Kinder, ｆｕｌｌ 日本 – it's ①! ￹ e\u0301\u0327",
+    "</s>  the   town\t<unk> ﷺ 🙂",
+]
+SENTENCES = ("HeedfulError <", "FolderError <")  # what the log says of an error that was explained
+MOST_STEPS = 300  # of the worker, for a few short texts
+
+
+def use(path: Path) -> None:
+    """Open the folder and compute with it; raise what a command would raise."""
+    folder = interop.open_folder(path)
+    pair_of(path.name, path)
+    match folder.config.family:
+        case "encoder-decoder":
+            translator = Translator([folder], "auto", threads=1, shortlist=(path / "shortlist.safetensors").exists())
+            translator.notice = lambda text: None
+            translator.translate(TEXTS, max_length=8, beam=2)
+            translator.source_tokenizer.normalise(TEXTS[2])
+            translator.score([("the town", "die Stadt")])
+        case "decoder":
+            generator = Generator(folder)
+            for text in TEXTS:
+                generator.generate(text, max_tokens=4)
+        case _:
+            encoder = Encoder(folder)
+            encoder.notice = lambda text: None
+            encoder.embed(TEXTS)
+            if folder.config.labels:
+                encoder.classify(TEXTS)
+
+
+def serve(path: Path) -> None:
+    """Let a worker of the server answer; raise what it would not survive, or what it takes for a bug of ours."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, contextlib.closing(_worker(ours, interop.open_folder(path))) as workers:
+        worker = next(workers)
+        for number, asked in enumerate(_requests(worker.folder), 1):
+            worker._take(Task(number, asked))
+            for _ in range(MOST_STEPS):
+                if worker.work.idle():
+                    break
+                worker._report(worker._steps())
+            assert worker.work.idle(), "the worker does not come to an end"
+        theirs.setblocking(False)
+        _check(theirs)
+
+
+def _worker(pipe: socket.socket, folder: Folder) -> Iterator[Worker]:
+    worker = Worker(pipe, folder, "auto" if folder.config.family == "encoder-decoder" else "float32")
+    yield worker
+    worker.aside.shutdown(wait=True, cancel_futures=True)
+
+
+def _requests(folder: Folder) -> list[dict[str, Any]]:
+    match folder.config.family:
+        case "encoder-decoder":
+            return [{"texts": TEXTS, "fields": ("text", "tokens"), "search": {"beam": 2, "max_length": 8}}]
+        case "decoder":
+            return [{"prompt": text, "n": 1, "max_tokens": 4} for text in TEXTS]
+        case _:
+            mask = folder.tokenizer.mask_id
+            if mask is None or folder.config.head == "none":
+                return []
+            blank = folder.tokenizer.pieces([mask])[0]
+            return [{"text": f"the {blank} {text}", "top": 2} for text in TEXTS]
+
+
+def _check(pipe: socket.socket) -> None:
+    unpacked = Unpacked()
+    with contextlib.suppress(BlockingIOError):
+        while data := pipe.recv(1 << 18):
+            for event in unpacked(data):
+                assert isinstance(event, Event)
+                if event.kind == "failed" and not event.value.startswith(SENTENCES):
+                    raise RuntimeError(event.value)
+                if event.kind in ("failed", "error"):
+                    raise HeedfulError(f"the model failed: {event.value}.".replace("..", "."))
