@@ -12,11 +12,12 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from heedful import folder
 from heedful.config import ModelConfig
 from heedful.disk import write_file
-from heedful.errors import FolderError, shown
+from heedful.errors import FolderError
 from heedful.files import find, read_json, read_text
 from heedful.folder import Folder
 from heedful.text import Tokenizer
 from heedful.text.sentencepieces import SentencePieces, checked_table
+from heedful.text.tokenizer import explained
 
 MOST_TABLE = 16 << 20  # bytes of a vocab.json, vocab.txt, merges.txt or .spm file
 MOST_JSON = 64 << 20  # bytes of a tokenizer.json
@@ -52,13 +53,9 @@ def _single(path: Path, config: ModelConfig) -> Tokenizer:
     if config.family == "encoder-decoder":
         raise FolderError(f"{path} has neither source.spm and target.spm nor tokenizer.json; it needs a vocabulary.")
     name, build = ("vocab.json", _bytes) if config.family == "decoder" else ("vocab.txt", _words)
-    try:
+    with explained(str(path / name)):
         inner = build(path)
-    except FolderError:
-        raise
-    except Exception as error:  # the library raises a bare Exception
-        raise FolderError(f"{path / name} is damaged ({shown(str(error))}); copy it again.") from None
-    return _used(Tokenizer.from_json(inner.to_str(), None, str(path / name), ids), path / name)
+    return _used(Tokenizer.from_json(inner.to_str(), None, str(path / name), ids))
 
 
 def _ids(config: ModelConfig) -> dict[str, int]:
@@ -70,17 +67,12 @@ def _whole(path: Path, ids: dict[str, int]) -> Tokenizer:
     file = find(path, "tokenizer.json", MOST_JSON)
     if file is None:
         raise FolderError(f"{path} has no tokenizer.json; a model needs its vocabulary.")
-    return _used(Tokenizer.load(file, ids=ids), file)
+    return _used(Tokenizer.load(file, ids=ids))
 
 
-def _used(tokenizer: Tokenizer, file: Path) -> Tokenizer:
-    """Some damage shows only when a vocabulary is used, as a panic that is not even an Exception."""
-    try:
-        tokenizer.decode(tokenizer.encode(PROBE))
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise FolderError(f"{file} is damaged ({shown(str(error))}); copy it again.") from None
+def _used(tokenizer: Tokenizer) -> Tokenizer:
+    """Some damage shows only when a vocabulary is used."""
+    tokenizer.decode(tokenizer.encode(PROBE))
     return tokenizer
 
 

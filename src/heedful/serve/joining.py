@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from heedful.errors import HeedfulError
+from heedful.errors import FolderError, HeedfulError
 from heedful.native import EngineSearches, rows_at_once
 from heedful.serve.logs import trace
 from heedful.serve.messages import Event
@@ -39,12 +39,17 @@ class Joining(Translating):
         self._fill()
         failed: list[Event] = []
         try:
-            for number, hypotheses in self.search.step():
-                self._ended(self.inside.pop(number), self.translator.found(hypotheses))
-        except HeedfulError as error:  # the model itself is broken: whoever is in it has to know
+            ended = [(self.inside.pop(number), hypotheses) for number, hypotheses in self.search.step()]
+        except HeedfulError as error:  # the model itself is broken, for every request in the search
+            ended = []
             failed = [Event(task, "failed", trace(error)) for task in sorted({u.task for u in self.inside.values()})]
-            for event in failed:
-                self.cancel(event.task)
+        for unit, hypotheses in ended:
+            try:
+                self._ended(unit, self.translator.found(hypotheses))
+            except FolderError as error:  # the vocabulary is broken, for the tokens of this sentence
+                failed.append(Event(unit.task, "failed", trace(error)))
+        for event in failed:
+            self.cancel(event.task)
         ready, self.ready = self.ready, []
         return ready + failed
 

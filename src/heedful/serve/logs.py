@@ -13,6 +13,8 @@ from typing import Any, BinaryIO
 
 from pydantic_core import to_json
 
+from heedful.errors import FolderError
+
 DEEP = 8  # frames of a trace
 LATE = 0.1  # seconds that a line about nothing special may wait for others: writing it takes longer than making it
 MOST = 10_000  # lines that wait if nobody takes them; what is said then is lost, and counted
@@ -95,7 +97,12 @@ def flush() -> None:
 
 
 def trace(error: BaseException) -> str:
-    """Where an error comes from and of what kind it is; not its message, which may quote the text of a user."""
+    """Where an error comes from and of what kind it is; not its message, which may quote the text of a user.
+
+    What is wrong with a model folder is said as it is: such a sentence quotes the folder alone.
+    """
+    if isinstance(error, FolderError):
+        return str(error)
     frames = traceback.extract_tb(error.__traceback__)[-DEEP:]
     return " < ".join([type(error).__name__, *(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))])
 

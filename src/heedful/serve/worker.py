@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, SettingError
 from heedful.folder import Folder, parameter_count
 from heedful.interop import open_folder
 from heedful.ops.threads import set_threads
@@ -118,7 +118,7 @@ class Worker:
             return
         try:
             self.work.add(message)
-        except HeedfulError as error:
+        except SettingError as error:
             self._end(Event(message.id, "error", str(error)))
         except Exception as error:
             self._end(Event(message.id, "failed", trace(error)))
@@ -154,7 +154,7 @@ class Worker:
                 return
             try:
                 event = Event(task.id, "done", compute())
-            except HeedfulError as error:
+            except SettingError as error:
                 event = Event(task.id, "error", str(error))
             except Exception as error:
                 event = Event(task.id, "failed", trace(error))

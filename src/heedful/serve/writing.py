@@ -8,7 +8,7 @@ from typing import Any
 
 from heedful.encode import Encoder
 from heedful.errors import SettingError
-from heedful.generate import Generator, Text, Texts
+from heedful.generate import Generator, Piece, Text, Texts
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, Task
 
@@ -60,20 +60,26 @@ class Writing:
             self.texts.add(self.waiting.popleft())
             self.counts.batches.append(self.texts.rows)
         try:
-            found = self.texts.step()
+            return self._events(self.texts.step())
         except Exception as error:  # all that were written together are lost, but not those that wait
-            lost, self.texts = self.texts.texts, Texts(self.generator)
+            self.texts = Texts(self.generator)
+            lost = [text for text in self.tasks if text not in self.waiting]
             return [Event(self.tasks.pop(text).task, "failed", trace(error)) for text in lost]
-        events = []
+
+    def _events(self, found: list[tuple[Text, list[Piece]]]) -> list[Event]:
+        """What a step wrote, as plain data; a text that ended is forgotten only when all of the step is."""
+        events, ended = [], []
         for text, pieces in found:
             written = self.tasks[text]
             written.completion_tokens += len(pieces)
             self.counts.tokens_out += len(pieces)
             events.append(Event(written.task, "piece", [self._plain(piece) for piece in pieces]))
             if not text.running:
-                del self.tasks[text]
+                ended.append(text)
                 tokens = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.completion_tokens}
                 events.append(Event(written.task, "done", tokens))
+        for text in ended:
+            del self.tasks[text]
         return events
 
     def _plain(self, piece: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from heedful.errors import FolderError
 from heedful.text.normalise import WORD_START, valid
-from heedful.text.tokenizer import Tokenizer
+from heedful.text.tokenizer import Tokenizer, explained
 from heedful.text.words import Span
 
 
@@ -27,7 +27,7 @@ class SentencePieces(Tokenizer):
     def __init__(
         self, model: bytes, table: Mapping[str, int], ids: Mapping[str, int] | None = None, where: str = "vocabulary"
     ) -> None:
-        self.model, self.table = model, dict(table)
+        self.model, self.table, self.where = model, dict(table), where
         self._processor = _processor(model, where)
         self._cast(self.table, None, ids)
         self._check_parts(where)
@@ -36,12 +36,14 @@ class SentencePieces(Tokenizer):
         self._spoken = {number: self._piece_of[number] for number in self._piece_of.keys() - set(self._ids.values())}
 
     def normalise(self, text: str) -> str:
-        pieces: str = self._processor.normalize(valid(text))
+        with explained(self.where):
+            pieces: str = self._processor.normalize(valid(text))
         return pieces.replace(WORD_START, " ").strip()
 
     def encode(self, text: str) -> list[int]:
         code, rest = self._language(valid(text))
-        pieces: list[str] = self._processor.encode(rest, out_type=str)
+        with explained(self.where):
+            pieces: list[str] = self._processor.encode(rest, out_type=str)
         return code + [self.table.get(piece, self._unknown) for piece in pieces]
 
     def code(self, text: str) -> list[int]:
@@ -52,7 +54,8 @@ class SentencePieces(Tokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         pieces = [self._spoken[number] for number in map(int, ids) if number in self._spoken]
-        text: str = self._processor.decode_pieces(pieces)
+        with explained(self.where):
+            text: str = self._processor.decode_pieces(pieces)
         return " ".join(text.replace(WORD_START, " ").splitlines()).strip()
 
     def spans(self, text: str) -> list[Span]:
@@ -60,7 +63,9 @@ class SentencePieces(Tokenizer):
         code, rest = self._language(text)
         spans = [(0, len(text) - len(rest)) for _ in code]
         at = len(text) - len(rest.lstrip())
-        for piece in self._processor.encode(rest, out_type="proto").pieces:
+        with explained(self.where):
+            pieces = self._processor.encode(rest, out_type="proto").pieces
+        for piece in pieces:
             start = text.find(piece.surface, at)  # white space at the beginning is no part of any piece
             at = start + len(piece.surface)
             spans.append((start, at))

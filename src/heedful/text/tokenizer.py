@@ -6,15 +6,18 @@ is done with the ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import tokenizers
+from tokenizers import normalizers
 
-from heedful.errors import FolderError
+from heedful.errors import FolderError, shown
 from heedful.files import read_text
 from heedful.text.normalise import valid
+from heedful.text.steps import USUAL_GROWTH, check_steps
 from heedful.text.words import Span
 
 # The names under which vocabularies, ours first and then other people's, hold the tokens that are not text.
@@ -28,6 +31,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 OPTIONAL = {"mask", "unk"}  # a vocabulary of bytes knows every text
 MOST_BYTES = 64 << 20  # of a vocabulary that we are willing to parse
 SENTENCEPIECE = '{"sentencepiece":'  # how the JSON of the other kind of vocabulary begins
+SHORT = 1000  # characters of a normalized text that no limit is set for
 LINE_ENDS = str.maketrans("\n\r", "  ")
 
 
@@ -44,8 +48,12 @@ class Tokenizer:
     """Turns text into subword ids and back.
 
     User text never becomes a special token: a literal `</s>` is encoded as the four characters that it is. With a
-    vocabulary learned here `decode(encode(x)) == normalise(x)` holds for every text x.
+    vocabulary learned here `decode(encode(x)) == normalise(x)` holds for every text x. A damaged vocabulary may open
+    and fail on some texts: then every method raises a FolderError, whatever the library raises.
     """
+
+    where = "the vocabulary"  # for messages
+    _steps: Sequence[normalizers.Normalizer] = ()  # of a normalizer whose results are measured
 
     def __init__(
         self,
@@ -104,12 +112,13 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """The text as the vocabulary sees it, and as decoding gives it back."""
-        text = valid(text)
-        return self._inner.normalizer.normalize_str(text) if self._inner.normalizer else text
+        with self._explained():
+            return self._normalised(self._bounded(valid(text)))
 
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens."""
-        return list(self._inner.encode(valid(text), add_special_tokens=False).ids)
+        with self._explained():
+            return list(self._inner.encode(self._bounded(valid(text)), add_special_tokens=False).ids)
 
     def code(self, text: str) -> list[int]:
         """What says at the beginning of a text which language is wanted, in vocabularies that have such tokens."""
@@ -117,16 +126,18 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text without special tokens, computed on all cores."""
-        encodings = self._inner.encode_batch_fast([valid(text) for text in texts], add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        with self._explained():
+            given = [self._bounded(valid(text)) for text in texts]
+            return [encoding.ids for encoding in self._inner.encode_batch_fast(given, add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """One line of text; special tokens are skipped."""
-        return _one_line(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
+        return _one_line(self.decode_text(ids))
 
     def spans(self, text: str) -> list[Span]:
         """The characters of the text that each id of `encode(text)` stands for."""
-        return list(self._inner.encode(valid(text), add_special_tokens=False).offsets)
+        with self._explained():
+            return list(self._inner.encode(self._bounded(valid(text)), add_special_tokens=False).offsets)
 
     def decode_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
         """The text of `decode(ids)`, and the characters of it that each id stands for."""
@@ -138,10 +149,12 @@ class Tokenizer:
 
     def decode_text(self, ids: Iterable[int]) -> str:
         """Text as it stands, its line ends included; special tokens are skipped."""
-        return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
+        with self._explained():
+            return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
 
     def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
-        texts = self._inner.decode_batch([[int(i) for i in ids] for ids in batch], skip_special_tokens=True)
+        with self._explained():
+            texts = self._inner.decode_batch([[int(i) for i in ids] for ids in batch], skip_special_tokens=True)
         return [_one_line(text) for text in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -164,17 +177,13 @@ class Tokenizer:
             from heedful.text.sentencepieces import SentencePieces
 
             return SentencePieces.read(text, where, ids)
-        try:
+        growth = check_steps(text, where)
+        with explained(where):
             inner = tokenizers.Tokenizer.from_str(text)
-        except BaseException as error:
-            # The library raises a bare Exception, or a panic that is not even that.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            reason = " ".join("".join(c if c.isprintable() else " " for c in str(error)).replace(".", " ").split())[
-                :200
-            ]
-            raise FolderError(f"{where} is damaged ({reason}); copy it again from where it came from.") from None
         tokenizer = cls(inner, names, ids)
+        tokenizer.where = where
+        if growth > USUAL_GROWTH:
+            tokenizer._steps = list(_flat(inner.normalizer))
         tokenizer._check_parts(where)
         return tokenizer
 
@@ -193,6 +202,24 @@ class Tokenizer:
             raise FolderError(f"{path} does not exist; a model folder holds its vocabulary there.")
         return cls.from_json(text, names, str(path), ids)
 
+    def _normalised(self, text: str) -> str:
+        return self._inner.normalizer.normalize_str(text) if self._inner.normalizer else text
+
+    def _bounded(self, text: str) -> str:
+        """The text itself, unless the normalizer would make it much longer."""
+        longer, most = text, SHORT + USUAL_GROWTH * len(text)
+        for step in self._steps:
+            longer = step.normalize_str(longer)
+            if len(longer) > most:
+                raise FolderError(
+                    f"{self.where}: its normalizer makes {len(longer):,} characters or more of {len(text):,}; "
+                    "the model cannot be used for this text."
+                )
+        return text
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self.where)
+
     def _check_parts(self, where: str) -> None:
         missing = [part for part in NAMES if self._ids[part] is None and part not in OPTIONAL]
         if missing:
@@ -204,6 +231,40 @@ class Tokenizer:
         if found is None:
             raise FolderError(f"the vocabulary has no token for {part} (looked for {', '.join(NAMES[part])}).")
         return found
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Say in a sentence that a vocabulary is damaged, where a library raises something else.
+
+    `tokenizers` raises a bare Exception, or the panic of Rust code, which does not even derive from Exception and may
+    quote the text of a user.
+    """
+    try:
+        yield
+    except FolderError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        raise _damaged(where, type(error).__name__) from None
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise _damaged(where, "the tokenizers library panicked") from None
+        if type(error) is not Exception:
+            raise
+        raise _damaged(where, shown(str(error))) from None
+
+
+def _damaged(where: str, reason: str) -> FolderError:
+    return FolderError(f"{where} is damaged ({reason}); copy it again from where it came from.")
+
+
+def _flat(normalizer: normalizers.Normalizer) -> Iterator[normalizers.Normalizer]:
+    """The steps of a normalizer, those of sequences in sequences too."""
+    if isinstance(normalizer, normalizers.Sequence):
+        for index in range(len(normalizer)):
+            yield from _flat(normalizer[index])
+    else:
+        yield normalizer
 
 
 def _find(vocabulary: Mapping[str, int], part: str, name: str | None) -> int | None:
