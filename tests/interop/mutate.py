@@ -13,12 +13,48 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
+SPECIAL = ("<unk>", "[UNK]", "<pad>", "[PAD]", "<0x41>")
+MODELS: list[dict[str, Any]] = [
+    {"unk_token": None}, {"unk_token": "nothing"}, {"byte_fallback": False}, {"fuse_unk": True}, {"dropout": 0.5},
+    {"type": "WordLevel", "unk_token": "nothing"}, {"type": "WordPiece", "unk_token": "nothing"},
+    {"max_input_chars_per_word": 1}, {"continuing_subword_prefix": "é"}, {"end_of_word_suffix": "é"}, {"merges": []},
+]  # fmt: skip
+STEPS: list[Any] = [
+    None,
+    {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 40},
+    {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 40},
+    {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b"},
+    {"type": "Replace", "pattern": {"Regex": "(?=.)"}, "content": "b" * 50},
+    {"type": "Replace", "pattern": {"String": ""}, "content": "b"},
+    {"type": "Precompiled", "precompiled_charsmap": "AAAA"},
+    {"type": "Precompiled", "precompiled_charsmap": "//////////8="},
+    {"type": "Prepend", "prepend": "ﷺ"},
+    {"type": "Split", "pattern": {"Regex": "(?=.)"}, "behavior": "Removed", "invert": True},
+    {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}] * 9},
+    {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": False},
+    {"type": "FixedLength", "length": 0},
+    {"type": "Metaspace", "replacement": "é", "prepend_scheme": "always", "split": True},
+    {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}], "pair": []},
+    {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}},
+    {"type": "BertProcessing", "sep": ["x", 10**6], "cls": ["y", 10**6]},
+    {"type": "WordPiece", "prefix": "", "cleanup": True},
+    {"type": "BPEDecoder", "suffix": ""},
+    {"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": True},
+    {"type": "Strip", "content": " ", "start": 10**9, "stop": 10**9},
+    {"type": "Strip", "strip_left": True, "strip_right": True},
+    {"type": "Fuse"},
+    {"type": "ByteFallback"},
+]  # fmt: skip
+
+
 def mutate(path: Path, draw: random.Random) -> None:
     """Change one to three things."""
     for _ in range(draw.choice((1, 1, 2, 3))):
         files = sorted(file for file in path.iterdir() if file.is_file())
         file = draw.choice(files)
-        if file.suffix == ".json" and draw.random() < 0.7:
+        if file.name.endswith("tokenizer.json") and draw.random() < 0.6:
+            _change_vocabulary(file, draw)
+        elif file.suffix == ".json" and draw.random() < 0.7:
             _change_json(file, draw)
         else:
             draw.choice((_flip, _flip, _cut, _repeat, _remove, _swap, _fill))(file, draw)
@@ -31,17 +67,52 @@ def _change_json(file: Path, draw: random.Random) -> None:
         return
     if not isinstance(content, dict) or not content:
         return
-    key = draw.choice(sorted(content))
+    place = content
+    while draw.random() < 0.7 and (
+        inner := [each for each in _values(place) if isinstance(each, dict | list) and each]
+    ):
+        place = draw.choice(inner)
+    key = draw.choice(sorted(place) if isinstance(place, dict) else range(len(place)))
     action = draw.random()
     if action < 0.7:
-        content[key] = draw.choice(VALUES)
+        place[key] = draw.choice(VALUES)
     elif action < 0.85:
-        del content[key]
+        del place[key]
+    elif isinstance(place, list):
+        place *= draw.choice((2, 50))
     else:
-        content[draw.choice(["n_inner", "vocab_size", "model_type", "d_model", "</s>", "weight_map"])] = draw.choice(
+        place[draw.choice(["n_inner", "vocab_size", "model_type", "d_model", "</s>", "weight_map"])] = draw.choice(
             VALUES
         )
     file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _change_vocabulary(file: Path, draw: random.Random) -> None:
+    """Changes after which a tokenizer.json often opens, and fails on some texts."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        model, pieces = content["model"], sorted(content["model"]["vocab"])
+    except (ValueError, KeyError, TypeError):
+        return
+    match draw.randrange(6):
+        case 0:
+            for piece in draw.sample(pieces, min(len(pieces), draw.choice((1, 50, 300)))):
+                del model["vocab"][piece]
+        case 1:
+            model["vocab"] = {piece: number for piece, number in model["vocab"].items() if piece not in SPECIAL}
+        case 2:
+            content["added_tokens"] = draw.choice(([], content["added_tokens"][:1], content["added_tokens"] * 2))
+        case 3:
+            model |= draw.choice(MODELS)
+        case 4:
+            content[draw.choice(("normalizer", "pre_tokenizer", "post_processor", "decoder"))] = draw.choice(STEPS)
+        case _:
+            model |= {"type": "Unigram", "vocab": [[piece, draw.random()] for piece in pieces], "unk_id": None}
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _values(place: Any) -> list[Any]:
+    return list(place.values()) if isinstance(place, dict) else place
 
 
 def _flip(file: Path, draw: random.Random) -> None:
