@@ -155,18 +155,16 @@ class Plain:
         return torch.stack(each).logsumexp(0) - torch.tensor(float(len(each))).log()
 
     @torch.inference_mode()
-    def aligned(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[list[Translation]]:
-        """The same translations with their alignments, from the first model; words are counted over the whole line."""
-        aligned = []
+    def align(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> Iterator[Translation]:
+        """The translations of each part with their alignments, from the first model, one after the other.
+
+        Words are counted over the whole line.
+        """
         for part, translations in zip(parts, found, strict=True):
             source_words = part.words(self.source_tokenizer)
-            target_words = [words_of_spans(*self.tokenizer.decode_spans(each.ids)) for each in translations]
-            links = [
-                align_words(self.attention(part, each), source_words, words)
-                for each, words in zip(translations, target_words, strict=True)
-            ]
-            aligned.append([replace(each, alignment=own) for each, own in zip(translations, links, strict=True)])
-        return aligned
+            for each in translations:
+                target_words = words_of_spans(*self.tokenizer.decode_spans(each.ids))
+                yield replace(each, alignment=align_words(self.attention(part, each), source_words, target_words))
 
     def attention(self, part: Part, translation: Translation) -> Tensor:
         """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""

@@ -324,7 +324,12 @@ class Translator:
 
     def aligned(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with their alignments, from the first model; words are counted over the whole line."""
-        return self.plain.aligned(parts, found)
+        each = self.align(parts, found)
+        return [[next(each) for _ in translations] for translations in found]
+
+    def align(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> Iterator[Translation]:
+        """The same one after the other: for each part its translations."""
+        return self.plain.align(parts, found)
 
     def attention(self, part: Part, translation: Translation) -> Tensor:
         """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from heedful.ops.threads import set_threads, threads
+from heedful.ops.threads import compute_with_one_thread, set_threads, threads
 
 CODE = """
 import sys
@@ -57,3 +58,17 @@ def test_without_a_word_all_cores_compute() -> None:
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert int(done.stdout) == len(os.sched_getaffinity(0))
+
+
+def test_one_python_thread_may_compute_with_one_thread_while_the_others_keep_theirs():
+    before = torch.get_num_threads()
+    set_threads(3)
+    try:
+        with ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(1) as earlier, ThreadPoolExecutor(1) as later:
+            assert earlier.submit(threads).result() == 3
+            alone.submit(compute_with_one_thread).result()
+            counts = [pool.submit(threads).result() for pool in (alone, earlier, later)]
+        assert counts == [1, 3, 3]
+        assert threads() == 3
+    finally:
+        set_threads(before)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from threading import Thread
 
 
 def threads() -> int:
@@ -17,6 +18,22 @@ def set_threads(count: int) -> None:
     os.environ["OMP_NUM_THREADS"] = str(count)  # which torch reads when it is imported
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(count)
+
+
+def compute_with_one_thread() -> None:
+    """Torch computes with one thread where this is called; every other Python thread keeps its number.
+
+    OpenMP holds the number per thread. Torch also keeps the last one that was set, for threads that begin later: a
+    thread that ends at once sets that one back.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    if before > 1:
+        torch.set_num_threads(1)
+        restoring = Thread(target=torch.set_num_threads, args=(before,))
+        restoring.start()
+        restoring.join()
 
 
 def _cores() -> int:

@@ -14,6 +14,7 @@ from heedful.serve.state import TASKS, State
 
 FIELDS = ("text", "score", "log_prob", "tokens", "token_log_probs", "alignment")  # of a translation
 LONGEST_LOOK = 2000  # characters; a page of more could not be read
+LOOK_COST = 8  # sentences that take as long
 MOST_FILLED = 4_000_000  # characters of texts with their blanks filled in
 
 
@@ -86,7 +87,7 @@ async def inside(state: State, request: Request) -> Response:
     target = body.target or None
     if engines[name].card.get("family") == "encoder" and target is not None:
         raise ProblemError(422, "an encoder reads and does not write; leave out the target.", param="target")
-    page = await engines[name].ask({"look": {"text": body.text, "target": target}})
+    page = await engines[name].ask({"look": {"text": body.text, "target": target}}, LOOK_COST)
     return HTMLResponse(
         page, headers={"content-security-policy": "frame-ancestors 'none'", "cache-control": "no-store"}
     )

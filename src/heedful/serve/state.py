@@ -18,6 +18,7 @@ from heedful.serve.settings import Settings
 
 TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}
 USUAL_BEAM = 4  # a wider one counts as more sentences
+MOST_ALIGNED = 2  # times --max-characters: characters, times n_best, of a request for alignments or attention
 OPENING = 24  # characters of a text that may hold a language code, such as >>fr<<
 
 
@@ -62,15 +63,24 @@ class State:
         **asked: Any,
     ) -> list[Translated]:
         """Texts, sentence by sentence, and of each translation what is asked for."""
+        n_best = asked.get("search", {}).get("n_best", 1) if asked.get("alignments") or asked.get("attention") else 0
+        self._check_aligned(sum(map(len, texts)), n_best)
         parts = [sentences(text) for text in texts]
         every = [sentence.text for part in parts for sentence in part]
         openings = [part[0].text[:OPENING] for part in parts for _ in part]
         if not every:
             return [Translated(text, [], []) for text in texts]
-        cost = len(every) * max(1, math.ceil((beam or 1) / USUAL_BEAM))
+        cost = len(every) * (max(1, math.ceil((beam or 1) / USUAL_BEAM)) + n_best * (1 + bool(asked.get("attention"))))
         asked |= {"texts": every, "openings": openings, "fields": fields}
         ways = iter(await engine.ask(asked, cost))
         return [Translated(text, part, [next(ways) for _ in part]) for text, part in zip(texts, parts, strict=True)]
+
+    def _check_aligned(self, characters: int, n_best: int) -> None:
+        """Alignments run the model again for each translation, so that their number counts as much as the length."""
+        most = MOST_ALIGNED * self.settings.limits.characters
+        if characters * n_best > most:
+            said = f"alignments or attention of {n_best} translations of {characters:,} characters take too long"
+            raise ProblemError(413, f"{said}; ask for fewer, or send {most // n_best:,} characters at most.")
 
     def model(self, name: str | None, task: str) -> Engine:
         """The model of this name, or the first that does this."""

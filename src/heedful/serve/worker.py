@@ -1,7 +1,7 @@
 """The process of one model: tasks come in through a pipe, events go out.
 
-What takes long and is seldom asked for, alignments and looks inside, is computed aside, by a copy of the model that
-shares its weights: listening to its activations disturbs nobody.
+Alignments, attention and looks inside are side work. A copy of the model computes them that shares the weights, so that
+hooks on its modules do not reach the searches.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import HeedfulError, SettingError
 from heedful.folder import Folder, parameter_count
 from heedful.interop import open_folder
-from heedful.ops.threads import set_threads
+from heedful.ops.threads import compute_with_one_thread, set_threads
 from heedful.serve.joining import Joining
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
+from heedful.serve.side_work import SideWork, Steps
 from heedful.serve.work import Translating, Work, translations
 from heedful.stored import Stored
 from heedful.translate import Translator
@@ -79,7 +77,7 @@ class Worker:
         self.tasks: dict[int, Task] = {}
         self.counting = 0.0  # when to say again what was done
         self.sending = threading.Lock()
-        self.aside = ThreadPoolExecutor(1, "aside")
+        self.side_work = SideWork(self.tasks.__contains__, self._end)
         self.seen = _aside(self.folder)
         self.shown = self._shared()
 
@@ -91,7 +89,7 @@ class Worker:
                 self._take(message)
             if not self.work.idle():
                 self._report(self._steps())
-        self.aside.shutdown(wait=False, cancel_futures=True)
+        self.side_work.close()
 
     def _steps(self) -> list[Event]:
         """One step, or as many as are done in no time: where some wait anyway, the pipe can wait for so long too."""
@@ -114,7 +112,7 @@ class Worker:
             return
         self.tasks[message.id] = message
         if "look" in message.asked:
-            self._aside(message, lambda: self._look(**message.asked["look"]))
+            self.side_work.add(message.id, self._look(**message.asked["look"]))
             return
         try:
             self.work.add(message)
@@ -133,7 +131,7 @@ class Worker:
                 continue
             elif event.kind == "done" and (task.asked.get("alignments") or task.asked.get("attention")):
                 parts, found = event.value
-                self._aside(task, partial(self._looked_at, task, parts, found))
+                self.side_work.add(task.id, self._looked_at(task, parts, found))
             else:
                 del self.tasks[event.task]
                 said.append(Event(event.task, event.kind, self._plain(task, event)))
@@ -148,20 +146,6 @@ class Worker:
         translated = event.kind == "done" and isinstance(self.work, Translating)
         return translations(event.value[1], task.asked["fields"]) if translated else event.value
 
-    def _aside(self, task: Task, compute: Callable[[], Any]) -> None:
-        def answer() -> None:
-            if task.id not in self.tasks:
-                return
-            try:
-                event = Event(task.id, "done", compute())
-            except SettingError as error:
-                event = Event(task.id, "error", str(error))
-            except Exception as error:
-                event = Event(task.id, "failed", trace(error))
-            self._end(event)
-
-        self.aside.submit(answer)
-
     def _end(self, event: Event) -> None:
         if self.tasks.pop(event.task, None) is not None:
             self._send(event)
@@ -170,29 +154,32 @@ class Worker:
         with self.sending:
             self.pipe.sendall(packed(events))
 
-    # ---- aside
+    # ---- side work
 
-    def _looked_at(self, task: Task, parts: Parts, found: Found) -> list[list[dict[str, Any]]] | None:
+    def _looked_at(self, task: Task, parts: Parts, found: Found) -> Steps:
         """Translations with their alignments, and with the attention that these were read off if it is asked for.
 
-        None as soon as nobody waits for it any more.
+        A step is one translation of one part.
         """
+        compute_with_one_thread()
         translator = self.shown
         assert isinstance(translator, Translator)
         aligned: Found = []
-        for both in zip(parts, found, strict=True):
-            if task.id not in self.tasks:
-                return None
-            aligned.append(translator.aligned(*both))
+        for pieces, ways in zip(parts, found, strict=True):
+            each = translator.align(pieces, ways)
+            aligned.append([[] for _ in ways])
+            for place, way in enumerate(ways):
+                for _ in way:
+                    aligned[-1][place].append(next(each))
+                    yield
         answer = translations(aligned, task.asked["fields"])
         if task.asked.get("attention"):
             for sentence, pieces, ways in zip(answer, parts, aligned, strict=True):
                 for rank, translation in enumerate(sentence):
-                    if task.id not in self.tasks:
-                        return None
-                    translation["attention"] = [
-                        self._attention(translator, part, way[rank]) for part, way in zip(pieces, ways, strict=True)
-                    ]
+                    translation["attention"] = []
+                    for part, way in zip(pieces, ways, strict=True):
+                        translation["attention"].append(self._attention(translator, part, way[rank]))
+                        yield
         return answer
 
     def _attention(self, translator: Translator, part: Part, found: Translation) -> dict[str, Any]:
@@ -203,8 +190,10 @@ class Worker:
             "weights": [[round(weight, 4) for weight in row] for row in weights.tolist()],
         }
 
-    def _look(self, text: str, target: str | None) -> str:
+    def _look(self, text: str, target: str | None) -> Steps:
         """The page that shows the model at work on a text."""
+        yield
+        compute_with_one_thread()
         from heedful.inside import explain  # matplotlib takes its time
 
         name = Path(self.seen.path.name)  # where it stands is nobody's business, should it be said what is wrong

@@ -1,0 +1,120 @@
+"""Side work: requests take turns, large ones are refused or counted, and torch has one thread for it."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from heedful.errors import SettingError
+from heedful.folder import load
+from heedful.serve.messages import Event, Task
+from heedful.serve.side_work import SideWork, Steps
+from heedful.serve.worker import Worker
+from tests.serve.conftest import TEXT
+
+
+class Recorded:
+    """Side work that notes who computes when; nothing begins before `go` is set."""
+
+    def __init__(self) -> None:
+        self.go, self.over = threading.Event(), threading.Event()
+        self.order: list[str] = []
+        self.events: list[Event] = []
+        self.wanted = {1, 2, 3}
+        self.work = SideWork(lambda task: task in self.wanted, self.events.append)
+
+    def steps(self, name: str, count: int, last: bool = False) -> Steps:
+        self.go.wait(20)
+        for _ in range(count):
+            self.order.append(name)
+            yield
+        if last:
+            self.over.set()
+        return name
+
+    def run(self) -> None:
+        self.go.set()
+        assert self.over.wait(20)
+        self.work.close()
+        self.work.thread.join(20)
+
+
+def test_requests_take_turns():
+    recorded = Recorded()
+    recorded.work.add(1, recorded.steps("a", 5, last=True))
+    recorded.work.add(2, recorded.steps("b", 2))
+    recorded.work.add(3, recorded.steps("c", 1))
+    recorded.run()
+    assert "".join(recorded.order) == "abcabaaa"
+    assert [event.value for event in recorded.events] == ["c", "b", "a"]
+
+
+def test_what_nobody_waits_for_any_more_costs_nothing():
+    recorded = Recorded()
+    recorded.wanted = {2}
+    recorded.work.add(1, recorded.steps("a", 5))
+    recorded.work.add(2, recorded.steps("b", 1, last=True))
+    recorded.run()
+    assert recorded.order == ["b"]
+
+
+def test_errors_end_their_own_request_alone():
+    def wrong(error: Exception) -> Steps:
+        yield
+        raise error
+
+    recorded = Recorded()
+    recorded.work.add(1, wrong(SettingError("no such thing.")))
+    recorded.work.add(2, wrong(ZeroDivisionError()))
+    recorded.work.add(3, recorded.steps("c", 3, last=True))
+    recorded.run()
+    kinds = {event.task: event.kind for event in recorded.events}
+    assert kinds == {1: "error", 2: "failed", 3: "done"}
+
+
+def test_attention_is_a_step_for_each_translation_and_torch_has_one_thread(folders):
+    worker = Worker(SimpleNamespace(), load(folders["en-de"]), "float32")
+    asked = {"texts": [TEXT, "He sleeps."], "fields": ("text",), "search": {"n_best": 3}, "attention": True}
+    worker.work.add(task := Task(1, asked))
+    while not (events := worker.work.step()):
+        pass
+    steps, threads = worker._looked_at(task, *events[0].value), []
+
+    def count() -> int:
+        torch.set_num_threads(3)  # of this Python thread
+        number = sum(1 for _ in steps)
+        threads.append(torch.get_num_threads())
+        return number
+
+    counted: list[int] = []
+    before = torch.get_num_threads()
+    thread = threading.Thread(target=lambda: counted.append(count()))
+    thread.start()
+    thread.join(60)
+    torch.set_num_threads(before)
+    assert counted == [2 * 3 + 2 * 3]  # alignments, then attention
+    assert threads == [1]
+
+
+@pytest.mark.parametrize("asked", [{"alignments": True}, {"attention": True}])
+def test_alignments_of_many_translations_of_a_long_text_are_refused(client, asked):
+    body = {"text": "The dog sleeps. " * 1000, "n_best": 3}
+    refused = client.post("/v1/translations", json=body | asked)
+    assert refused.status_code == 413
+    assert "3 translations of 16,000 characters" in refused.json()["error"]["message"]
+    assert "13,333 characters at most" in refused.json()["error"]["message"]
+    assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | asked).status_code == 200
+
+
+def test_side_work_counts_in_the_queue(running, client, monkeypatch):
+    costs: list[int] = []
+    engine = running.state.engines.by_name["en-de"]
+    admit = engine._admit
+    monkeypatch.setattr(engine, "_admit", lambda cost: costs.append(cost) or admit(cost))
+    for asked in ({}, {"alignments": True}, {"attention": True, "alignments": True}):
+        assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | asked).status_code == 200
+    assert client.post("/inside", json={"text": "He sleeps."}).status_code == 200
+    assert costs == [2, 8, 14, 8]
