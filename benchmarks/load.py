@@ -221,14 +221,14 @@ def health(port: int, seconds: float, pause: float = 0.02) -> list[float]:
 
 
 def slow(port: int, count: int, requests: Sequence[bytes], seconds: float) -> tuple[Load, int, float]:
-    """Beside clients that send a byte a second: how others fare, how many of the slow ones are sent away, and when."""
+    """How others fare beside clients that send a byte of their body a second, and how many of these are sent away."""
 
     async def run() -> tuple[Load, int, float]:
         opened, load = [], Load()
         for number in range(count):
             address = "127.0.0.9" if number % 2 else f"127.0.9.{1 + number}"
             reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
-            writer.write(b"POST /translate HTTP/1.1\r\n")
+            writer.write(b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
             opened.append((reader, writer))
 
         async def drip() -> None:

@@ -298,6 +298,23 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(running):
         assert json.loads(got.partition(b"\r\n\r\n")[2]) == expected
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="of Linux")
+def test_a_client_that_reads_nothing_is_sent_away(folders, monkeypatch):
+    monkeypatch.setattr(run, "UNREAD", 0.3)
+    with serving({"en-de": folders["en-de"]}) as running, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", running.port))
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 200)
+        open_now = running.server.server_state.connections
+        end = time.monotonic() + 30
+        while not open_now and time.monotonic() < end:
+            time.sleep(0.005)
+        assert open_now
+        while open_now and time.monotonic() < end:
+            time.sleep(0.005)
+        assert not open_now
+
+
 def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
     monkeypatch.setattr(run, "NOTICE", 60.0)  # until we say so
     monkeypatch.setattr(run, "LINGER", 0.2)

@@ -25,6 +25,7 @@ from heedful.serve.state import State
 GARBAGE = 20_000  # objects more than before that are worth a look for cycles among them; requests leave none
 BACKLOG = 2048  # connections that wait to be accepted
 KEEP_ALIVE = 15  # seconds without a request after which a connection is closed
+UNREAD = 60.0  # seconds after which the kernel ends a connection whose client takes nothing of what was sent
 NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
 LINGER = 0.5  # seconds that a connection without a request may still bring one after that
 
@@ -99,6 +100,8 @@ def bind(host: str, port: int) -> socket.socket:
     # with the protocol named, asyncio turns Nagle's algorithm off; else every answer could take 40 ms more
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # of Linux; connections inherit it
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * UNREAD))
     try:
         listening.bind((host, port))
     except (OSError, OverflowError) as error:
