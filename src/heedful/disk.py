@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,14 @@ def check_output(path: Path) -> None:
             raise _error(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise _error(errno.EACCES)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that could not be made or written to, by making a temporary one where it would be."""
+    with explained(path):
+        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+        with tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=nearest):
+            pass
 
 
 def _error(number: int) -> OSError:

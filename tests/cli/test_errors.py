@@ -76,7 +76,6 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
                               ("tokens, and the model takes 4", "data.max_length=3")),
     "what the corpus says": (["--source", "GOOD", "--target", "GOOD", "model.vocab_size=77"],
                              ("model.vocab_size is 77", "set text.vocab_size instead")),
-    "pairs for a GPT": (["--text", "GOOD", "train.embeddings=pairs"], ("train.embeddings is 'pairs'", "leave it out")),
 }  # fmt: skip
 
 
@@ -87,6 +86,76 @@ def test_bad_words(call: Call, tmp_path: Path, name: str) -> None:
     done = call("train", *(word.replace("GOOD", str(tmp_path / "good")) for word in words), "--out", tmp_path / "out")
     assert done.code == 2, done.err
     assert_one_sentence(done.err, *parts)
+
+
+PAIRS = ["--source", "GOOD", "--target", "GOOD"]
+EARLY: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "heads": ([*PAIRS, "model.d_model=100", "model.n_heads=8"], ("d_model (100) must be divisible by n_heads (8)",)),
+    "heads of a preset": ([*PAIRS, "--preset", "base", "model.d_model=100"], ("d_model (100)", "n_heads (8)")),
+    "positions": ([*PAIRS, "model.d_model=9", "model.n_heads=3"], ("sinusoidal positions need an even d_model",)),
+    "kinds of attention": ([*PAIRS, "model.attention=kernel", "model.positions=alibi"], ("kernel attention",)),
+    "heads of a GPT": (["--text", "GOOD", "model.d_model=100", "model.n_heads=8"], ("divisible by n_heads (8)",)),
+    "vocabularies": ([*PAIRS, "text.joint=false", "model.tie=all"], ("set model.tie=target",)),
+    "lengths": ([*PAIRS, "data.max_length=900000"], ("max_length",)),
+    "halting": ([*PAIRS, "model.halting=true"], ("model.recurrent_depth=true",)),
+    "R-Drop with halting": (
+        [*PAIRS, "model.halting=true", "model.recurrent_depth=true", "train.consistency=5"], ("train.consistency",)),
+    "subwords of a GPT": (["--text", "GOOD", "train.split=0.1"], ("train.split is for a translator",)),
+    "pairs for a GPT": (["--text", "GOOD", "train.embeddings=pairs"], ("train.embeddings is 'pairs'", "leave it out")),
+    "a BERT without a head": (["--text", "GOOD", "train.family=encoder", "model.head=none"], ("model.head is none",)),
+    "size of bytes": (["--text", "GOOD", "text.kind=bytes", "text.vocab_size=300"], ("text.vocab_size is 300",)),
+    "small vocabulary": ([*PAIRS, "text.vocab_size=100"], ("text.vocab_size is 100", "260")),
+    "family": ([*PAIRS, "model.family=decoder"], ("model.family is decoder", "set train.family")),
+    "no validation source": ([*PAIRS, "--valid-source", "no.en", "--valid-target", "GOOD"], ("no.en does not exist",)),
+    "no validation text": (["--text", "GOOD", "--valid-text", "no.txt"], ("no.txt does not exist",)),
+    "validation of another kind": ([*PAIRS, "--valid-text", "GOOD"], ("data.valid_text", "or give data.valid_source")),
+    "no vectors": ([*PAIRS, "train.vectors=no.vec"], ("no.vec does not exist",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_what_settings_alone_show_is_refused_before_the_corpus_is_read(call: Call, tmp_path: Path, name: str) -> None:
+    (tmp_path / "good").write_bytes(GOOD)
+    words, parts = EARLY[name]
+    words = [*(word.replace("GOOD", str(tmp_path / "good")) for word in words), "train.max_updates=1"]
+    done = call("train", *words, "--out", tmp_path / "out")
+    assert done.code == 2, done.err
+    assert_one_sentence(done.err, *parts)
+    assert "checking" not in done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good"]
+
+
+def test_an_output_folder_that_cannot_be_made_is_refused_first(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "good").write_bytes(GOOD)
+    files = ["--source", tmp_path / "good", "--target", tmp_path / "good", f"data.store={tmp_path / 'store'}"]
+    for out, part in ((tmp_path / "good/out", "a part of the path is a file"), (Path("/proc/no/out"), "/proc/no/out")):
+        done = call("train", *files, "--out", out)
+        assert done.code == 2
+        assert_one_sentence(done.err, part)
+        assert "checking" not in done.err
+        assert not (tmp_path / "store").exists()
+
+
+def test_validation_files_are_read_first(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "good").write_bytes(GOOD)
+    (tmp_path / "few").write_bytes(b"one line\n")
+    (tmp_path / "none").write_bytes(b"")
+    good, few, none = (tmp_path / name for name in ("good", "few", "none"))
+    bad = ["--source", good, "--target", few, "--valid-source", good, "--valid-target", few]
+    done = call("train", *bad, "--valid-target", none, "--out", tmp_path / "out")
+    assert_one_sentence(done.err, f"{good} has 60 lines but {none} has 0")
+    done = call(
+        "train",
+        "--text",
+        good,
+        "--valid-text",
+        none,
+        "text.vocab_size=9000",
+        "train.max_updates=1",
+        "--out",
+        tmp_path / "out",
+    )
+    assert_one_sentence(done.err, f"{none} holds no text")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -173,7 +173,7 @@ def test_a_classifier_needs_an_encoder_to_start_from(files: Path, finished: dict
     asked = config.read(None, (), data={"labelled": files / "labelled.tsv", "store": files / "store"})
     with pytest.raises(SettingError, match="give its folder with --init"):
         open_(asked, tmp_path / "x")
-    with pytest.raises(SettingError, match="decoder family; this run trains the encoder one"):
+    with pytest.raises(SettingError, match="decoder family, and this run trains the encoder one"):
         open_(settings(files, "labelled", finished["decoder"]), tmp_path / "y")
     with pytest.raises(SettingError, match=r"model\.d_model is 32, and .* has 16"):
         open_(settings(files, "labelled", finished["encoder"], "model.d_model=32"), tmp_path / "z")

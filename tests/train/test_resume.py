@@ -203,6 +203,25 @@ def test_a_resumed_run_keeps_its_threads(
     assert given == [3, 3, 2]
 
 
+def test_another_number_of_threads_is_told_when_a_run_is_resumed(
+    corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        torch, "set_num_threads", lambda count: monkeypatch.setattr(torch, "get_num_threads", lambda: count)
+    )
+
+    def said(*more: str, resume: bool) -> str:
+        console = Console(record=True, quiet=False, file=io.StringIO(), width=300)
+        open_run(settings(corpus, finished / "store", *more), tmp_path / "out", resume, scores, console)
+        return console.export_text()
+
+    assert "bit-identical" not in said("train.threads=2", resume=False)
+    assert "bit-identical" not in said(resume=True)
+    told = "1 CPU thread now and 2 before: sums are rounded in another order, so the weights will not be bit-identical"
+    assert told in said("train.threads=1", resume=True)
+    assert "bit-identical" not in said("train.threads=1", resume=True)
+
+
 def test_weights_for_the_mean_that_are_gone_are_told_and_done_without(
     corpus: Path, finished: Path, tmp_path: Path
 ) -> None:
@@ -225,8 +244,12 @@ def test_resuming_on_a_changed_corpus_is_refused(corpus: Path, finished: Path, t
     changed = tmp_path / "changed.de"
     changed.write_text((corpus / "train.de").read_text(encoding="utf-8").replace("der", "dar"), encoding="utf-8")
     asked = settings(corpus, finished / "store", f"data.target={json.dumps(str(changed))}")
-    with pytest.raises(FolderError, match="trained on another corpus"):
+    before = sorted((finished / "store").iterdir())
+    with pytest.raises(FolderError, match=r"trained on another corpus.* with --init .*/out and another --out\."):
         open_(asked, finished / "out", resume=True)
+    assert [path for path in sorted((finished / "store").iterdir()) if path.is_dir()] == [
+        path for path in before if path.is_dir()
+    ]  # nothing was encoded
 
 
 def test_early_stopping_counts_validations_without_a_better_score(corpus: Path, finished: Path, tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def _decide(
         normalise = (normaliser(config.text.lowercase),) * 2
     else:
         normalise = (tokenizers[0].normalise, tokenizers[1].normalise)
+    held = scan(*normalise, valid, progress) if valid is not None else None  # small, so its faults are soon found
     found = scan(*normalise, train, progress)
     report.read, report.identical, report.extra_columns = len(found), found.identical, found.extra_columns
     report.oddities = found.oddities
@@ -108,11 +109,10 @@ def _decide(
     if not good.any():
         raise _nothing_left(report)
     fates = np.where(good, TRAIN, DROP).astype(np.uint8)
-    if valid is None:
-        held = hold_out(found.source, good, config.data, config.train.seed)
-        fates[held] = VALID
+    if held is None:
+        fates[hold_out(found.source, good, config.data, config.train.seed)] = VALID
         return fates, None
-    return fates, _decide_valid(scan(*normalise, valid, progress), found, good, report)
+    return fates, _decide_valid(held, found, good, report)
 
 
 def _decide_valid(held: Scan, found: Scan, good: NDArray[np.bool_], report: Report) -> NDArray[np.uint8]:

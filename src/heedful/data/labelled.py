@@ -23,7 +23,7 @@ from heedful.config import RunConfig
 from heedful.data.pairs import Pairs, PairsWriter, id_type, map_array, open_pairs
 from heedful.data.readers import read_lines
 from heedful.data.scan import hold_out
-from heedful.data.store import content, keep, name_of
+from heedful.data.store import Accept, anything, content, keep, name_of
 from heedful.errors import DataError
 from heedful.text import Specials, Tokenizer
 
@@ -111,9 +111,17 @@ def read_labelled(path: Path) -> list[Example]:
 
 
 def prepare_labelled(
-    config: RunConfig, tokenizer: Tokenizer, longest: int, folder: Path, progress: Callable[[str], None]
+    config: RunConfig,
+    tokenizer: Tokenizer,
+    longest: int,
+    folder: Path,
+    progress: Callable[[str], None],
+    accept: Accept = anything,
 ) -> LabelStore:
-    """The encoded examples of a run, from `folder` if they are there already; `longest` is what the model takes."""
+    """The encoded examples of a run, from `folder` if they are there already; `longest` is what the model takes.
+
+    `accept` may refuse their name.
+    """
     data = config.data
     assert data.labelled is not None
     progress(f"checking {data.labelled}")
@@ -130,7 +138,9 @@ def prepare_labelled(
     def fill(path: Path) -> None:
         _build(config, tokenizer, longest, path)
 
-    store = keep(folder, name_of(parts), fill, partial(_open, tokenizer=tokenizer))
+    name = name_of(parts)
+    accept(name)
+    store = keep(folder, name, fill, partial(_open, tokenizer=tokenizer))
     store.report.corpus = str(data.labelled)
     store.report.valid_corpus = str(data.valid_labelled) if data.valid_labelled else None
     return store

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tokenizers as library
 
-from heedful.config import RunConfig
+from heedful.config import DataSettings, RunConfig
 from heedful.data.build import build
 from heedful.data.pairs import Pairs, id_type, open_pairs
 from heedful.data.readers import Corpus, training_corpus, validation_corpus
@@ -31,6 +32,11 @@ from heedful.text import Tokenizer
 FORMAT = 1  # changes whenever the same files and settings would be encoded differently
 MANIFEST = "manifest.json"
 K = TypeVar("K")
+Accept = Callable[[str], None]
+
+
+def anything(name: str) -> None:
+    """Accept any encoded corpus."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +62,17 @@ def prepare(
     folder: Path,
     progress: Callable[[str], None] = lambda message: None,
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    accept: Accept = anything,
 ) -> Store:
     """The encoded corpus of a run, from `folder` if it is there already.
 
-    `tokenizers` (source and target) are those of a model that is trained further; otherwise they are learned.
+    `tokenizers` (source and target) are those of a model that is trained further; otherwise they are learned. `accept`
+    is told the name of the encoded corpus before anything is encoded, and may refuse it.
     """
     train, valid = training_corpus(config.data), validation_corpus(config.data)
     progress(f"checking {train}")
     name = fingerprint(config, train, valid, tokenizers)
+    accept(name)
 
     def fill(path: Path) -> None:
         build(config, train, valid, tokenizers, path, progress)
@@ -165,11 +174,27 @@ def _intact(path: Path) -> bool:
 
 def content(path: Path) -> str:
     """The hash of what a file holds."""
+    with _readable(path) as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def check_files(data: DataSettings) -> None:
+    """Refuse a corpus of which a file is missing or cannot be read, before any of them is read."""
+    for value in (getattr(data, name) for name in type(data).model_fields if name != "store"):
+        for path in value if isinstance(value, tuple) else [value]:
+            if isinstance(path, Path):
+                with _readable(path):
+                    pass
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[BufferedReader]:
+    """An open file that can be read several times."""
     try:
         if not path.is_file() and path.exists() and not path.is_dir():
             raise DataError(f"{path} is a pipe or device, but a corpus is read several times; write it to a file.")
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()
+            yield file
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; check the path.") from None
     except IsADirectoryError:

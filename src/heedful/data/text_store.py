@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from heedful.config import RunConfig
 from heedful.data.documents import Documents, HeldOut, hold_out
 from heedful.data.pairs import Ids, id_type, map_array
-from heedful.data.store import content, keep, name_of, text_settings
+from heedful.data.store import Accept, anything, content, keep, name_of, text_settings
 from heedful.errors import DataError, SettingError
 from heedful.text import Tokenizer, learn, learn_plain
 
@@ -75,9 +75,13 @@ class TextStore:
 
 
 def prepare_text(
-    config: RunConfig, folder: Path, progress: Progress = lambda message: None, tokenizer: Tokenizer | None = None
+    config: RunConfig,
+    folder: Path,
+    progress: Progress = lambda message: None,
+    tokenizer: Tokenizer | None = None,
+    accept: Accept = anything,
 ) -> TextStore:
-    """The encoded text of a run, from `folder` if it is there already."""
+    """The encoded text of a run, from `folder` if it is there already; `accept` may refuse its name."""
     data = config.data
     train = Documents(data.text, data.documents)
     valid = Documents(data.valid_text, data.documents) if data.valid_text else None
@@ -101,7 +105,9 @@ def prepare_text(
     def fill(path: Path) -> None:
         _build(config, train, valid, tokenizer, masked, path, progress)
 
-    store = keep(folder, name_of(parts), fill, partial(_open, tokenizer=tokenizer))
+    name = name_of(parts)
+    accept(name)
+    store = keep(folder, name, fill, partial(_open, tokenizer=tokenizer))
     store.report.corpus, store.report.valid_corpus = str(train), str(valid) if valid else None
     return store
 
@@ -124,6 +130,8 @@ def _build(
     folder: Path,
     progress: Progress,
 ) -> None:
+    if valid is not None:
+        _sizes(valid)  # what cannot be validated is not encoded
     sizes = _sizes(train)
     held = HeldOut() if valid else hold_out(sizes, config.data.valid_size, config.train.seed)
     if tokenizer is None:

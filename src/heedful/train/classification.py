@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from heedful.config import RunConfig
+from heedful.config import Family, RunConfig
 from heedful.data.labelled import Examples, LabelStore, collate_texts, prepare_labelled
 from heedful.data.pairs import Pairs
 from heedful.data.plan import pieces, plan
+from heedful.data.store import Accept, anything
 from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.loss import Loss, classification_loss
@@ -28,6 +29,7 @@ PASSES = 8  # over the examples, if nothing else is asked for
 class Classification(Task):
     """Labelled texts; macro-F1 decides, and the loss where it is equal."""
 
+    family: ClassVar[Family] = "encoder"
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 4),
         Column("valid_accuracy", "accuracy", percent=True),
@@ -39,11 +41,13 @@ class Classification(Task):
         self.batch_tokens = self.seed = self.types = 0
 
     @classmethod
-    def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> Classification:
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None, accept: Accept = anything
+    ) -> Classification:
         if init is None:
             raise SettingError("a classifier starts from an encoder; give its folder with --init, such as runs/bert.")
-        longest = init.model.config.max_length
-        return cls(prepare_labelled(config, init.tokenizer, longest, folder, progress))
+        longest = init.config.max_length
+        return cls(prepare_labelled(config, init.tokenizer, longest, folder, progress, accept))
 
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
         defaults = TODAY["train"] | FINE_TUNING

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from heedful.config import RunConfig, preset_for_text
+from heedful.config import Family, RunConfig, preset_for_text
 from heedful.data.blocks import Blocks, held_out_blocks, plan_blocks, read_blocks
 from heedful.data.pairs import Ids
 from heedful.data.plan import pieces
+from heedful.data.store import Accept, anything
 from heedful.data.text_store import TextStore, prepare_text
 from heedful.folder import Folder
 from heedful.loss import Loss, language_loss
@@ -25,6 +26,7 @@ from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, res
 class Language(Task):
     """A text in blocks; the loss on the held-out part decides."""
 
+    family: ClassVar[Family] = "decoder"
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 4),
         Column("valid_perplexity", "perplexity"),
@@ -36,8 +38,10 @@ class Language(Task):
         self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
 
     @classmethod
-    def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> Language:
-        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None))
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None, accept: Accept = anything
+    ) -> Language:
+        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept))
 
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
         store, tokenizer = self.store, self.store.tokenizer

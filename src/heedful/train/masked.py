@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from heedful.config import RunConfig, preset_for_text
+from heedful.config import Family, RunConfig, preset_for_text
 from heedful.data.blocks import held_out_blocks, plan_blocks, read_blocks
 from heedful.data.masking import Corruption, Masked, frame
 from heedful.data.pairs import Ids
+from heedful.data.store import Accept, anything
 from heedful.data.text_store import TextStore, prepare_text
 from heedful.errors import SettingError
 from heedful.folder import Folder
@@ -28,6 +29,8 @@ FRAME = 2  # tokens around the text of a block
 class MaskedLanguage(Task):
     """A text in blocks, some of whose tokens are hidden; the loss on the held-out part decides."""
 
+    family: ClassVar[Family] = "encoder"
+    guesses_tokens: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 4),
         Column("valid_perplexity", "perplexity"),
@@ -39,10 +42,12 @@ class MaskedLanguage(Task):
         self.pairs = False
 
     @classmethod
-    def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> MaskedLanguage:
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None, accept: Accept = anything
+    ) -> MaskedLanguage:
         if init is not None and init.tokenizer.mask_id is None:
             raise SettingError(f"{init.path} has no token to hide others with; give a BERT as train.init.")
-        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None))
+        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept))
 
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
         store, tokenizer = self.store, self.store.tokenizer
@@ -53,8 +58,6 @@ class MaskedLanguage(Task):
         if "max_length" not in asked.model.model_fields_set:
             found["max_length"] = block
         model = resolved_model(asked, init, "encoder", found)
-        if model.get("head", config.model.head) == "none":
-            raise SettingError("model.head is none, but a BERT has to guess tokens; set it to linear or transform.")
         longest = model.get("max_length", config.model.max_length)
         return config.replace(model=model, train={"block": min(block, longest)})
 

@@ -16,7 +16,8 @@ from rich.console import Console
 from heedful import config as settings
 from heedful import folder as model_folder
 from heedful.config import SECTIONS, RunConfig, seconds
-from heedful.disk import explained, write_file
+from heedful.data.store import Accept
+from heedful.disk import check_folder, explained, write_file
 from heedful.errors import FolderError, SettingError, shown
 from heedful.files import read_json
 from heedful.folder import Folder, parameter_count
@@ -24,6 +25,7 @@ from heedful.model import Model, build
 from heedful.sections import Section
 from heedful.train import checkpoint
 from heedful.train.checkpoint import State
+from heedful.train.checks import check_reading, check_run
 from heedful.train.loop import TIME_IS_UP, Run, default_interval
 from heedful.train.pace import affordable, passes_in_time, thorough
 from heedful.train.ranks import Ranks
@@ -66,14 +68,29 @@ def open_run(
     earlier = _check_folder(out, resume)
     config = _resumed(asked, earlier, out) if earlier else asked
     init = open_init(config.train.init) if config.train.init else None
-    task = _open_task(config, out, ranks, report, init)
+    check_folder(out)
+    if earlier is None:
+        check_run(asked, task_for(asked), init)
+
+    def accept(store: str) -> None:
+        if earlier is not None and earlier.get("store") != store:
+            raise FolderError(
+                f"{out} was trained on another corpus; resume it with the same files, or train its model on these with"
+                f" --init {out} and another --out."
+            )
+
+    task = _open_task(config, out, ranks, report, init, accept)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
+    threads = torch.get_num_threads()
+    if earlier is not None and (before := earlier.get("threads", threads)) != threads:
+        report.say(
+            f"{threads} CPU thread{'s' * (threads > 1)} now and {before} before: sums are rounded in another order, so "
+            "the weights will not be bit-identical to those of a run that was not interrupted"
+        )
     if earlier is None:
         config = resolve(asked, task, init, ranks, report)
-    elif earlier.get("store") != task.store.path.name:
-        raise FolderError(f"{out} was trained on another corpus; resume it with the same files, or start anew.")
-    _check_reading(config)
+    check_reading(config, type(task))
     task.prepare(config)
     report.columns = (*task.columns, *([PONDER] if config.model.halting else []))
     if ranks.main:
@@ -81,6 +98,7 @@ def open_run(
             out.mkdir(parents=True, exist_ok=True)
         stored = {
             "store": task.store.path.name,
+            "threads": threads,
             "config": config.model_dump(mode="json", exclude_unset=True),
             "asked": asked.model_dump(mode="json", exclude_unset=True) if earlier is None else earlier.get("asked", {}),
         }
@@ -136,15 +154,6 @@ def _shared_out(config: RunConfig, asked: RunConfig, ranks: Ranks) -> RunConfig:
     return config.replace(train={"accumulate": max(1, config.train.accumulate // ranks.world)})
 
 
-def _check_reading(config: RunConfig) -> None:
-    """Refuse ways of reading pairs where there are none, or where they do not go with the model."""
-    for name in ("split", "consistency"):
-        if getattr(config.train, name) and config.model.family != "encoder-decoder":
-            raise SettingError(f"train.{name} is for a translator, and this run trains another model; leave it out.")
-    if config.train.consistency and config.model.halting:
-        raise SettingError("train.consistency does not go with model.halting; leave one of them out.")
-
-
 def trained(state: State) -> str:
     """For the card of a model: how long it was trained."""
     averaged = f" the weights of the last {len(state.averaged)} checkpoints are averaged." if state.averaged else ""
@@ -163,16 +172,16 @@ def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
     return None
 
 
-def _open_task(config: RunConfig, out: Path, ranks: Ranks, report: Report, init: Folder | None) -> Task:
+def _open_task(config: RunConfig, out: Path, ranks: Ranks, report: Report, init: Folder | None, accept: Accept) -> Task:
     """The task with its encoded corpus; the main rank encodes it and the others find it ready."""
     kind = task_for(config)
     folder = config.data.store or out.parent / ".heedful"
     if not ranks.main:
         ranks.from_main(0.0)
-        return kind.open(config, folder, lambda message: None, init)
+        return kind.open(config, folder, lambda message: None, init, accept)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    task = kind.open(config, folder, report.say, init)
+    task = kind.open(config, folder, report.say, init, accept)
     for line in task.store.report.lines():
         report.say(line)
     report.say(f"encoded corpus: {task.store.path}{', ready from an earlier run' if task.store.reused else ''}")

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heedful.config import RunConfig
+from heedful.config import Family, RunConfig
+from heedful.data.store import Accept, anything
 from heedful.errors import SettingError, shown
 from heedful.folder import Folder
 from heedful.loss import Loss
@@ -60,6 +61,8 @@ class Kept(Protocol):
 class Task(ABC):
     """What is learned from an encoded corpus."""
 
+    family: ClassVar[Family]  # of the models that it trains
+    guesses_tokens: ClassVar[bool] = False  # whether it is an encoder's head that learns
     columns: ClassVar[tuple[Column, ...]]  # the scores of a validation, as they are shown
     suits_its_size_to_time: ClassVar[bool] = False  # whether a short time leads to a smaller preset
 
@@ -67,8 +70,18 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> Self:
-        """Read and encode the corpus of a run, or find it encoded in `folder`."""
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None, accept: Accept = anything
+    ) -> Self:
+        """Read and encode the corpus of a run, or find it encoded in `folder`.
+
+        `accept` is told the name of the encoded corpus before anything is encoded, and may refuse it.
+        """
+
+    @classmethod
+    def known(cls, asked: RunConfig) -> dict[str, Any]:
+        """Settings of a new model that follow from other settings, before the corpus is read."""
+        return {}
 
     @abstractmethod
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
@@ -80,8 +93,6 @@ class Task(ABC):
 
     def begin(self, model: Any, config: RunConfig) -> str:
         """Give a fresh model what the corpus tells before anything is learned; what that was, in a line."""
-        if config.train.embeddings == "pairs":
-            raise SettingError("train.embeddings is 'pairs', which only a translator learns from; leave it out.")
         return ""
 
     @property
@@ -124,6 +135,11 @@ def resolved_model(asked: RunConfig, init: Folder | None, family: str, found: di
 
     Of a model that is trained further, only dropout may change.
     """
+    if "family" in asked.model.model_fields_set and asked.model.family != family:
+        raise SettingError(
+            f"model.family is {asked.model.family}, and follows from what is trained, which is the {family} family; "
+            "leave it out, or set train.family."
+        )
     if init is None:
         for key in asked.model.model_fields_set & found.keys():
             if getattr(asked.model, key) != found[key]:
@@ -133,9 +149,12 @@ def resolved_model(asked: RunConfig, init: Folder | None, family: str, found: di
                     f"{shown(found[key])}; {instead}."
                 )
         return {"family": family} | found
-    ours = init.model.config
+    ours = init.config
     if ours.family != family:
-        raise SettingError(f"{init.path} holds a model of the {ours.family} family; this run trains the {family} one.")
+        raise SettingError(
+            f"{init.path} holds a model of the {ours.family} family, and this run trains the {family} one; "
+            f"start from a folder of the {family} family, or give what the {ours.family} family learns from."
+        )
     free = {"dropout", "attention_dropout", "activation_dropout", "labels"}
     for key in asked.model.model_fields_set - free:
         if getattr(asked.model, key) != getattr(ours, key):

@@ -1,6 +1,6 @@
 """Which task the settings describe."""
 
-from heedful.config import RunConfig
+from heedful.config import DataSettings, RunConfig
 from heedful.errors import SettingError
 from heedful.train.classification import Classification
 from heedful.train.language import Language
@@ -24,8 +24,21 @@ def task_for(config: RunConfig) -> type[Task]:
         what = {"text": "plain text", "labelled": "labelled text"}.get(given[0] if given else "", "sentence pairs")
         wanted = " or ".join(str(name) for name in choice if name)
         raise SettingError(f"train.family is {family}, but {what} trains the {wanted} family.")
+    _check_validation(data, given)
     if config.text.kind != "bpe" and choice[family] is Translation:
         raise SettingError(
             f"text.kind is {config.text.kind}, but the vocabulary of a translator is learned: leave it out."
         )
     return choice[family]
+
+
+def _check_validation(data: DataSettings, given: list[str]) -> None:
+    """Refuse validation files of another kind than the corpus, which would not be read."""
+    pairs = ["valid_source", "valid_target", "valid_pairs"]
+    fitting = {"source": pairs, "pairs": pairs, "text": ["valid_text"], "labelled": ["valid_labelled"]}
+    for name in [*pairs, "valid_text", "valid_labelled"]:
+        if given and getattr(data, name) and name not in fitting[given[0]]:
+            wanted = " or ".join(f"data.{each}" for each in fitting[given[0]])
+            raise SettingError(
+                f"data.{name} is given, but this run learns from data.{given[0]}; leave it out, or give {wanted}."
+            )

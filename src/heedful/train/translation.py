@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from heedful.config import RunConfig, preset_for
+from heedful.config import Family, RunConfig, preset_for
 from heedful.data.batch import Batch, collate
 from heedful.data.pairs import Pairs
 from heedful.data.plan import pieces, plan
 from heedful.data.split import Splits, split_pairs
-from heedful.data.store import Store, prepare
+from heedful.data.store import Accept, Store, anything, prepare
 from heedful.errors import SettingError
 from heedful.folder import Folder
 from heedful.loss import Loss, translation_loss
@@ -30,6 +30,7 @@ from heedful.train.task import Cut, Indices, Progress, Scores, Task, layers, res
 class Translation(Task):
     """Sentence pairs; BLEU on the validation set decides, and the loss where it is equal."""
 
+    family: ClassVar[Family] = "encoder-decoder"
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 3),
         Column("valid_perplexity", "perplexity"),
@@ -44,9 +45,15 @@ class Translation(Task):
         self.splits: tuple[Splits, Splits] | None = None
 
     @classmethod
-    def open(cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None) -> Translation:
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: Folder | None, accept: Accept = anything
+    ) -> Translation:
         tokenizers = (init.source_tokenizer, init.tokenizer) if init else None
-        return cls(prepare(config, folder, progress, tokenizers))
+        return cls(prepare(config, folder, progress, tokenizers, accept))
+
+    @classmethod
+    def known(cls, asked: RunConfig) -> dict[str, Any]:
+        return _lengths_and_ties(asked, asked.text.joint) | ({} if asked.text.joint else {"source_vocab_size": 1})
 
     def resolve(self, asked: RunConfig, init: Folder | None) -> RunConfig:
         store = self.store
@@ -66,11 +73,7 @@ class Translation(Task):
             "pad_id": target.pad_id,
             "bos_id": target.bos_id,
             "eos_id": target.eos_id,
-        }
-        if not store.joint and "tie" not in asked.model.model_fields_set:
-            found["tie"] = "target"
-        if "max_length" not in asked.model.model_fields_set:
-            found["max_length"] = 2 * (asked.data.max_length + 1)  # twice the longest source, for its translation
+        } | _lengths_and_ties(asked, store.joint)
         config = config.replace(model=resolved_model(asked, init, "encoder-decoder", found))
         self._check_lengths(config.model.max_length)
         return config
@@ -154,3 +157,11 @@ class Translation(Task):
 
     def _collate(self, pairs: Pairs, indices: Indices) -> Batch:
         return collate(pairs, indices, self.store.source_tokenizer.specials, self.store.target_tokenizer.specials)
+
+
+def _lengths_and_ties(asked: RunConfig, joint: bool) -> dict[str, Any]:
+    """What follows from the longest pair and from the number of vocabularies, where it was left open."""
+    found: dict[str, Any] = {} if joint or "tie" in asked.model.model_fields_set else {"tie": "target"}
+    if "max_length" not in asked.model.model_fields_set:
+        found["max_length"] = 2 * (asked.data.max_length + 1)  # twice the longest source, for its translation
+    return found
