@@ -224,7 +224,7 @@ class Benchmark:
         return found
 
     def slow(self, server: Server, count: int = 200) -> None:
-        """Clients that send a byte of their body a second, from one address and from many, beside one of the usual kind."""
+        """Clients that send a byte of their body a second, from one address and from many, beside a usual one."""
         found, gone, seconds = self.clients.submit(load.slow, server.port, count, self.requests[:60], 30).result()
         assert len(found.of(200)) == 60, found.problems
         print(f"beside {count} slow clients: {ms(found.of(200), 50, 99)}; {gone} of them were sent away within "
