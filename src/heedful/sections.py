@@ -63,6 +63,11 @@ class DataSettings(Section):
         None, description="Folder for encoded corpora; `.heedful` beside the output folder if not set."
     )
     deduplicate: bool = Field(True, description="Drop pairs that are exact copies of an earlier pair.")
+    strict: bool = Field(
+        False,
+        description="Refuse a corpus with lines that cannot be read (not UTF-8, a NUL character, missing columns)"
+        " instead of dropping and reporting them.",
+    )
 
 
 class TextSettings(Section):

@@ -27,8 +27,8 @@ def write(folder: Path, source: bytes, target: bytes) -> list[object]:
 GOOD = b"".join(b"the dog number %d sleeps\n" % i for i in range(60))
 CORPORA: dict[str, tuple[bytes, bytes, tuple[str, ...]]] = {
     "unequal line counts": (b"a\nb\nc\n", b"a\nb\n", ("a.en has 3 lines", "a.de has 2")),
-    "invalid UTF-8": (b"ok\n\xff\xfe\n", b"a\nb\n", ("line 2", "a.en", "UTF-8")),
-    "NUL": (b"a\nb\0c\n", b"a\nb\n", ("line 2", "a.en", "NUL")),
+    "invalid UTF-8": (b"\xff\n\xff\xfe\n", b"a\nb\n", ("2 dropped: not UTF-8", "first: line 1 of", "a.en")),
+    "NUL": (b"a\0\nb\0c\n", b"a\nb\n", ("2 dropped: a NUL", "first: line 1 of", "a.en")),
     "empty corpus": (b"", b"", ("a.en",)),
     "nothing but empty lines": (b"\n\n\n", b"\n\n\n", ("empty",)),
 }

@@ -70,7 +70,7 @@ def test_invalid_utf8_is_told_with_its_line(tmp_path: Path) -> None:
     assert next(lines) == "gut"
     with pytest.raises(DataError) as caught:
         next(lines)
-    told(caught, "line 2 of", path, "not UTF-8", "0xf6", "position 4", "convert")
+    told(caught, "line 2 of", path, "not UTF-8", "0xf6", "position 4", "save the file as UTF-8")
 
 
 @pytest.mark.parametrize("content", [b"a\nb\0c\n", "ab\ncd\n".encode("utf-16")])

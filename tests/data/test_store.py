@@ -76,7 +76,7 @@ def test_a_second_run_reuses_the_store(corpus: Path, tmp_path: Path, monkeypatch
     assert second.valid_text == first.valid_text
     assert second.source_tokenizer is second.target_tokenizer
     assert str(moved) in second.report.lines()[0]
-    second.report.corpus = first.report.corpus
+    second.report.corpus, second.report.files = first.report.corpus, first.report.files
     assert second.report == first.report
 
 
@@ -240,9 +240,9 @@ def test_an_empty_corpus_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pairs", "settings", "words"),
     [
-        ([("", "a"), (" \u00a0", "b")], {}, ["2 read", "2 dropped as 'empty side'"]),
-        (sentence_pairs(), {"max_length": 1}, ["320 read", "320 dropped as 'too long'"]),
-        ([("a b c d", f"{'x ' * 50}{i}") for i in range(50)], {"max_ratio": 2}, ["50 dropped as 'length ratio'"]),
+        ([("", "a"), (" \u00a0", "b")], {}, ["2 read", "2 dropped: empty side"]),
+        (sentence_pairs(), {"max_length": 1}, ["320 read", "320 dropped: too long"]),
+        ([("a b c d", f"{'x ' * 50}{i}") for i in range(50)], {"max_ratio": 2}, ["50 dropped: length ratio"]),
     ],
 )
 def test_a_corpus_of_which_nothing_is_left_is_told(
@@ -259,7 +259,7 @@ def test_a_validation_set_of_which_nothing_is_left_is_told(corpus: Path, tmp_pat
     valid = write_tsv(tmp_path / "valid.tsv", [("", "b")])
     with pytest.raises(DataError) as caught:
         prepare(config(pairs=corpus, valid_pairs=valid), tmp_path / "store")
-    told(caught, valid, "1 dropped as 'empty side'")
+    told(caught, valid, "1 dropped from validation: empty side")
 
 
 def test_too_few_sources_to_hold_out_are_told(corpus: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def score(
     from heedful.config import DataSettings
     from heedful.data.readers import training_corpus
 
-    corpus = training_corpus(DataSettings(source=source, target=target, pairs=pairs))
+    corpus = training_corpus(DataSettings(source=source, target=target, pairs=pairs, strict=True))
     translator = open_translator(models, threads, prepare_torch(threads, precision, device), device)
     given, first = corpus.pairs(), 1
     while chunk := list(islice(given, 2000)):

@@ -69,7 +69,8 @@ def build(
     config: RunConfig, train: Corpus, valid: Corpus | None, tokenizers: Both | None, folder: Path, progress: Progress
 ) -> None:
     """Write the ids of both sets, the vocabularies, the text of the validation set and the report."""
-    report = Report(corpus=str(train), valid_corpus=str(valid) if valid else None)
+    report = Report()
+    report.name(train, valid)
     fates, valid_fates = _decide(config, train, valid, tokenizers, report, progress)
     if tokenizers is None:
         tokenizers = _learn(config, Chosen(train, fates, frozenset({TRAIN})), report, progress)
@@ -101,7 +102,9 @@ def _decide(
     report.read, report.identical, report.extra_columns = len(found), found.identical, found.extra_columns
     report.oddities = found.oddities
     good = ~found.empty
-    report.dropped[EMPTY] = int(found.empty.sum())
+    report.unreadable = found.dropped
+    report.dropped |= found.dropped.counts()
+    report.dropped[EMPTY] = int(found.empty.sum()) - found.dropped.total
     if config.data.deduplicate:
         repeated = duplicates(found) & good
         report.dropped[DUPLICATE] = int(repeated.sum())
@@ -118,7 +121,9 @@ def _decide(
 def _decide_valid(held: Scan, found: Scan, good: NDArray[np.bool_], report: Report) -> NDArray[np.uint8]:
     """Validation files are measured as they are given: only what cannot be measured is left out."""
     report.valid_read = len(held)
-    report.valid_dropped[EMPTY] = int(held.empty.sum())
+    report.valid_unreadable = held.dropped
+    report.valid_dropped |= held.dropped.counts()
+    report.valid_dropped[EMPTY] = int(held.empty.sum()) - held.dropped.total
     report.valid_overlap = int((np.isin(found.source, held.source[~held.empty]) & good).sum())
     return np.where(held.empty, DROP, VALID).astype(np.uint8)
 
@@ -168,7 +173,8 @@ def _encode(
         raise _nothing_left(report)
     if not texts:
         where = report.valid_corpus or "what was held out for validation"
-        raise DataError(f"no pair of {where} is left ({_reasons(report.valid_dropped or report.dropped)}).")
+        reasons = ", ".join(report.valid_reasons() if valid else report.reasons()) or "0 kept"
+        raise DataError(f"no pair of {where} is left ({reasons}); give other pairs for validation.")
     (folder / "valid.json").write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
 
 
@@ -224,11 +230,10 @@ def _chunks(pairs: Iterable[tuple[str, str, int]]) -> Iterator[list[tuple[str, s
 
 
 def _nothing_left(report: Report) -> DataError:
+    lengths = any(report.dropped.get(reason) for reason in (LONG, RATIO))
+    advice = "check that it is the right file, UTF-8, and that every line of a TSV file is source TAB target"
+    advice = f"{advice}, or loosen data.max_length and data.max_ratio" if lengths else advice
     return DataError(
-        f"no pair of {report.corpus} is left for training: of {report.read:,} read, {_reasons(report.dropped)};"
-        " check that it is the right file, or loosen data.max_length and data.max_ratio."
+        f"no pair of {report.corpus} is left for training: of {report.read:,} read,"
+        f" {', '.join(report.reasons()) or '0 kept'}; {advice}."
     )
-
-
-def _reasons(dropped: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} dropped as '{reason}'" for reason, count in dropped.items() if count) or "0 kept"

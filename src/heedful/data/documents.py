@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.readers import read_lines
+from heedful.data.readers import BadLine, DroppedLines, read_good_and_bad_lines
 from heedful.errors import DataError, SettingError
 
 PART = 1 << 20  # characters of a document that are held at once
@@ -36,18 +36,25 @@ class Documents:
 
     files: tuple[Path, ...]
     ends: str  # blank-lines or files
+    strict: bool = False  # whether a line that cannot be read is an error; else it is left out
 
     def __str__(self) -> str:
         first = str(self.files[0])
         return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more"
 
-    def parts(self) -> Iterator[Part]:
-        """In order; every part but the last of a document ends in a line feed."""
+    def parts(self, dropped: DroppedLines | None = None) -> Iterator[Part]:
+        """In order; every part but the last of a document ends in a line feed. `dropped` counts lines left out."""
         number = 0
-        for path in self.files:
+        for file, path in enumerate(self.files):
             lines: list[str] = []
             size, begun = 0, False
-            for line in read_lines(path):
+            for line in read_good_and_bad_lines(path):
+                if isinstance(line, BadLine):
+                    if self.strict:
+                        raise line.error(path)
+                    if dropped is not None:
+                        dropped.add(line, file)
+                    continue
                 if self.ends == "blank-lines" and not line.strip():
                     if begun:
                         yield Part(number, "\n".join(lines), last=True)

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from heedful.config import RunConfig
 from heedful.data.pairs import Pairs, PairsWriter, id_type, map_array, open_pairs
-from heedful.data.readers import read_lines
+from heedful.data.readers import BadLine, Dropped, DroppedLines, read_good_and_bad_lines
+from heedful.data.report import dropped_lines, dropped_of
 from heedful.data.scan import hold_out
-from heedful.data.store import Accept, anything, content, keep, name_of
+from heedful.data.store import Accept, anything, content, keep, name_of, strictness
 from heedful.errors import DataError
 from heedful.text import Specials, Tokenizer
 
@@ -62,6 +63,8 @@ class LabelReport:
     valid_kept: int = 0
     cut: int = 0  # texts that are longer than the model takes
     labels: dict[str, int] = field(default_factory=dict)
+    unreadable: dict[str, Dropped] = field(default_factory=dict)
+    valid_unreadable: dict[str, Dropped] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """The report for a reader."""
@@ -69,7 +72,9 @@ class LabelReport:
         counts = ", ".join(f"{label} {count:,}" for label, count in list(self.labels.items())[:20])
         lines = [
             f"{self.kept:,} examples from {self.corpus} kept for training",
+            *(f"  {line}" for line in dropped_lines(self.unreadable, [self.corpus])),
             f"validation: {self.valid_kept:,} examples {held}",
+            *(f"  {line}" for line in dropped_lines(self.valid_unreadable, [self.valid_corpus or ""])),
             f"{len(self.labels)} labels: {counts}{', …' if len(self.labels) > 20 else ''}",
         ]
         return lines + ([f"{self.cut:,} texts are longer than the model takes, and were cut"] if self.cut else [])
@@ -91,23 +96,34 @@ class LabelStore:
     reused: bool
 
 
-def read_labelled(path: Path) -> list[Example]:
-    """All examples of a TSV file."""
+def read_labelled(path: Path, dropped: DroppedLines | None = None) -> list[Example]:
+    """All examples of a TSV file; lines that are none are counted in `dropped`, without which they are errors."""
     examples = []
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        columns = line.split("\t")
-        if not 2 <= len(columns) <= 3:
-            raise DataError(
-                f"line {number} of {path} has {len(columns)} columns; each must be label TAB text [TAB second text]."
-            )
-        if not columns[0].strip() or not columns[1].strip():
-            raise DataError(f"line {number} of {path} has an empty label or text; each needs both.")
-        examples.append(Example(columns[0].strip(), *columns[1:]))
+    for number, line in enumerate(read_good_and_bad_lines(path), 1):
+        found = line if isinstance(line, BadLine) else _example(line, number)
+        if isinstance(found, Example):
+            examples.append(found)
+        elif found is not None:
+            if dropped is None:
+                raise found.error(path)
+            dropped.add(found)
     if not examples:
-        raise DataError(f"{path} holds no examples; each line is label TAB text [TAB second text].")
+        why = "".join(f", {line}" for line in dropped_lines(dropped or {}, [str(path)]))
+        raise DataError(f"{path} holds no examples{why}; each line is label TAB text [TAB second text].")
     return examples
+
+
+def _example(line: str, number: int) -> Example | BadLine | None:
+    """What a line holds; nothing, if it is blank."""
+    if not line.strip():
+        return None
+    columns = line.split("\t")
+    if not 2 <= len(columns) <= 3:
+        why = f"has {len(columns)} columns; each must be label TAB text [TAB second text]."
+        return BadLine("not label TAB text [TAB second text]", number, why)
+    if not columns[0].strip() or not columns[1].strip():
+        return BadLine("an empty label or text", number, "has an empty label or text; each needs both.")
+    return Example(columns[0].strip(), *columns[1:])
 
 
 def prepare_labelled(
@@ -129,6 +145,7 @@ def prepare_labelled(
         "format": FORMAT,
         "tokenizers": library.__version__,
         "valid_size": data.valid_size,
+        **strictness(config),
         "train": content(data.labelled),
         "valid": content(data.valid_labelled) if data.valid_labelled else config.train.seed,
         "text": tokenizer.to_json(),
@@ -149,9 +166,10 @@ def prepare_labelled(
 def _build(config: RunConfig, tokenizer: Tokenizer, longest: int, folder: Path) -> None:
     data = config.data
     assert data.labelled is not None
-    train = read_labelled(data.labelled)
+    dropped, valid_dropped = DroppedLines(), DroppedLines()
+    train = read_labelled(data.labelled, None if data.strict else dropped)
     if data.valid_labelled:
-        valid = read_labelled(data.valid_labelled)
+        valid = read_labelled(data.valid_labelled, None if data.strict else valid_dropped)
     else:
         hashes = np.array([_hash(each) for each in train], np.uint64)
         held = hold_out(hashes, np.ones(len(train), np.bool_), data, config.train.seed)
@@ -164,6 +182,7 @@ def _build(config: RunConfig, tokenizer: Tokenizer, longest: int, folder: Path) 
     if unknown := sorted({each.label for each in valid} - set(labels)):
         raise DataError(f"the validation set has the label {unknown[0]}, which no training example has; add some.")
     report = LabelReport(kept=len(train), valid_kept=len(valid), labels={label: counts[label] for label in labels})
+    report.unreadable, report.valid_unreadable = dropped, valid_dropped
     for name, examples in (("train", train), ("valid", valid)):
         rows = [encode_texts(tokenizer, each.text, each.second, longest) for each in examples]
         report.cut += sum(cut for _, _, cut in rows)
@@ -181,6 +200,8 @@ def _build(config: RunConfig, tokenizer: Tokenizer, longest: int, folder: Path) 
 def _open(path: Path, reused: bool, tokenizer: Tokenizer) -> LabelStore:
     types = (id_type(tokenizer.vocab_size),) * 2
     valid = json.loads((path / "valid.json").read_text(encoding="utf-8"))
+    report = LabelReport(**json.loads((path / "report.json").read_text(encoding="utf-8")))
+    report.unreadable, report.valid_unreadable = dropped_of(report.unreadable), dropped_of(report.valid_unreadable)
     return LabelStore(
         path=path,
         train=open_pairs(path, "train", types),
@@ -190,7 +211,7 @@ def _open(path: Path, reused: bool, tokenizer: Tokenizer) -> LabelStore:
         valid_examples=[Example(**each) for each in valid],
         labels=tuple(json.loads((path / "labels.json").read_text(encoding="utf-8"))),
         tokenizer=tokenizer,
-        report=LabelReport(**json.loads((path / "report.json").read_text(encoding="utf-8"))),
+        report=report,
         reused=reused,
     )
 

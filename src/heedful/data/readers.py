@@ -23,12 +23,55 @@ BOM = b"\xef\xbb\xbf"
 EXTRA_COLUMNS = "extra columns"
 
 
+NOT_UTF8, NUL, NO_TAB = "not UTF-8", "a NUL character, as in binary or UTF-16 files", "no TAB"
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that cannot be read as what it should be."""
+
+    reason: str
+    number: int
+    message: str  # follows its place
+
+    def error(self, name: object) -> DataError:
+        return DataError(f"line {self.number} of {name} {self.message}")
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Lines that were dropped for one reason: how many, and where the first one stands."""
+
+    count: int
+    file: int  # which of the files of a corpus
+    line: int
+
+
+class DroppedLines(dict[str, Dropped]):
+    """The lines of a corpus that were dropped, by reason."""
+
+    def add(self, line: BadLine, file: int = 0) -> None:
+        first = self.get(line.reason, Dropped(0, file, line.number))
+        self[line.reason] = Dropped(first.count + 1, first.file, first.line)
+
+    def counts(self) -> dict[str, int]:
+        return {reason: each.count for reason, each in self.items()}
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts().values())
+
+
 @dataclass(frozen=True)
 class Corpus:
-    """Where pairs are: two line-aligned files, or one TSV file (then `target` is None)."""
+    """Where pairs are: two line-aligned files, or one TSV file (then `target` is None).
+
+    A line that cannot be read makes an empty pair; if it is `strict`, an error.
+    """
 
     source: Path
     target: Path | None = None
+    strict: bool = False
 
     @property
     def files(self) -> list[Path]:
@@ -37,14 +80,19 @@ class Corpus:
     def __str__(self) -> str:
         return " and ".join(map(str, self.files))
 
-    def pairs(self, notes: Counter[str] | None = None) -> Iterator[tuple[str, str]]:
-        """All pairs in order; `notes` counts what was passed over on the way."""
-        return read_tsv(self.source, notes) if self.target is None else read_pairs(self.source, self.target)
+    def pairs(
+        self, notes: Counter[str] | None = None, dropped: DroppedLines | None = None
+    ) -> Iterator[tuple[str, str]]:
+        """All pairs in order; `notes` counts what was passed over on the way, `dropped` lines that cannot be read."""
+        noted = None if self.strict else DroppedLines() if dropped is None else dropped
+        if self.target is None:
+            return read_tsv(self.source, notes, noted)
+        return read_pairs(self.source, self.target, noted)
 
 
 def training_corpus(data: DataSettings) -> Corpus:
     """The corpus that the settings name."""
-    corpus = _choose(data.source, data.target, data.pairs, "")
+    corpus = _choose(data.source, data.target, data.pairs, "", data.strict)
     if corpus is None:
         raise SettingError("no corpus is given; set data.source and data.target, or data.pairs for a TSV file.")
     return corpus
@@ -52,7 +100,7 @@ def training_corpus(data: DataSettings) -> Corpus:
 
 def validation_corpus(data: DataSettings) -> Corpus | None:
     """The validation files that the settings name, if any."""
-    corpus = _choose(data.valid_source, data.valid_target, data.valid_pairs, "valid_")
+    corpus = _choose(data.valid_source, data.valid_target, data.valid_pairs, "valid_", data.strict)
     if corpus is not None and data.valid_size is not None:
         raise SettingError(
             f"data.valid_size ({data.valid_size}) holds out a part of the corpus, but validation files"
@@ -67,8 +115,21 @@ def read_lines(path: Path) -> Iterator[str]:
         yield from decode_lines(file, str(path))
 
 
+def read_good_and_bad_lines(path: Path) -> Iterator[str | BadLine]:
+    """The same, with those that cannot be read in their places."""
+    with _bytes_of(path) as file:
+        yield from _decoded(file)
+
+
 def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
     """The lines of an open file; `name` is what a message calls it."""
+    for line in _decoded(file):
+        if isinstance(line, BadLine):
+            raise line.error(name)
+        yield line
+
+
+def _decoded(file: Iterable[bytes]) -> Iterator[str | BadLine]:
     for number, raw in enumerate(file, 1):
         if number == 1 and raw == BOM:
             return  # a mark without text
@@ -76,26 +137,31 @@ def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
         if number == 1:
             line = line.removeprefix(BOM)
         if b"\0" in line:
-            raise DataError(
-                f"line {number} of {name} holds a NUL character, so it is probably a binary or UTF-16 file;"
-                " convert it to UTF-8 text."
-            )
+            why = "holds a NUL character, so it is probably a binary or UTF-16 file; convert it to UTF-8 text."
+            yield BadLine(NUL, number, why)
+            continue
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(
-                f"line {number} of {name} is not UTF-8 (byte 0x{line[error.start]:02x} at position"
-                f" {error.start + 1}); convert the file, for example with iconv -t UTF-8."
-            ) from None
+            where = f"byte 0x{line[error.start]:02x} at position {error.start + 1}"
+            yield BadLine(NOT_UTF8, number, f"is not UTF-8 ({where}); save the file as UTF-8, or remove that line.")
 
 
-def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Line n of one file with line n of the other."""
-    left, right = read_lines(source), read_lines(target)
+def read_pairs(source: Path, target: Path, dropped: DroppedLines | None = None) -> Iterator[tuple[str, str]]:
+    """Line n of one file with line n of the other; where one cannot be read, nothing, which is noted in `dropped`.
+
+    Without `dropped`, such a line is an error.
+    """
+    left, right = read_good_and_bad_lines(source), read_good_and_bad_lines(target)
     for count in itertools.count():
         a, b = next(left, None), next(right, None)
         if a is not None and b is not None:
-            yield a, b
+            if isinstance(a, BadLine):
+                yield _nothing(a, source, dropped, 0)
+            elif isinstance(b, BadLine):
+                yield _nothing(b, target, dropped, 1)
+            else:
+                yield a, b
             continue
         if a is b:
             return
@@ -107,19 +173,34 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         )
 
 
-def read_tsv(path: Path, notes: Counter[str] | None = None) -> Iterator[tuple[str, str]]:
-    """The first two columns of every line; lines with more are counted in `notes`."""
-    for number, line in enumerate(read_lines(path), 1):
+def read_tsv(
+    path: Path, notes: Counter[str] | None = None, dropped: DroppedLines | None = None
+) -> Iterator[tuple[str, str]]:
+    """The first two columns of every line; lines with more are counted in `notes`, those without in `dropped`."""
+    for number, line in enumerate(read_good_and_bad_lines(path), 1):
+        if isinstance(line, BadLine):
+            yield _nothing(line, path, dropped)
+            continue
         source, tab, rest = line.partition("\t")
         if not tab:
-            raise DataError(f"line {number} of {path} has no TAB; every line must be source TAB target.")
+            bad = BadLine(NO_TAB, number, "has no TAB; every line must be source TAB target.")
+            yield _nothing(bad, path, dropped)
+            continue
         target, more, _ = rest.partition("\t")
         if more and notes is not None:
             notes[EXTRA_COLUMNS] += 1
         yield source, target
 
 
-def _choose(source: Path | None, target: Path | None, pairs: Path | None, prefix: str) -> Corpus | None:
+def _nothing(line: BadLine, path: Path, dropped: DroppedLines | None, file: int = 0) -> tuple[str, str]:
+    """The pair of a line that cannot be read."""
+    if dropped is None:
+        raise line.error(path)
+    dropped.add(line, file)
+    return "", ""
+
+
+def _choose(source: Path | None, target: Path | None, pairs: Path | None, prefix: str, strict: bool) -> Corpus | None:
     if pairs is not None:
         if source is not None or target is not None:
             other = "source" if source is not None else "target"
@@ -127,9 +208,9 @@ def _choose(source: Path | None, target: Path | None, pairs: Path | None, prefix
                 f"data.{prefix}pairs ({pairs}) and data.{prefix}{other} ({source or target}) are both given;"
                 " keep the TSV file or the two line-aligned files."
             )
-        return Corpus(pairs)
+        return Corpus(pairs, strict=strict)
     if source is not None and target is not None:
-        return Corpus(source, target)
+        return Corpus(source, target, strict)
     if source is None and target is None:
         return None
     given, missing = ("source", "target") if target is None else ("target", "source")

@@ -7,12 +7,14 @@ Filled in by the scan and the store, kept beside the ids, printed by the command
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from heedful.data.readers import Corpus, Dropped
 
 EMPTY, DUPLICATE, LONG, RATIO = "empty side", "exact duplicate", "too long", "length ratio"
 
@@ -52,6 +54,8 @@ class Report:
     """The fate of every pair. `valid_*` tell of validation files, or of what was held out in their place."""
 
     corpus: str = ""
+    files: list[str] = field(default_factory=list)
+    valid_files: list[str] = field(default_factory=list)
     read: int = 0
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -71,6 +75,14 @@ class Report:
     joint: bool = True
     sampled: int = 1  # the vocabulary was learned from every so many pairs
     oddities: dict[str, Oddity] = field(default_factory=dict)
+    unreadable: dict[str, Dropped] = field(default_factory=dict)  # those of `dropped` that could not be read
+    valid_unreadable: dict[str, Dropped] = field(default_factory=dict)
+
+    def name(self, train: Corpus, valid: Corpus | None) -> None:
+        """Say what the files are called: the same content may have another name when it is used again."""
+        self.corpus, self.files = str(train), [str(path) for path in train.files]
+        self.valid_corpus = str(valid) if valid else None
+        self.valid_files = [str(path) for path in valid.files] if valid else []
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False, indent=1)
@@ -81,13 +93,22 @@ class Report:
         for side in ("source_lengths", "target_lengths"):
             values[side] = Lengths(**values[side])
         values["oddities"] = {name: Oddity(**oddity) for name, oddity in values["oddities"].items()}
+        for name in ("unreadable", "valid_unreadable"):
+            values[name] = dropped_of(values.get(name, {}))
         return cls(**values)
+
+    def reasons(self) -> list[str]:
+        """What was dropped, as '3 dropped: not UTF-8 (first: line 2 of a.en)'."""
+        return _dropped(self.dropped, "", self.unreadable, self.files)
+
+    def valid_reasons(self) -> list[str]:
+        return _dropped(self.valid_dropped, " from validation", self.valid_unreadable, self.valid_files)
 
     def lines(self) -> list[str]:
         """The report for a reader."""
         return [
             f"{self.read:,} pairs read from {self.corpus}, {self.kept:,} kept for training",
-            *_dropped(self.dropped, ""),
+            *(f"  {reason}" for reason in self.reasons()),
             *self._valid_lines(),
             *self._vocabulary_lines(),
             f"source length in tokens: {self.source_lengths}",
@@ -100,7 +121,7 @@ class Report:
             yield f"validation: {self.held_out:,} pairs with {self.valid_sources:,} sources that left the corpus"
             return
         yield f"validation: {self.valid_kept:,} of {self.valid_read:,} pairs of {self.valid_corpus}"
-        yield from _dropped(self.valid_dropped, " from validation")
+        yield from (f"  {reason}" for reason in self.valid_reasons())
         if self.valid_overlap:
             yield f"  warning: {self.valid_overlap:,} training pairs have a source of the validation set (kept)"
 
@@ -121,5 +142,26 @@ class Report:
             yield f"{odd.count:,} {name}, first on the {odd.side} side of line {odd.line:,}"
 
 
-def _dropped(dropped: dict[str, int], where: str) -> Iterable[str]:
-    return (f"  {count:,} dropped{where}: {reason}" for reason, count in dropped.items() if count)
+def _dropped(
+    dropped: Mapping[str, int], where: str, unreadable: Mapping[str, Dropped], files: Sequence[str]
+) -> list[str]:
+    firsts = {reason: f" (first: {first_line(each, files)})" for reason, each in unreadable.items()}
+    return [f"{count:,} dropped{where}: {reason}{firsts.get(reason, '')}" for reason, count in dropped.items() if count]
+
+
+def first_line(dropped: Dropped, files: Sequence[str]) -> str:
+    """Where the first of some dropped lines stands."""
+    return f"line {dropped.line:,} of {files[dropped.file]}"
+
+
+def dropped_lines(unreadable: Mapping[str, Dropped], files: Sequence[str]) -> list[str]:
+    """Lines of a text that could not be read, for a reader."""
+    return [
+        f"{each.count:,} lines dropped: {reason} (first: {first_line(each, files)})"
+        for reason, each in unreadable.items()
+    ]
+
+
+def dropped_of(read: Mapping[str, Any]) -> dict[str, Dropped]:
+    """Dropped lines as they were kept in JSON."""
+    return {reason: Dropped(**each) for reason, each in read.items()}

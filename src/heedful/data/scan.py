@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.config import DataSettings
-from heedful.data.readers import EXTRA_COLUMNS, Corpus
+from heedful.data.readers import EXTRA_COLUMNS, Corpus, DroppedLines
 from heedful.data.report import Oddity
 from heedful.errors import DataError, SettingError
 
@@ -44,6 +44,7 @@ class Scan:
     identical: int = 0
     extra_columns: int = 0
     oddities: dict[str, Oddity] = field(default_factory=dict)
+    dropped: DroppedLines = field(default_factory=DroppedLines)  # whose pairs are empty
 
     def __len__(self) -> int:
         return len(self.source)
@@ -58,8 +59,9 @@ def scan(
     """Read every pair once; texts that normalise to the same count as the same."""
     hashes, empty, notes = (bytearray(), bytearray()), bytearray(), Counter[str]()
     oddities: dict[str, Oddity] = {}
+    dropped = DroppedLines()
     identical = 0
-    for number, (source, target) in enumerate(corpus.pairs(notes), 1):
+    for number, (source, target) in enumerate(corpus.pairs(notes, dropped), 1):
         for side, text in (("source", source), ("target", target)):
             if (not text.isprintable() or "\ufffd" in text) and ANY_ODD.search(text):
                 _note_odd(oddities, text, side, number)
@@ -79,6 +81,7 @@ def scan(
         identical,
         notes[EXTRA_COLUMNS],
         oddities,
+        dropped,
     )
 
 

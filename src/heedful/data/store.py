@@ -78,8 +78,7 @@ def prepare(
         build(config, train, valid, tokenizers, path, progress)
 
     store = keep(folder, name, fill, partial(_open, tokenizers=tokenizers))
-    store.report.corpus = str(train)  # the same content may have another name by now
-    store.report.valid_corpus = str(valid) if valid else None
+    store.report.name(train, valid)
     return store
 
 
@@ -116,6 +115,7 @@ def fingerprint(
 ) -> str:
     """A name for everything that the encoded corpus depends on: file contents, not their names or dates."""
     data = config.data.model_dump(include={"valid_size", "max_length", "max_ratio", "deduplicate"})
+    data |= strictness(config)
     parts: dict[str, Any] = {
         "format": FORMAT,
         "tokenizers": library.__version__,
@@ -125,6 +125,11 @@ def fingerprint(
         "text": text_settings(config) if tokenizers is None else [_hash(t.to_json()) for t in tokenizers],
     }
     return name_of(parts)
+
+
+def strictness(config: RunConfig) -> dict[str, Any]:
+    """Whether lines that cannot be read are refused; the usual is not named."""
+    return {"strict": True} if config.data.strict else {}
 
 
 def text_settings(config: RunConfig) -> dict[str, Any]:

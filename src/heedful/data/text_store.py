@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from heedful.config import RunConfig
 from heedful.data.documents import Documents, HeldOut, hold_out
 from heedful.data.pairs import Ids, id_type, map_array
-from heedful.data.store import Accept, anything, content, keep, name_of, text_settings
+from heedful.data.readers import Dropped, DroppedLines
+from heedful.data.report import dropped_lines, dropped_of
+from heedful.data.store import Accept, anything, content, keep, name_of, strictness, text_settings
 from heedful.errors import DataError, SettingError
 from heedful.text import Tokenizer, learn, learn_plain
 
@@ -44,6 +46,10 @@ class TextReport:
     valid_bytes: int = 0  # text, and one for the end of each document
     vocab_size: int = 0
     kind: str = "bpe"
+    files: list[str] = field(default_factory=list)
+    valid_files: list[str] = field(default_factory=list)
+    unreadable: dict[str, Dropped] = field(default_factory=dict)
+    valid_unreadable: dict[str, Dropped] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """The report for a reader."""
@@ -56,7 +62,9 @@ class TextReport:
             held = f"{self.valid_documents:,} whole documents that left the text, drawn by train.seed"
         return [
             f"{self.documents:,} documents with {self.bytes:,} bytes read from {self.corpus} for training",
+            *(f"  {line}" for line in dropped_lines(self.unreadable, self.files)),
             f"validation: {held}: {self.valid_bytes:,} bytes",
+            *(f"  {line}" for line in dropped_lines(self.valid_unreadable, self.valid_files)),
             f"vocabulary: {self.vocab_size:,} tokens ({self.kind}), {each:.2f} bytes a token",
             f"{self.tokens:,} tokens for training, {self.valid_tokens:,} for validation",
         ]
@@ -83,8 +91,8 @@ def prepare_text(
 ) -> TextStore:
     """The encoded text of a run, from `folder` if it is there already; `accept` may refuse its name."""
     data = config.data
-    train = Documents(data.text, data.documents)
-    valid = Documents(data.valid_text, data.documents) if data.valid_text else None
+    train = Documents(data.text, data.documents, data.strict)
+    valid = Documents(data.valid_text, data.documents, data.strict) if data.valid_text else None
     if valid is not None and data.valid_size is not None:
         raise SettingError(
             f"data.valid_size ({data.valid_size}) holds out a part of the text, but data.valid_text ({valid}) is given"
@@ -95,7 +103,7 @@ def prepare_text(
     parts = {
         "format": FORMAT,
         "tokenizers": library.__version__,
-        "data": data.model_dump(include={"documents", "valid_size"}),
+        "data": data.model_dump(include={"documents", "valid_size"}) | strictness(config),
         "train": [content(path) for path in train.files],
         "valid": [content(path) for path in valid.files] if valid else config.train.seed,
         "text": text_settings(config) if tokenizer is None else tokenizer.to_json(),
@@ -108,13 +116,17 @@ def prepare_text(
     name = name_of(parts)
     accept(name)
     store = keep(folder, name, fill, partial(_open, tokenizer=tokenizer))
-    store.report.corpus, store.report.valid_corpus = str(train), str(valid) if valid else None
+    report = store.report
+    report.corpus, report.valid_corpus = str(train), str(valid) if valid else None
+    report.files = [str(path) for path in train.files]
+    report.valid_files = [str(path) for path in valid.files] if valid else []
     return store
 
 
 def _open(path: Path, reused: bool, tokenizer: Tokenizer | None = None) -> TextStore:
     tokenizer = tokenizer or Tokenizer.load(path / "tokenizer.json")
     report = TextReport(**json.loads((path / "report.json").read_text(encoding="utf-8")))
+    report.unreadable, report.valid_unreadable = dropped_of(report.unreadable), dropped_of(report.valid_unreadable)
     kind = id_type(tokenizer.vocab_size)
     return TextStore(
         path, map_array(path / "train.ids", kind), map_array(path / "valid.ids", kind), tokenizer, report, reused
@@ -130,15 +142,17 @@ def _build(
     folder: Path,
     progress: Progress,
 ) -> None:
+    dropped, valid_dropped = DroppedLines(), DroppedLines()
     if valid is not None:
-        _sizes(valid)  # what cannot be validated is not encoded
-    sizes = _sizes(train)
+        _sizes(valid, valid_dropped)  # what cannot be validated is not encoded
+    sizes = _sizes(train, dropped)
     held = HeldOut() if valid else hold_out(sizes, config.data.valid_size, config.train.seed)
     if tokenizer is None:
         progress(f"learning a vocabulary ({config.text.kind}) from {int(sizes.sum()):,} bytes")
         tokenizer = _learn(config, Kept(train, held), masked)
     tokenizer.save(folder / "tokenizer.json")
     report = TextReport(kind=config.text.kind, vocab_size=tokenizer.vocab_size, tail=held.tail is not None)
+    report.unreadable, report.valid_unreadable = dropped, valid_dropped
     writers = {name: _Writer(folder / f"{name}.ids", tokenizer) for name in ("train", "valid")}
     for part, out in held.divide(train.parts()):
         writers["valid" if out else "train"].append(part.text, part.last)
@@ -181,15 +195,16 @@ def _learn(config: RunConfig, kept: Kept, masked: bool) -> Tokenizer:
     return learn_plain(kept, text.kind, text.vocab_size, text.lowercase, extra)
 
 
-def _sizes(documents: Documents) -> NDArray[np.int64]:
-    """Bytes of each document."""
+def _sizes(documents: Documents, dropped: DroppedLines) -> NDArray[np.int64]:
+    """Bytes of each document; lines that cannot be read are counted in `dropped`."""
     sizes: list[int] = []
-    for part in documents.parts():
+    for part in documents.parts(dropped):
         if part.document == len(sizes):
             sizes.append(0)
         sizes[part.document] += len(part.text.encode())
     if not sizes:
-        raise DataError(f"{documents} holds no text; give a file with at least a few lines.")
+        why = "".join(f", {line}" for line in dropped_lines(dropped, list(map(str, documents.files))))
+        raise DataError(f"{documents} holds no text{why}; give a file of UTF-8 text with at least a few lines.")
     return np.array(sizes, np.int64)
 
 
