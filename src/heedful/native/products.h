@@ -65,16 +65,19 @@ struct Rows {
     }
 
   private:
+    // -> the scale, which is NaN if a number of the row is not finite: whole numbers cannot tell, and what is computed
+    // from the row must not become finite again.
     float reduce(const float* x, uint8_t* to) const {
-        Floats most{};
+        Floats most{}, nothing{};  // v - v is 0, or NaN
         int i = 0;
         for (; i + LANES <= width; i += LANES) {
             Floats v = load(x + i), minus = -v;
+            nothing += v - v;
             v = v > minus ? v : minus;
             most = v > most ? v : most;
         }
-        float bound = largest(most);
-        for (; i < width; ++i) bound = std::max(bound, std::fabs(x[i]));
+        float bound = largest(most), rest = sum(nothing);
+        for (; i < width; ++i) bound = std::max(bound, std::fabs(x[i])), rest += x[i] - x[i];
         float factor = bound > LEAST ? MOST_ROW / bound : 0.0f;
         for (i = 0; i + LANES <= width; i += LANES) {
             Bytes small = __builtin_convertvector(nearest(load(x + i) * factor) + 128, Bytes);
@@ -82,7 +85,7 @@ struct Rows {
         }
         for (; i < width; ++i) to[i] = uint8_t(nearest(all(x[i] * factor))[0] + 128);
         for (; i < stride; ++i) to[i] = 128;
-        return bound / MOST_ROW;
+        return bound / MOST_ROW + rest;
     }
 };
 
