@@ -309,6 +309,23 @@ def test_a_damaged_folder_is_refused_in_one_sentence(copy: Path, name: str) -> N
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_a_table_of_positions_is_no_larger_than_the_weights_justify(
+    tmp_path: Path, positions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(tmp_path / "model", d_model=64, positions=positions, max_length=2**13).path
+    folder.load(path)
+    edit_config(lambda d: d["model"].update(max_length=2**20))(path)  # type: ignore[attr-defined]
+    sentence = (
+        r"config\.json: max_length is 1,048,576, .* out of proportion to the [0-9,]+ weights; it may be [0-9,]+ at most"
+    )
+    with pytest.raises(FolderError, match=sentence) as caught:
+        folder.load(path)
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(folder, "POSITIONS_PER_WEIGHT", 10**6)  # as if there were more weights
+    assert folder.load(path).config.max_length == 2**20
+
+
 def test_a_file_is_not_a_folder(copy: Path) -> None:
     with pytest.raises(FolderError, match="is not a folder"):
         folder.load(copy / "config.json")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from heedful.weights import AnyModel
 
 FORMAT = 1  # raised when older code could misread a folder
+MOST_POSITIONS, POSITIONS_PER_WEIGHT = 1 << 23, 4  # numbers in a table of positions: of any model, or by its weights
 STORED = ("float32", "int8")  # what weights are kept in
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
@@ -108,6 +109,7 @@ def load(path: Path | str) -> Folder:
     if find(path, WEIGHTS) is None:
         raise FolderError(f"{path} has no {WEIGHTS}; the folder is incomplete, copy it again.")
     weights = Stored(model_config, _shapes(model_config), path / WEIGHTS, _precision(path, description))
+    check_positions(model_config, parameter_count(weights), path / CONFIG)
     return Folder(weights, tokenizer, source, search, path)
 
 
@@ -180,6 +182,18 @@ def check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
     """Refuse ids that the model has no embedding for; some models have more of them than their vocabulary uses."""
     if tokenizer.vocab_size > size:
         raise FolderError(f"{path} has {tokenizer.vocab_size:,} tokens, and the model knows {size:,}.")
+
+
+def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> None:
+    """Refuse a table of positions that is computed, not stored, and out of proportion to the weights."""
+    widths = {"sinusoidal": model_config.d_model, "rotary": model_config.key_width}
+    width = widths.get(model_config.positions, 0) if model_config.architecture != "rnn" else 0
+    most = max(MOST_POSITIONS, POSITIONS_PER_WEIGHT * parameters)
+    if model_config.max_length * width > most:
+        raise FolderError(
+            f"{where}: max_length is {model_config.max_length:,}, and its table of positions would be out of proportion "
+            f"to the {parameters:,} weights; it may be {most // width:,} at most."
+        )
 
 
 def _hashed(path: Path) -> list[str]:

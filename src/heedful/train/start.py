@@ -104,7 +104,7 @@ def open_run(
         }
         write_file(out / SETTINGS, json.dumps(stored, indent=2))
     begins = not checkpoint.steps(out / CHECKPOINTS)
-    model = _fresh_model(config, task, init, report, begins)
+    model = _fresh_model(config, out, task, init, report, begins)
     ranks.share(model.parameters())
     model.to(ranks.device)
 
@@ -220,10 +220,11 @@ def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
     return config.replace(**changes)
 
 
-def _fresh_model(config: RunConfig, task: Task, init: Folder | None, report: Report, begins: bool) -> Model:
+def _fresh_model(config: RunConfig, out: Path, task: Task, init: Folder | None, report: Report, begins: bool) -> Model:
     """The model, ready to learn if the run `begins`, and else to be filled with what it has learned."""
     torch.manual_seed(config.train.seed)
     model = build(config.model)
+    model_folder.check_positions(config.model, parameter_count(model), out / SETTINGS)
     if init is not None:
         same = config.model.labels == init.model.config.labels
         weights = {k: v for k, v in init.model.state_dict().items() if same or not k.startswith("classifier.")}
