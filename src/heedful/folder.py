@@ -191,7 +191,7 @@ def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> 
     most = max(MOST_POSITIONS, POSITIONS_PER_WEIGHT * parameters)
     if model_config.max_length * width > most:
         raise FolderError(
-            f"{where}: max_length is {model_config.max_length:,}, and its table of positions would be out of proportion "
+            f"{where}: max_length is {model_config.max_length:,}, and its table of positions is out of proportion "
             f"to the {parameters:,} weights; it may be {most // width:,} at most."
         )
 

@@ -91,8 +91,8 @@ def _change_vocabulary(file: Path, draw: random.Random) -> None:
     """Changes after which a tokenizer.json often opens, and fails on some texts."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        model, pieces = content["model"], sorted(content["model"]["vocab"])
-    except (ValueError, KeyError, TypeError):
+        model, pieces = content["model"], sorted(content["model"]["vocab"].keys())
+    except (ValueError, KeyError, TypeError, AttributeError):
         return
     match draw.randrange(6):
         case 0:
@@ -101,7 +101,7 @@ def _change_vocabulary(file: Path, draw: random.Random) -> None:
         case 1:
             model["vocab"] = {piece: number for piece, number in model["vocab"].items() if piece not in SPECIAL}
         case 2:
-            content["added_tokens"] = draw.choice(([], content["added_tokens"][:1], content["added_tokens"] * 2))
+            content["added_tokens"] = draw.choice(([], None, content.get("added_tokens"), [{"id": 0, "content": "a"}]))
         case 3:
             model |= draw.choice(MODELS)
         case 4:
