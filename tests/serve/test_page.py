@@ -195,6 +195,19 @@ def test_it_fits_a_phone_and_the_dark(opened, hash):
     page.run("localStorage.clear()")
 
 
+def test_both_arrows_stand_beside_the_number_of_the_sentence_on_a_phone(opened):
+    page = opened(width=390, height=800)
+    write(page, "The dog sleeps. The cat sleeps. The man sleeps.")
+    page.wait(f"{ANSWERED} && document.querySelectorAll('.ways .row button').length === 2")
+    middles = page.run(
+        """[...document.querySelectorAll('.ways .row button, .ways .row .small')].map((each) => {
+        const box = each.getBoundingClientRect(); return (box.top + box.bottom) / 2; })"""
+    )
+    assert len(middles) == 3
+    assert max(middles) - min(middles) < 5
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_a_gpt_writes_on_while_one_looks(opened):
     page = opened("gpt")
     write(page, "The dog", "#text")

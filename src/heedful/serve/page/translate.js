@@ -181,10 +181,10 @@ export function translating({ model, models, settings, carried, show, label }) {
     const step = (by) => { activate((active + by + sentences.length) % sentences.length); };
     ways.replaceChildren(
       h("div", { class: "row" }, h("h3", {}, "Other ways to say it"),
-        sentences.length > 1 && [
+        sentences.length > 1 && h("span", { class: "stepper" },
           h("button", { type: "button", "aria-label": "Sentence before", onclick: () => step(-1) }, "‹"),
           h("span", { class: "small" }, `sentence ${active + 1} of ${sentences.length}`),
-          h("button", { type: "button", "aria-label": "Next sentence", onclick: () => step(1) }, "›")]),
+          h("button", { type: "button", "aria-label": "Next sentence", onclick: () => step(1) }, "›"))),
       h("ol", {}, each.translations.map((one, rank) => h("li", {},
         h("button", { type: "button", "aria-pressed": String(rank === each.chosen), onclick: () => choose(rank) },
           h("bdi", {}, one.text), h("span", { class: "figure", title: "log-probability, divided by the length penalty" }, one.score.toFixed(2)))))));
