@@ -1,34 +1,34 @@
 """HTML in, HTML out: the text between tags is translated, and every tag stays with the words that it stood around.
 
 Blocks (paragraphs, list items, cells) are translated each by itself, sentence by sentence. Within a block a tag goes to
-the words that are aligned with those it held; it comes exactly once, and what was nested stays nested.
+the words that are aligned with those it held; it comes exactly once, and what was nested stays nested. Everything else
+stays as it was written, except that lines end with a line feed. A WHATWG parser reads the HTML as browsers do.
 """
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from typing import Any
 
-from starlette.requests import Request
+import turbohtml
+from turbohtml import Token, TokenType
 
-from heedful.serve.engine import Engine
-from heedful.serve.problems import ProblemError
-from heedful.serve.state import State, Translated
+from heedful.errors import SettingError
+from heedful.serve.sentences import Translated
 from heedful.text import words_at
 
 INLINE = {
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "img", "ins",
     "label", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr",
 }  # fmt: skip
-KEPT = {
-    "code", "kbd", "math", "noscript", "pre", "samp", "script", "style", "svg", "template", "textarea", "var",
-}  # fmt: skip
+FOREIGN = {"math", "svg"}  # only in these does <x/> close an element
+RAW = {"iframe", "noembed", "noframes", "noscript", "plaintext", "script", "style", "xmp"}  # no references, no tags
+KEPT = FOREIGN | RAW | {"code", "kbd", "pre", "samp", "template", "textarea", "var"}
 DEEPEST = 200  # elements within each other
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 WORD = re.compile(r"\S+")
@@ -54,150 +54,132 @@ class Block:
     tags: list[Tag] = field(default_factory=list)
 
 
-class Reader(HTMLParser):
-    """HTML -> what is kept as it stands, and blocks to translate, in order."""
+class Reader:
+    """Tokens of HTML -> what is kept as it stands, and blocks to translate, in order."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.items: list[str | Block] = []
-        self.open: list[tuple[str, Tag]] = []  # inline elements of the block that is being read
-        self.kept: list[str] = []  # elements that nothing in is translated of
+        self.block: Block | None = None  # the one that is being read
+        self.pieces: list[str] = []  # of its text
+        self.length = 0  # of its text
+        self.open: list[tuple[str, Tag]] = []  # its inline elements
+        self.kept, self.depth = "", 0  # an element that is kept as a whole, and how many of its name are open
 
-    def block(self) -> Block:
-        if not self.items or isinstance(self.items[-1], str):
-            self.items.append(Block())
-            self.open = []
-        last = self.items[-1]
-        assert isinstance(last, Block)
-        return last
+    def take(self, token: Token, source: str) -> None:
+        match token.type:
+            case TokenType.START_TAG:
+                self._start(token, source)
+            case TokenType.END_TAG:
+                self._end(token.tag or "", source)
+            case TokenType.TEXT | TokenType.CHARACTER_REFERENCE if not self.kept:
+                self._begin_block()
+                self.pieces.append(token.data or "")
+                self.length += len(self.pieces[-1])
+            case _:
+                self.keep(source)
 
-    def keep(self, text: str) -> None:
+    def keep(self, source: str) -> None:
         """A border between blocks, or what is no text: it stays as it is."""
-        self.close_all()
-        if self.items and isinstance(self.items[-1], str):
-            self.items[-1] += text
-        else:
-            self.items.append(text)
+        self.end_block()
+        self.items.append(source)
 
-    def close_all(self) -> None:
-        """Elements that a border cuts off end before it, in the text as in a browser's eyes."""
-        if self.items and isinstance(self.items[-1], Block):
+    def end_block(self) -> None:
+        """Elements that a border cuts off end before it."""
+        if self.block is not None:
+            self.block.text = "".join(self.pieces)
             for _, tag in self.open:
-                tag.end, tag.closing = len(self.items[-1].text), ""
-        self.open = []
+                tag.end, tag.closing = self.length, ""
+        self.block, self.pieces, self.length, self.open = None, [], 0, []
 
-    def add(self, name: str, tag: Tag, void: bool) -> None:
-        (self.open[-1][1].inner if self.open else self.block().tags).append(tag)
-        if not void:
-            self.open.append((name, tag))
-        if len(self.open) > DEEPEST:
-            raise ProblemError(422, f"the HTML has more than {DEEPEST} elements within each other; close some.")
+    def _begin_block(self) -> Block:
+        if self.block is None:
+            self.block = Block()
+            self.items.append(self.block)
+        return self.block
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or f"<{tag}>"
-        values = dict(attrs)
-        protected = values.get("translate") == "no" or "notranslate" in (values.get("class") or "").split()
-        if self.kept or ((tag in KEPT or protected) and tag not in VOID):
-            if tag not in VOID:
-                self.kept.append(tag)
-            self.keep(raw)
-        elif tag in INLINE:
-            at = len(self.block().text)
-            self.add(tag, Tag(raw, f"</{tag}>", at, at), tag in VOID)
-            if tag in VOID:
-                self._last().closing = ""
-        else:
-            self.keep(raw)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or f"<{tag}/>"
-        if self.kept or tag not in INLINE:
-            self.keep(raw)
-        else:
-            at = len(self.block().text)
-            self.add(tag, Tag(raw, "", at, at), True)
-
-    def handle_endtag(self, tag: str) -> None:
-        raw = f"</{tag}>"
+    def _start(self, token: Token, source: str) -> None:
+        name = token.tag or ""
+        closed = name in VOID or (token.self_closing and bool(FOREIGN & {name, self.kept}))
         if self.kept:
-            if tag in self.kept:
-                while self.kept.pop() != tag:
-                    pass
-            self.keep(raw)
+            self.depth += name == self.kept and not closed
+            self.keep(source)
+        elif (name in KEPT or _protected(token)) and not closed:
+            self.kept, self.depth = name, 1
+            self.keep(source)
+        elif name in INLINE:
+            tag = Tag(source, "", self.length, self.length)
+            (self.open[-1][1].inner if self.open else self._begin_block().tags).append(tag)
+            if not closed:
+                self.open.append((name, tag))
+            if len(self.open) > DEEPEST:
+                raise SettingError(f"the HTML has more than {DEEPEST} elements within each other; close some.")
+        else:
+            self.keep(source)
+
+    def _end(self, name: str, source: str) -> None:
+        if name == self.kept:
+            self.depth -= 1
+            self.kept = self.kept if self.depth else ""
+        elif not self.kept and any(name == each for each, _ in self.open):
+            closed = None
+            while closed != name:
+                closed, tag = self.open.pop()
+                tag.end = self.length
+            tag.closing = source  # those within it were never closed
             return
-        if tag in INLINE and any(name == tag for name, _ in self.open):
-            while True:
-                name, closed = self.open.pop()
-                closed.end = len(self.block().text)
-                if name == tag:
-                    return
-                closed.closing = ""  # it was never closed
-        self.keep(raw)
+        self.keep(source)
 
-    def handle_data(self, data: str) -> None:
-        if self.kept:
-            self.keep(data if self.kept[-1] in ("script", "style") else html.escape(data, quote=False))
-        else:
-            self.block().text += data
 
-    def handle_comment(self, data: str) -> None:
-        self.keep(f"<!--{data}-->")
-
-    def handle_decl(self, decl: str) -> None:
-        self.keep(f"<!{decl}>")
-
-    def handle_pi(self, data: str) -> None:
-        self.keep(f"<?{data}>")
-
-    def unknown_decl(self, data: str) -> None:
-        self.keep(f"<![{data}]]>")
-
-    def parse_marked_section(self, i: int, report: bool = True) -> int:
-        """Kept as they stand; the library fails at those that it does not know, and they are comments."""
-        try:
-            end = super().parse_marked_section(i, False)
-        except AssertionError:
-            return self.parse_bogus_comment(i)
-        if end >= 0:
-            self.keep(self.rawdata[i:end])
-        return end
-
-    def _last(self) -> Tag:
-        return (self.open[-1][1].inner if self.open else self.block().tags)[-1]
+def _protected(token: Token) -> bool:
+    """Whether its author wants it to stay as it is."""
+    return token.attr("translate") == "no" or "notranslate" in (token.attr("class") or "").split()
 
 
 def read(text: str) -> list[str | Block]:
     """What an HTML text consists of."""
-    reader = Reader()
-    reader.feed(text)
-    reader.close()
-    if reader.rawdata:  # of an element such as script that never ends
-        reader.keep(reader.rawdata)
-    reader.close_all()
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # as every HTML parser does first
+    lines = [0, *(match.end() for match in re.finditer("\n", text))]
+    reader, at = Reader(), 0
+    for token in turbohtml.tokenize(text, capture_source=True, resolve_references=False):
+        start = lines[token.line - 1] + token.col
+        if start > at:
+            reader.keep(text[at:start])  # "</>" is no token
+        at = start + len(token.data or "" if token.source is None else token.source)
+        reader.take(token, text[start:at])
+    if at < len(text):
+        reader.keep(text[at:])  # neither is a tag that never ends
+    reader.end_block()
     return reader.items
 
 
-async def translate_html(
-    state: State, request: Request, engine: Engine, text: str, search: dict[str, Any]
-) -> list[str]:
-    """A text and its alternatives, best first; a long one must not hold up the others."""
-    items = await asyncio.to_thread(read, text)
-    blocks = [item for item in items if isinstance(item, Block)]
-    found = await state.translate(
-        request,
-        engine,
-        [_plain(block.text) for block in blocks],
-        search.get("n_best"),
-        ("text", "alignment"),
-        search=search,
-        alignments=engine.card.get("aligns") and any(block.tags for block in blocks),
-    )
-    done = dict(zip(map(id, blocks), found, strict=True))
+def rewrite(text: str, found: Sequence[Translated], rank: int = 0) -> str:
+    """An HTML text with the translations of its blocks; refused if a browser would see other elements in it."""
+    translated = iter(found)
+    written = "".join(each if isinstance(each, str) else write(each, next(translated), rank) for each in read(text))
+    if any(structure(text, scripting) != structure(written, scripting) for scripting in (True, False)):
+        raise SettingError(
+            "the HTML cannot be translated without changing its elements; check that all of it is closed."
+        )
+    return written
 
-    def whole(rank: int) -> str:
-        return "".join(item if isinstance(item, str) else write(item, done[id(item)], rank) for item in items)
 
-    return [await asyncio.to_thread(whole, rank) for rank in range(search.get("n_best", 1))]
+def structure(markup: str, scripting: bool = True) -> Counter[Any]:
+    """The elements and comments that a browser makes of the tags and comments of HTML, in any order."""
+    document = turbohtml.parse(markup, source_locations=True, scripting=scripting)
+    return Counter(_nodes(document))
+
+
+def _nodes(document: turbohtml.Document) -> Iterator[Any]:
+    for node in document.descendants:
+        if isinstance(node, turbohtml.Element):
+            if node.source_location is not None:  # neither implied nor a copy
+                yield node.tag, tuple(sorted((name, str(value)) for name, value in node.attrs.items()))
+        elif isinstance(node, turbohtml.Comment) or (isinstance(node, turbohtml.Text) and _raw(node)):
+            yield type(node).__name__, node.data
+
+
+def _raw(text: turbohtml.Text) -> bool:
+    return isinstance(text.parent, turbohtml.Element) and text.parent.tag in RAW
 
 
 def _framed(text: str, target: str) -> str:
@@ -207,7 +189,7 @@ def _framed(text: str, target: str) -> str:
     return text[: len(text) - len(text.lstrip())] + target.strip() + text[len(text.rstrip()) :]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """In HTML a line break within a text is a space."""
     return re.sub(r"[\n\r\t\f]", " ", text)
 
@@ -216,7 +198,7 @@ def write(block: Block, found: Translated, rank: int = 0) -> str:
     """A block with its translation in place of its text, and its tags around the words they belong to."""
     target = _framed(block.text, found.whole(rank))
     words = _words(target)
-    frame = Frame(target, _words(_plain(block.text)), words, origins(found, rank, len(words)))
+    frame = Frame(target, _words(plain(block.text)), words, origins(found, rank, len(words)))
     return frame.write(block.tags, (0, len(target)), (0, len(words)))
 
 

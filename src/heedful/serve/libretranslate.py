@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -9,7 +10,6 @@ from starlette.responses import Response
 
 from heedful.serve.admission import check_texts
 from heedful.serve.engine import Engine
-from heedful.serve.html import translate_html
 from heedful.serve.languages import name_of
 from heedful.serve.problems import Json
 from heedful.serve.schema import DetectBody, TranslateBody
@@ -27,7 +27,7 @@ async def translate(state: State, request: Request) -> Response:
     n_best = body.alternatives + 1
     search = {"n_best": n_best} if body.alternatives else {}
     if body.format == "html":
-        whole = [await translate_html(state, request, engine, text, search) for text in texts]
+        whole = await _html(state, request, engine, texts, search)
     else:
         translated = await state.translate(request, engine, texts, n_best, search=search)
         whole = [[each.whole(rank) for rank in range(n_best)] for each in translated]
@@ -39,6 +39,26 @@ async def translate(state: State, request: Request) -> Response:
     if isinstance(body.q, str):
         answer = {name: value[0] for name, value in answer.items()}
     return Json(answer)
+
+
+async def _html(
+    state: State, request: Request, engine: Engine, texts: Sequence[str], search: dict[str, Any]
+) -> list[list[str]]:
+    """Each text and its alternatives, best first. The model's process reads and writes the HTML."""
+    blocks, tagged = await engine.ask({"read_html": {"texts": texts}})
+    found = await state.translate(
+        request,
+        engine,
+        [block for each in blocks for block in each],
+        search.get("n_best"),
+        ("text", "alignment"),
+        search=search,
+        alignments=tagged and engine.card.get("aligns"),
+    )
+    translated = iter(found)
+    asked = {"texts": texts, "found": [[next(translated) for _ in each] for each in blocks]}
+    whole: list[list[str]] = await engine.ask({"write_html": asked | {"n_best": search.get("n_best", 1)}})
+    return whole
 
 
 async def _engine(state: State, body: TranslateBody, texts: list[str]) -> tuple[Engine, float | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from heedful.text import glue
 from heedful.text.split import MARKS
@@ -28,6 +29,24 @@ class Sentence:
     text: str
     start: int
     end: int
+
+
+@dataclass
+class Translated:
+    """A text, its sentences, and for each of them its translations, best first."""
+
+    text: str
+    sentences: list[Sentence]
+    ways: list[list[dict[str, Any]]]
+
+    def whole(self, rank: int = 0) -> str:
+        """The text with each sentence in its best translation, its second best, and so on."""
+        return self.rebuilt(rank)[0]
+
+    def rebuilt(self, rank: int) -> tuple[str, list[int]]:
+        """The same, and where the translation of each sentence begins."""
+        chosen = [each[min(rank, len(each) - 1)]["text"] if each else "" for each in self.ways]
+        return rebuilt(self.text, self.sentences, chosen)
 
 
 def sentences(text: str) -> list[Sentence]:

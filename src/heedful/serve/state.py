@@ -13,31 +13,13 @@ from heedful.serve.admission import B, read
 from heedful.serve.engine import Engine, Engines
 from heedful.serve.metrics import Metrics
 from heedful.serve.problems import ProblemError
-from heedful.serve.sentences import Sentence, rebuilt, sentences
+from heedful.serve.sentences import Translated, sentences
 from heedful.serve.settings import Settings
 
 TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}
 USUAL_BEAM = 4  # a wider one counts as more sentences
 MOST_ALIGNED = 2  # times --max-characters: characters, times n_best, of a request for alignments or attention
 OPENING = 24  # characters of a text that may hold a language code, such as >>fr<<
-
-
-@dataclass
-class Translated:
-    """A text, its sentences, and for each of them its translations, best first."""
-
-    text: str
-    sentences: list[Sentence]
-    ways: list[list[dict[str, Any]]]
-
-    def whole(self, rank: int = 0) -> str:
-        """The text with each sentence in its best translation, its second best, and so on."""
-        return self.rebuilt(rank)[0]
-
-    def rebuilt(self, rank: int) -> tuple[str, list[int]]:
-        """The same, and where the translation of each sentence begins."""
-        chosen = [each[min(rank, len(each) - 1)]["text"] if each else "" for each in self.ways]
-        return rebuilt(self.text, self.sentences, chosen)
 
 
 @dataclass

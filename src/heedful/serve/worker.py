@@ -1,7 +1,7 @@
 """The process of one model: tasks come in through a pipe, events go out.
 
-Alignments, attention and looks inside are side work. A copy of the model computes them that shares the weights, so that
-hooks on its modules do not reach the searches.
+Alignments, attention, looks inside and HTML are side work. A copy of the model that shares its weights computes it, so
+that hooks on its modules do not reach the searches.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from heedful.ops.threads import compute_with_one_thread, set_threads
 from heedful.serve.joining import Joining
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
+from heedful.serve.sentences import Translated
 from heedful.serve.side_work import SideWork, Steps
 from heedful.serve.work import Translating, Work, translations
 from heedful.stored import Stored
@@ -111,8 +113,8 @@ class Worker:
             self.work.cancel(message)
             return
         self.tasks[message.id] = message
-        if "look" in message.asked:
-            self.side_work.add(message.id, self._look(**message.asked["look"]))
+        if steps := self._steps_aside(message.asked):
+            self.side_work.add(message.id, steps)
             return
         try:
             self.work.add(message)
@@ -155,6 +157,13 @@ class Worker:
             self.pipe.sendall(packed(events))
 
     # ---- side work
+
+    def _steps_aside(self, asked: dict[str, Any]) -> Steps | None:
+        """What is asked for, if it needs no search."""
+        for name, steps in (("look", self._look), ("read_html", read_html), ("write_html", write_html)):
+            if name in asked:
+                return steps(**asked[name])
+        return None
 
     def _looked_at(self, task: Task, parts: Parts, found: Found) -> Steps:
         """Translations with their alignments, and with the attention that these were read off if it is asked for.
@@ -236,6 +245,31 @@ class Worker:
             "aligns": config.architecture != "rnn" or config.source_attention != "none",
             "fills": config.family == "encoder" and config.head != "none" and mask is not None,
         }
+
+
+def read_html(texts: Sequence[str]) -> Steps:
+    """The texts of the blocks of each HTML text, and whether any of them has tags."""
+    from heedful.serve.html import Block, plain, read
+
+    blocks = []
+    for text in texts:
+        yield
+        blocks.append([each for each in read(text) if isinstance(each, Block)])
+    tagged = any(block.tags for each in blocks for block in each)
+    return [[plain(block.text) for block in each] for each in blocks], tagged
+
+
+def write_html(texts: Sequence[str], found: Sequence[Sequence[Translated]], n_best: int) -> Steps:
+    """Each HTML text with its blocks translated, best first."""
+    from heedful.serve.html import rewrite
+
+    whole: list[list[str]] = []
+    for text, blocks in zip(texts, found, strict=True):
+        whole.append([])
+        for rank in range(n_best):
+            yield
+            whole[-1].append(rewrite(text, blocks, rank))
+    return whole
 
 
 def _aside(folder: Folder) -> Folder:
