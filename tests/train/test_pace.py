@@ -142,6 +142,24 @@ def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, en
     assert found == pytest.approx(7200 / len(task.plan(0)) / (0.03 * accumulate + 0.01))
 
 
+@pytest.mark.parametrize(("bad_until", "bad"), [(60.0, 60.0), (2.0, 0.7)])
+def test_a_bad_moment_is_not_taken_for_the_speed(opened, monkeypatch, bad_until, bad):
+    """A first update that compiles for a minute, or two seconds in which another program is busy."""
+    asked, task = opened
+    words = [*SMALL_ENOUGH, "train.time=2s", "train.accumulate=1"]  # not enough for 50 passes
+    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    clock, loss = [0.0], pace.Learning.loss
+
+    def slow(*given: Any) -> Any:
+        clock[0] += bad if clock[0] < bad_until else 0.04
+        return loss(*given)
+
+    monkeypatch.setattr(pace, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(pace.Learning, "loss", slow)
+    found = pace.passes_in_time(task, config, torch.device("cpu"))
+    assert found == pytest.approx(2 / len(task.plan(0)) / 0.04) and found < OFTEN
+
+
 def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
     """Subwords are split for preset tiny, and not after it if the time is short."""
     asked, task = opened

@@ -18,6 +18,8 @@ PASSES = 8  # a rule of thumb: with fewer of them a large model has seen too lit
 OFTEN = 50  # passes; of more than these a small model learns less than of reading every pair twice
 CONSISTENCY = 5.0
 MEASURING = 0.5  # seconds: longer than most of what disturbs it
+DOUBTING = 3.0  # seconds in which no more passes must be found until a smaller model, or reading pairs once, is taken
+FEWEST = 3  # measurements
 
 Passes = Callable[[RunConfig], float]
 
@@ -67,7 +69,8 @@ def passes_in_time(task: Task, config: RunConfig, device: torch.device, world: i
     """How often `world` processes like this one read the corpus in the time given.
 
     A model of that size learns from a batch again and again, for a moment, and is then forgotten. What takes the least
-    time counts: the rest is what disturbed it.
+    time counts: the rest is what disturbed it. The first time, when kernels are made and memory is found, does not
+    count, and few passes are believed only after seconds: another program may have been busy for as long.
     """
     assert config.train.time is not None
     given = seconds(config.train.time)
@@ -90,13 +93,15 @@ def passes_in_time(task: Task, config: RunConfig, device: torch.device, world: i
         optimiser.step(0.0)
         return learned - began, _now(device) - learned
 
-    if device.type == "cuda":
-        learn()  # kernels are loaded when they are first needed
-    began, times = perf_counter(), [learn()]
-    while perf_counter() - began < MEASURING:
+    def passes() -> float:
+        update = config.train.accumulate * min(piece for piece, _ in times) + min(step for _, step in times)
+        return given / (len(batches) * update)
+
+    learn()
+    began, times = perf_counter(), [learn() for _ in range(FEWEST)]
+    while perf_counter() - began < (MEASURING if passes() >= OFTEN else DOUBTING):
         times.append(learn())
-    update = config.train.accumulate * min(piece for piece, _ in times) + min(step for _, step in times)
-    return given / (len(batches) * update)
+    return passes()
 
 
 def _now(device: torch.device) -> float:
