@@ -329,7 +329,9 @@ class TrainSettings(Section):
         None, description="Updates between two checkpoints, each with a validation; chosen from the length if not set."
     )
     keep_checkpoints: Count = Field(2, description="Complete checkpoints kept to resume from.")
-    average: Count = Field(5, description="Last checkpoints whose weights are averaged for validation and the result.")
+    average: Count = Field(
+        5, description="Most checkpoints whose weights are averaged; fewer, or the last alone, if their loss is lower."
+    )
     patience: Annotated[int, Field(ge=0)] = Field(
         10, description="Validations without a better score before training stops; 0 for never."
     )

@@ -264,21 +264,6 @@ def test_early_stopping_counts_validations_without_a_better_score(corpus: Path, 
     assert not open_(patient, tmp_path / "out", resume=True).state.ended
 
 
-def test_a_time_is_kept_and_the_schedule_ends_with_it(corpus: Path, finished: Path, tmp_path: Path) -> None:
-    words = ["train.max_updates=1000000", "train.patience=0"]
-    state = train(open_(settings(corpus, finished / "store", "train.time=6s", *words), tmp_path / "out"))
-    assert state.planned
-    assert 3 < state.elapsed < 12
-    rates = [record["learning_rate"] for record in read_metrics(tmp_path / "out") if "learning_rate" in record]
-    assert rates[-1] < 0.2 * max(rates)
-    assert open_(settings(corpus, finished / "store", *words), tmp_path / "out", resume=True).state.ended
-    longer = open_(settings(corpus, finished / "store", "train.time=12s", *words), tmp_path / "out", resume=True).state
-    assert not longer.ended
-    assert longer.total == pytest.approx(12 / state.elapsed * state.update, rel=0.01)
-    again = open_(settings(corpus, finished / "store", "train.time=12s", *words), tmp_path / "out", resume=True).state
-    assert not again.ended  # though it was killed before its next checkpoint
-
-
 def test_a_broken_loss_keeps_the_last_checkpoint(corpus: Path, finished: Path, tmp_path: Path) -> None:
     run = open_(settings(corpus, finished / "store"), tmp_path / "out")
     loss_of, calls = run.loss_of, [0]

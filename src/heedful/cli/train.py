@@ -79,7 +79,7 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
     """Train, and tell the user how it went."""
     from rich.console import Console
 
-    from heedful.cli.validation import measure, settle_search, show
+    from heedful.cli.validation import closing_searches, measure, settle_search, show
     from heedful.interop import open_folder
     from heedful.train.loop import train as train_model
     from heedful.train.report import CURVE, duration
@@ -100,7 +100,12 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
             run.report.say(f"{out} is complete ({ended}); there is nothing to resume.")
             return run.state
         (out / CURVE).unlink(missing_ok=True)
-        state = run.state if ended else train_model(run)
+        run.closing_searches = closing_searches(run)
+        if ended:
+            run.start_clock()
+        else:
+            train_model(run)
+        state = run.state
         if not run.ranks.main:
             return state
         if state.ended == "interrupted":
@@ -110,7 +115,7 @@ def run_training(config: RunConfig, out: Path, resume: bool = False, console: Co
         run.report.draw_curve()
         run.report.console.print(run.report.table())
         run.report.say(
-            f"training ended after {state.update:,} updates and {duration(state.elapsed)}: {state.ended}; "
+            f"training ended after {state.update:,} updates and {duration(run.clock.elapsed())}: {state.ended}; "
             f"the best model, of update {state.best_update:,}, is in {out}"
         )
         return state

@@ -11,6 +11,7 @@ from heedful.evaluate import label_scores, quick_scores
 from heedful.folder import Folder, load, save_search
 from heedful.generate import Generator
 from heedful.train.classification import Classification
+from heedful.train.clock import SEARCH_SHARE
 from heedful.train.language import Language
 from heedful.train.loop import Run
 from heedful.train.masked import MaskedLanguage
@@ -19,6 +20,7 @@ from heedful.train.translation import Translation
 from heedful.translate import Translator
 
 ALPHA_STEP, LARGEST_ALPHA = 0.2, 1.0
+CHUNK = 25  # sentences between two looks at the clock
 
 
 def measure(run: Run, folder: Folder) -> Scores:
@@ -42,18 +44,29 @@ def show(run: Run, folder: Folder) -> list[str]:
     return []
 
 
+def closing_searches(run: Run) -> int:
+    """How often `settle_search` translates the validation set at least."""
+    settled = not isinstance(run.task, Translation) or "alpha" in run.config.search.model_fields_set
+    return 0 if settled else 2
+
+
 def settle_search(run: Run, out: Path) -> None:
     """Choose the length penalty of a translator by BLEU on the validation set, unless it was given.
 
     Models that have not learned for long, or from little, prefer sentences that are too short. The paper chose its
     penalty on the development set, too. With 1 a sentence counts for about its mean token; more would reward length for
-    itself, and fit how long the references of this one set are.
+    itself, and fit how long the references of this one set are. A run of a given time tries what there is time for.
     """
-    if not isinstance(run.task, Translation) or "alpha" in run.config.search.model_fields_set:
+    if not isinstance(run.task, Translation) or not closing_searches(run):
+        return
+    if not run.clock.affords(1):
+        run.report.say(f"length penalty {run.config.search.alpha:g}: no time is left to try others")
         return
     task, folder = run.task, load(out)
 
     def bleu(alpha: float) -> float:
+        if not run.clock.affords(1):
+            return 0.0  # no better than what is known
         search = folder.search.model_copy(update={"alpha": alpha})
         return _translate(run, task, replace(folder, search=search))["valid_bleu"]
 
@@ -77,10 +90,28 @@ def climb(
 
 
 def _translate(run: Run, task: Translation, folder: Folder) -> Scores:
-    sentences = task.store.valid_text[: run.config.train.valid_sentences]
-    translated = Translator([folder], device=str(run.ranks.device)).translate([source for source, _ in sentences])
+    sentences = task.store.valid_text[: run.state.valid_sentences or run.config.train.valid_sentences]
+    translator = Translator([folder], device=str(run.ranks.device))
+    translated = _translate_in_time(run, translator, [source for source, _ in sentences])
     normalise = task.store.target_tokenizer.normalise  # a model of lower-case text is not blamed for its case
-    return quick_scores(translated, [normalise(target) for _, target in sentences])
+    return quick_scores(translated, [normalise(target) for _, target in sentences[: len(translated)]])
+
+
+def _translate_in_time(run: Run, translator: Translator, sources: list[str]) -> list[str]:
+    """All sentences; at the first validation of a run of a given time those that there is time for.
+
+    Later validations translate as many, so that they can be compared.
+    """
+    if not run.clock.given or run.state.validated:
+        return translator.translate(sources)
+    began, translated = run.clock.now(), list[str]()
+    while len(translated) < len(sources) and not run.clock.exceeded(SEARCH_SHARE, began):
+        translated += translator.translate(sources[len(translated) : len(translated) + CHUNK])
+    if len(translated) < len(sources):
+        run.state.valid_sentences = len(translated)
+        time = run.config.train.time
+        run.report.say(f"BLEU is of the first {len(translated)} validation sentences: {time} is too short for more")
+    return translated
 
 
 def _classify(run: Run, task: Classification, folder: Folder) -> Scores:

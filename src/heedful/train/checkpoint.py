@@ -40,10 +40,17 @@ class State:
     given: float = 0.0  # seconds that it is to take, if that was said
     planned: bool = False  # whether `total` comes from the time given and the speed measured
     elapsed: float = 0.0  # seconds of training, all sessions together
+    update_seconds: float = 0.0  # of one of the last updates
+    validated: int = 0  # update of the last validation
+    validation_cost: float | None = None  # updates that could have been made instead of it and its checkpoint
+    valid_tokens: int = 0  # of the held-out part that a loss is of, and sentences that are translated: 0 for all,
+    valid_sentences: int = 0  # else as many as the first validation of a run of a given time had time for
+    search_cost: float | None = None  # the same for translating the validation set, which is a part of it
     best: list[float] | None = None  # score of the best validation so far
     best_update: int = 0
     stale: int = 0  # validations since then
     averaged: list[int] = field(default_factory=list)  # updates whose weights are kept for averaging
+    average: int = 1  # how many of them, the last ones, made the model that was validated last
     ended: str = ""  # why training ended, once it has
 
 

@@ -1,4 +1,4 @@
-"""The loop: rate, update, report, and now and then average, validate, publish, save.
+"""The loop: rate, update, report, and now and then validate, publish, save.
 
 Validation reaches it as a function, so it knows no search. Where it stands is `State`, and everything random follows
 from the seed and from there, so a run that was killed goes on as if it had not been.
@@ -14,16 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-import torch
-
 from heedful.config import RunConfig, seconds
 from heedful.errors import TrainingError
 from heedful.loss import Loss
 from heedful.model import Model, build
-from heedful.ops.precision import computing_in
-from heedful.train import checkpoint
+from heedful.train import averaging, checkpoint
 from heedful.train.adam import Optimiser
 from heedful.train.checkpoint import State
+from heedful.train.clock import Clock
 from heedful.train.learning import Learning
 from heedful.train.ranks import Ranks
 from heedful.train.report import Record, Report
@@ -32,9 +30,7 @@ from heedful.train.task import Indices, Piece, Scores, Task
 from heedful.train.update import Gradients, Outcome, apply_update
 
 LOG_SECONDS = 2.0  # how often progress is shown
-MEASURE_SECONDS = 20.0  # how long speed is measured before a run of a given time is planned, if it is long enough
-TIME_IS_UP = "time is up"
-TRAINING_SHARE = 0.96  # of the time given; the rest is for the last validation
+ALL_DONE, TIME_IS_UP = "all updates done", "time is up"
 
 
 @dataclass
@@ -51,12 +47,21 @@ class Run:
     measure: Callable[[Model], Scores]  # what using a model on the validation set adds to the loss, such as BLEU
     publish: Callable[[Model, State, Scores], None]  # what happens with a model that is the best so far
     show: Callable[[Model], list[str]] = lambda model: []  # lines by which one sees what a model has learned
+    closing_searches: int = 0  # translations of the validation set that follow the last validation
+    now: Callable[[], float] = time.monotonic
     state: State = field(default_factory=State)
+    clock: Clock = field(init=False)
 
     def __post_init__(self) -> None:
         self.gradients = Gradients(self.model)
         self.learning = Learning(self.model, self.task, self.config, self.ranks.device)
         self.averaged = build(self.config.model).to(self.ranks.device).eval()
+
+    def start_clock(self) -> None:
+        """Count time from now on, after that of earlier sessions."""
+        time = self.config.train.time
+        self.state.given = seconds(time) if time else 0.0
+        self.clock = Clock(self.state, self.state.given, self.now)
 
     def loss_of(self, piece: Piece) -> Loss:
         """The loss that an update lowers."""
@@ -69,22 +74,21 @@ def train(run: Run) -> State:
     if state.total == 0:
         state.total = settings.max_updates
         state.every = settings.checkpoint_every or default_interval(state.total)
-    state.given = seconds(settings.time) if settings.time else 0.0
     run.model.train()
     run.report.start(state.update, state.total)
-    clock = Clock(state)
+    run.start_clock()
     try:
         with interruptions() as interrupted:
             for batch in batches(run):
                 outcome = update(run, batch, interrupted())
-                clock.tick(outcome.tokens)
-                report_progress(run, clock, outcome)
-                plan_for_time(run, clock)
-                regular = state.update % state.every == 0 or state.update >= state.total
+                run.clock.tick(outcome.tokens)
+                plan_for_time(run)
+                regular = validation_due(state)
+                report_progress(run, outcome, regular)
                 if regular:
-                    validate(run, clock)
+                    validate(run)
                 if regular or outcome.interrupted:
-                    save(run, clock)
+                    save(run)
                 if outcome.interrupted:
                     state.ended = state.ended or "interrupted"
                 if state.ended:
@@ -136,75 +140,79 @@ def compiling() -> Iterator[None]:
         ) from None
 
 
-def validate(run: Run, clock: Clock) -> None:
-    """Average the last weights, measure them, publish them if they are the best so far, and decide whether to go on."""
-    state, settings = run.state, run.config.train
+def validation_due(state: State) -> bool:
+    """At the end, and at every interval, but for one that is followed by the end of a given time in less than half."""
+    if state.update >= state.total:
+        return True
+    ending = state.planned and state.total - state.update < state.every / 2
+    return state.update - state.validated >= state.every and not ending
+
+
+def validate(run: Run) -> None:
+    """Measure the last weights or a mean, publish it if it is the best so far, and decide whether to go on."""
+    state, settings, clock = run.state, run.config.train, run.clock
+    began = clock.now()
     if run.ranks.main:
         checkpoint.add_weights(run.checkpoints, run.model, state, settings.average)
-        run.averaged.load_state_dict(checkpoint.average(run.checkpoints, state.averaged))
-        scores = validation_scores(run) | run.measure(run.averaged)
-        score = run.task.rank(scores)
+        found = averaging.choose(run)
+        score = run.task.rank(found.scores)
         better = state.best is None or score > state.best
         state.best, state.best_update = (score, state.update) if better else (state.best, state.best_update)
         state.stale = 0 if better else state.stale + 1
-        run.report.record({"update": state.update, **scores})
-        run.report.validation({"update": state.update, **scores}, better, run.show(run.averaged))
+        record = {"update": state.update, **found.scores, **found.record}
+        run.report.record(record)
+        run.report.validation(record, better, [*found.lines, *run.show(run.averaged)])
         if better:
-            run.publish(run.averaged, state, scores)
-    if settings.patience and state.stale >= settings.patience:
-        state.ended = f"no better score in {state.stale} validations"
-    elif state.update >= state.total:
-        state.ended = "all updates done"
-    elif settings.time and clock.elapsed() >= seconds(settings.time):
-        state.ended = TIME_IS_UP
+            run.publish(run.averaged, state, found.scores)
+    state.validated = state.update
+    state.validation_cost = clock.in_updates(clock.now() - began)
+    state.ended = why_ended(run)
     ended = run.ranks.from_main(float(bool(state.ended)))  # the main rank alone knows the scores
     state.ended = (state.ended or "the main rank has ended") if ended else ""
+    if settings.time and not settings.checkpoint_every:
+        state.every = int(run.ranks.from_main(max(state.every, clock.interval(0))))
+
+
+def why_ended(run: Run) -> str:
+    """Why training ends after this validation; nothing if it goes on."""
+    state, settings = run.state, run.config.train
+    if settings.patience and state.stale >= settings.patience:
+        return f"no better score in {state.stale} validations"
+    if settings.time and updates_in_time(run) <= state.update and state.update < settings.max_updates:
+        return TIME_IS_UP
+    return ALL_DONE if state.update >= state.total else ""
+
+
+def save(run: Run) -> None:
+    """Write a checkpoint, on the main rank; all go on from its weights."""
+    state, clock = run.state, run.clock
+    began = clock.now()
+    state.elapsed = clock.elapsed()
+    run.ranks.share(run.model.parameters())
+    if run.ranks.main:
+        checkpoint.save(run.checkpoints, run.model, run.optimiser, state, run.config.train.keep_checkpoints)
+        checkpoint.forget_weights(run.checkpoints)
+    run.ranks.from_main(0.0)
+    if state.validation_cost is not None:
+        state.validation_cost += clock.in_updates(clock.now() - began)
     clock.skip()
 
 
-def validation_scores(run: Run) -> Scores:
-    """What follows from the loss of the averaged model on the whole held-out part, without smoothing."""
-    total, tokens, steps, halted = 0.0, 0, 0.0, 0.0
-    with torch.inference_mode(), computing_in(run.learning.precision, run.ranks.device):
-        for piece in run.task.validation():
-            loss = run.task.loss(run.averaged, piece.to(run.ranks.device))
-            total, tokens = total + float(loss.likelihood), tokens + loss.tokens
-            if loss.pondered is not None:
-                steps, halted = steps + float(loss.pondered[0]), halted + float(loss.pondered[1])
-    return run.task.scores(total, tokens) | ({"valid_ponder": steps / halted} if halted else {})
-
-
-def save(run: Run, clock: Clock) -> None:
-    """Write a checkpoint, on the main rank; all go on from its weights."""
-    run.state.elapsed = clock.elapsed()
-    run.ranks.share(run.model.parameters())
-    if run.ranks.main:
-        checkpoint.save(run.checkpoints, run.model, run.optimiser, run.state, run.config.train.keep_checkpoints)
-        checkpoint.forget_weights(run.checkpoints)
-    run.ranks.from_main(0.0)
-
-
-def plan_for_time(run: Run, clock: Clock) -> None:
-    """With a time to keep, set the number of updates so that the schedule ends with it."""
+def plan_for_time(run: Run) -> None:
+    """With a time to keep, set the number of updates so that the schedule, and all that follows it, ends with it."""
     state, settings = run.state, run.config.train
     if not settings.time:
         return
-    given = seconds(settings.time)
-    known = clock.warm() >= min(MEASURE_SECONDS, given / 20) or clock.elapsed() >= given / 2
-    first = not state.planned and known
-    if run.ranks.from_main(float(first or (state.planned and state.update % state.every == 0))):
-        state.total = int(run.ranks.from_main(updates_in_time(run, clock)))
-        if not state.planned:
-            state.every = settings.checkpoint_every or default_interval(state.total)
-            state.planned = True
+    total = int(run.ranks.from_main(updates_in_time(run) if run.clock.ready() else 0))
+    if total and not state.planned:
+        state.every = settings.checkpoint_every or run.clock.interval(total)
+    if total:
+        state.total, state.planned = total, True
 
 
-def updates_in_time(run: Run, clock: Clock) -> int:
-    """How many updates there will be when the time given is over, at the speed so far."""
-    state, settings = run.state, run.config.train
-    assert settings.time
-    left = max(0.0, seconds(settings.time) * TRAINING_SHARE - clock.elapsed())
-    return min(settings.max_updates, state.update + max(1, int(left / clock.seconds_per_update(validating=True))))
+def updates_in_time(run: Run) -> int:
+    """How many updates there will be when the time given is over but for what comes after the last one."""
+    return run.clock.updates_in_time(run.config.train.max_updates, run.closing_searches)
 
 
 def default_interval(total: int) -> int:
@@ -212,11 +220,11 @@ def default_interval(total: int) -> int:
     return max(1, min(total, max(100, min(5000, total // 20))))
 
 
-def report_progress(run: Run, clock: Clock, outcome: Outcome) -> None:
-    """Show and record the mean loss since the last time, every few seconds and at every checkpoint."""
-    state = run.state
+def report_progress(run: Run, outcome: Outcome, validating: bool) -> None:
+    """Show and record the mean loss since the last time, every few seconds and before every validation."""
+    state, clock = run.state, run.clock
     clock.loss += outcome.loss * outcome.tokens
-    if state.update % state.every and clock.since_record() < LOG_SECONDS and state.update < state.total:
+    if not validating and clock.since_record() < LOG_SECONDS:
         return
     record: Record = {
         "update": state.update,
@@ -231,52 +239,9 @@ def report_progress(run: Run, clock: Clock, outcome: Outcome) -> None:
         record["ponder"] = outcome.ponder
     run.report.record(record)
     planning = bool(run.config.train.time) and not state.planned
-    total = updates_in_time(run, clock) if planning else state.total
-    run.report.progress(record, total, clock.seconds_per_update())
+    total = updates_in_time(run) if planning else state.total
+    run.report.progress(record, total, state.update_seconds)
     clock.restart()
-
-
-class Clock:
-    """Time spent training, in all sessions together, and the speed since the last record."""
-
-    def __init__(self, state: State) -> None:
-        self.before = state.elapsed
-        self.began = self.recorded = time.monotonic()
-        self.after_first: float | None = None  # when the first update of this session was done
-        self.first = state.update
-        self.state = state
-        self.outside = 0.0  # seconds in validation
-        self.restart()
-
-    def tick(self, tokens: int) -> None:
-        self.tokens += tokens
-        if self.after_first is None:
-            self.after_first = time.monotonic()
-
-    def restart(self) -> None:
-        self.tokens, self.loss = 0, 0.0
-        self.recorded = time.monotonic()
-
-    def skip(self) -> None:
-        """Leave a validation, which started at the last record, out of the speed."""
-        self.outside += time.monotonic() - self.recorded
-        self.restart()
-
-    def since_record(self) -> float:
-        return max(1e-9, time.monotonic() - self.recorded)
-
-    def elapsed(self) -> float:
-        return self.before + time.monotonic() - self.began
-
-    def warm(self) -> float:
-        """Seconds of this session since its first update, in which kernels are made and memory is found."""
-        return 0.0 if self.after_first is None else time.monotonic() - self.after_first
-
-    def seconds_per_update(self, validating: bool = False) -> float:
-        """Mean of this session, with or without its validations; of its first update until there is another one."""
-        updates = self.state.update - self.first
-        spent = self.warm() if updates > 1 else time.monotonic() - self.began
-        return (spent - (0.0 if validating else self.outside)) / max(1, updates - 1)
 
 
 @contextmanager

@@ -156,8 +156,8 @@ def _shared_out(config: RunConfig, asked: RunConfig, ranks: Ranks) -> RunConfig:
 
 def trained(state: State) -> str:
     """For the card of a model: how long it was trained."""
-    averaged = f" the weights of the last {len(state.averaged)} checkpoints are averaged." if state.averaged else ""
-    return f"Trained for {state.update:,} updates on {state.tokens:,} tokens;{averaged}"
+    averaged = f"; the weights of the last {state.average} checkpoints are averaged" if state.average > 1 else ""
+    return f"Trained for {state.update:,} updates on {state.tokens:,} tokens{averaged}."
 
 
 def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
