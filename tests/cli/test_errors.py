@@ -322,6 +322,34 @@ def test_outputs_are_checked_before_the_work(
     assert "room" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["train", "--source", "TEXT", "--target", "TEXT", "--out", "TEXT"], ("text is a file", "another --out")),
+        (["demo", "--out", "TEXT"], ("text is a file", "choose another --out")),
+        (["train", "--resume", "--out", "."], ("holds no run to resume", "run.json", "--out of an earlier run")),
+        (["train", "--resume", "--out", "no"], ("no holds no run to resume", "leave out --resume")),
+        (["score", "model"], ("no corpus is given; give --source and --target, or --pairs",)),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_what_to_do_is_said(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], parts: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("Hello.\n", encoding="utf-8")
+    done = call(*(word.replace("TEXT", "text") for word in words))
+    assert done.code == 2
+    assert_one_sentence(done.err, *parts)
+
+
+def test_a_closed_standard_input_is_an_empty_one(trained: Path) -> None:
+    import os
+
+    done = process("translate", trained, preexec_fn=lambda: os.close(0))
+    assert (done.code, done.out) == (0, ""), done.err
+
+
 def test_unknown_options_are_explained(call: Call) -> None:
     done = call("translate", "--bream", "3")
     assert done.code == 2

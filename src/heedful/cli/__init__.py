@@ -22,6 +22,8 @@ def main() -> None:
     from heedful.cli.streams import abandon_stdout
     from heedful.disk import remedy
 
+    if sys.stdin is None:  # closed: what is opened next would be taken for it
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:  # it was closed by whoever started us
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]

@@ -44,6 +44,8 @@ def demo(
     from heedful.inside import draw_cross_attention
     from heedful.translate import Translator
 
+    if out.exists() and not out.is_dir():
+        raise FolderError(f"{out} is a file, and --out is a folder for the corpus and the model; choose another --out.")
     if out.exists() and any(out.iterdir()):
         raise FolderError(f"{out} exists already; remove it to run the demo again, or choose another --out.")
     console = Console(stderr=True)

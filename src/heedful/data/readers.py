@@ -94,7 +94,10 @@ def training_corpus(data: DataSettings) -> Corpus:
     """The corpus that the settings name."""
     corpus = _choose(data.source, data.target, data.pairs, "", data.strict)
     if corpus is None:
-        raise SettingError("no corpus is given; set data.source and data.target, or data.pairs for a TSV file.")
+        raise SettingError(
+            "no corpus is given; give --source and --target, or --pairs for a TSV file (in a file of settings,"
+            " data.source and data.target, or data.pairs)."
+        )
     return corpus
 
 

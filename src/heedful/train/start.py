@@ -165,9 +165,12 @@ def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
     if resume:
         earlier = read_json(out, SETTINGS)
         if earlier is None:
-            raise FolderError(f"{out} holds no run to resume; leave out --resume to start one.")
+            advice = "give the --out of an earlier run" if out.exists() else "leave out --resume to start one"
+            raise FolderError(f"{out} holds no run to resume, as it has no {SETTINGS}; {advice}.")
         return earlier
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and not out.is_dir():
+        raise FolderError(f"{out} is a file, and --out is a folder for the model; choose another --out.")
+    if out.exists() and any(out.iterdir()):
         raise FolderError(f"{out} exists already; use --resume to go on with its run, or choose another --out.")
     return None
 
