@@ -27,9 +27,9 @@ async def translate(state: State, request: Request) -> Response:
     n_best = body.alternatives + 1
     search = {"n_best": n_best} if body.alternatives else {}
     if body.format == "html":
-        whole = await _html(state, request, engine, texts, search)
+        whole = await _html(state, engine, texts, search)
     else:
-        translated = await state.translate(request, engine, texts, n_best, search=search)
+        translated = await state.translate(engine, texts, n_best, search=search)
         whole = [[each.whole(rank) for rank in range(n_best)] for each in translated]
     answer: dict[str, Any] = {"translatedText": [each[0] for each in whole]}
     if body.alternatives:
@@ -41,13 +41,10 @@ async def translate(state: State, request: Request) -> Response:
     return Json(answer)
 
 
-async def _html(
-    state: State, request: Request, engine: Engine, texts: Sequence[str], search: dict[str, Any]
-) -> list[list[str]]:
+async def _html(state: State, engine: Engine, texts: Sequence[str], search: dict[str, Any]) -> list[list[str]]:
     """Each text and its alternatives, best first. The model's process reads and writes the HTML."""
     blocks, tagged = await engine.ask({"read_html": {"texts": texts}})
     found = await state.translate(
-        request,
         engine,
         [block for each in blocks for block in each],
         search.get("n_best"),

@@ -31,7 +31,6 @@ async def translations(state: State, request: Request) -> Response:
     search: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     search["n_best"] = body.n_best
     found = await state.translate(
-        request,
         engine,
         texts,
         max(body.beam or 1, body.n_best),

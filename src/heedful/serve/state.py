@@ -37,7 +37,6 @@ class State:
 
     async def translate(
         self,
-        request: Request,
         engine: Engine,
         texts: Sequence[str],
         beam: int | None = None,
