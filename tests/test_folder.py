@@ -258,6 +258,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "path in digests": (edit_config(lambda d: d["sha256"].update({"../../etc/passwd": "x"})), "no file of a model"),  # type: ignore[attr-defined]
     "NaN": (edit_weights(lambda t: t[E].view(-1)[5:6].fill_(float("nan"))), "embedding.weight holds numbers"),
     "infinity": (edit_weights(lambda t: t[E].view(-1)[5:6].fill_(float("inf"))), "embedding.weight holds numbers"),
+    "beyond float32": (
+        edit_weights(lambda t: t.update({E: t[E].double() + 1e300})), "embedding.weight holds .* not finite in float32",
+    ),
     "wrong shape": (edit_weights(lambda t: t.update({E: t[E][:-1].clone()})), "embedding.weight has shape"),
     "missing tensor": (edit_weights(lambda t: t.pop(E)), "lacks embedding.weight"),
     "surplus tensor": (edit_weights(lambda t: t.update(more=torch.zeros(3))), "holds more"),

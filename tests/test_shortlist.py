@@ -181,7 +181,7 @@ ASKED: list[dict[str, Any]] = [
 LINES = [source for source, _ in TEST[:12]] + ["", "Zyx 𓀀 qoph!"]
 
 
-@pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+@pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 @pytest.mark.parametrize("asked", ASKED, ids=str)
 def test_the_engine_and_torch_agree_in_every_search(
     folder: Folder, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,7 @@ from heedful.translate import Translator
 from heedful.translation import Translation, joined
 
 PAIRS = demo.generate(120, seed=8)
-NEEDS_COMPILER = pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+NEEDS_COMPILER = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 
 
 def folder(seed: int, **changes: object) -> Folder:

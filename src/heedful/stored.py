@@ -61,8 +61,8 @@ class Stored:
             yield name, tensor, scale
 
     def _check_finite(self, name: str, tensor: Array) -> None:
-        """The smallest and the largest number show what is not finite, without a copy."""
-        if tensor.size and not (np.isfinite(tensor.min()) and np.isfinite(tensor.max())):
+        """The smallest and the largest number show what is not finite in float32, without a copy."""
+        if tensor.size and not np.isfinite(np.array([tensor.min(), tensor.max()]).astype(np.float32)).all():
             raise not_finite(name, self.path)
 
     def _tensor(self, name: str) -> Array:
@@ -86,7 +86,7 @@ def reduced(weights: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def not_finite(name: str, where: Path) -> FolderError:
-    return FolderError(f"{where}: {name} holds numbers that are not finite; the model cannot be used.")
+    return FolderError(f"{where}: {name} holds numbers that are not finite in float32; the model cannot be used.")
 
 
 def _widened(halves: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:

@@ -88,7 +88,7 @@ class Translator:
             return "int8" if compiled and library() is not None else choose(precision, self.device)
         if precision == "int8" and (not compiled or library() is None):
             unknown = "does not know this model" if self.device == "cpu" else "is for CPUs alone"
-            why = "there is no compiler for it here" if compiled else f"the engine for it {unknown}"
+            why = "there is no compiled engine here" if compiled else f"the engine for it {unknown}"
             raise SettingError(f"precision is int8, but {why}; leave it out, or set it to float32.")
         return precision
 

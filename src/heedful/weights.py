@@ -62,8 +62,8 @@ class _Undrawn(TorchFunctionMode):
 
 
 def finite(tensor: Tensor) -> bool:
-    """Whether all are finite numbers; the smallest and the largest of them show what is not, without a copy."""
-    return tensor.dtype in FLOATS and all(bool(bound.isfinite()) for bound in tensor.aminmax())
+    """Whether all are finite numbers in float32; the smallest and the largest show what is not, without a copy."""
+    return tensor.dtype in FLOATS and all(bool(bound.float().isfinite()) for bound in tensor.aminmax())
 
 
 def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:

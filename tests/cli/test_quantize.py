@@ -23,7 +23,7 @@ def small(call: Call, trained: Path, tmp_path: Path) -> Path:
     return tmp_path / "small"
 
 
-@pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+@pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 @pytest.mark.parametrize("options", [[], ["--beam", 1], ["--n-best", 2], ["--sample", "--seed", 3], ["--threads", 2]])
 def test_it_translates_as_the_original_does_in_8_bits(
     call: Call, trained: Path, small: Path, corpus: Path, options: list[object]

@@ -32,7 +32,7 @@ def test_n_lines_in_n_lines_out_and_empty_stays_empty(trained: Path, lines: list
     assert out[:1] + out[2:3] == Translator.load(trained).translate([lines[0], lines[1]])
 
 
-@pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+@pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 def test_the_engine_translates_without_torch(trained: Path, lines: list[str]) -> None:
     code = (
         "import atexit, sys; sys.argv = ['heedful', *sys.argv[1:]]\n"

@@ -184,6 +184,9 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "deep tokenizer": ("bert", put("tokenizer.json", '{"a":' * 100_000), "is damaged"),
     "NaN": ("gpt2", rewrite(lambda t: t[E].view(-1)[3:4].fill_(float("nan"))), "wte.weight holds numbers"),
     "infinity": ("gpt2", rewrite(lambda t: t[E].view(-1)[3:4].fill_(float("-inf"))), "wte.weight holds numbers"),
+    "beyond float32": (
+        "gpt2", rewrite(lambda t: t.update({E: t[E].double() + 1e300})), "wte.weight holds .* not finite in float32",
+    ),
     "integers": ("gpt2", rewrite(lambda t: t.update({E: t[E].int()})), "stored as torch.int32"),
     "missing tensor": ("gpt2", rewrite(lambda t: t.pop(E)), "lacks transformer.wte.weight"),
     "surplus tensor": ("gpt2", rewrite(lambda t: t.update(evil=torch.zeros(3))), "holds 'transformer.evil'"),

@@ -1,25 +1,29 @@
 """The compiled engine against torch: the same numbers, the same search, whoever else is in it."""
 
+import ctypes
 import itertools
-import shutil
+import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from heedful import native
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError, SettingError
 from heedful.model import EncoderDecoder, build
-from heedful.native import Asked, Engine, EngineSearch, EngineSearches, computes, search_all
+from heedful.native import Asked, Engine, EngineSearch, EngineSearches, computes, library, search_all
 from heedful.native.bridge import EngineNextToken, Live
+from heedful.native.capi import Shape
 from heedful.plain import ModelNextToken
 from heedful.search import Options
 from heedful.search.beam import beam_search
 from heedful.search.sample import sample
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 VOCABULARY = 61
 
 
@@ -356,3 +360,73 @@ def test_a_problem_in_a_worker_reaches_the_caller_and_an_early_end_stops_them() 
     flow.close()
     with pytest.raises(SettingError, match="leaves no room"):
         EngineSearch(engine).add([5, 3], options, prefix=tuple(range(4, 20)))
+
+
+def test_a_sentence_that_ends_where_another_fails_keeps_no_rows() -> None:
+    """And is still told; the search goes on with others."""
+    broken = model(tie="target", source_vocab_size=VOCABULARY)
+    with torch.no_grad():
+        broken.source_embedding.weight[7] = float("nan")
+    engine = Engine(Live(broken), small=False)
+    search, options = EngineSearch(engine), Options(beam=20, max_length=1)
+    expected = next(search_all(engine, [Asked([5, 3], options)]))
+    for _ in range(3):  # as many rows as a search may have, and more
+        good, bad = search.add([5, 3], options), search.add([7, 3], options)
+        with pytest.raises(HeedfulError, match="not numbers"):
+            search.step()
+        search.drop(bad)
+        assert search.step() == [(good, expected)]
+        dropped = [search.add([5, 3], options), search.add([7, 3], options)]
+        with pytest.raises(HeedfulError, match="not numbers"):
+            search.step()
+        for number in dropped:
+            search.drop(number)
+    last = search.add([5, 3], options)
+    assert search.step(steps=5) == [(last, expected)]
+
+
+def test_a_search_that_finds_no_memory_is_refused() -> None:
+    """Python passes no such number; a search that was not made must not be used."""
+    engine = Engine(Live(model()), small=False)
+    engine.library = NoMemory(engine.library)
+    with pytest.raises(HeedfulError, match="there is not enough memory"):
+        EngineSearch(engine)
+
+
+class NoMemory:
+    """The library, where nothing can be allocated."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+
+    def heedful_search(self, *_: Any) -> None:
+        return None
+
+    def heedful_error(self) -> bytes:
+        return b"there is not enough memory"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.library, name)
+
+
+def test_an_allocation_that_fails_is_a_sentence() -> None:
+    loaded = library()
+    assert loaded is not None
+    huge = Shape(width=2**20, inner=2**20, heads=2, vocabulary=2**30)  # more than an address space
+    assert not loaded.heedful_model(ctypes.byref(huge))
+    assert loaded.heedful_error() == b"there is not enough memory"
+
+
+def test_no_exception_leaves_the_library() -> None:
+    """What may throw is guarded in every function that Python calls."""
+    code = (Path(native.__file__).parent / "csrc" / "engine.cpp").read_text(encoding="utf-8")
+    bodies = dict(
+        re.findall(r"\b(heedful_\w+)\([^{;]*?\) {(.*?)(?=\n\w[^\n]*\bheedful_\w+\(|\n#pragma GCC)", code, re.S)
+    )
+    harmless = {"abi", "supported", "error", "panel", "fast_halves", *(f"{kind}_free" for kind in FREED)}
+    assert len(bodies) >= 18
+    for name, body in bodies.items():
+        assert "guarded(" in body or name.removeprefix("heedful_") in harmless, name
+
+
+FREED = ("model", "search", "steps", "learner")

@@ -3,7 +3,6 @@
 import copy
 import math
 import random
-import shutil
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ SHAPES = {
     "plain embeddings": {"scale_embedding": False, "norm_eps": 1e-3},
 }
 
-pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 
 
 def model_of(**settings):

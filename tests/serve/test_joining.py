@@ -16,7 +16,7 @@ from heedful.serve.work import PACE, translations
 from heedful.translate import Translator
 from tests.serve.test_work import LINES, Clock, finish, texts
 
-pytestmark = pytest.mark.skipif(library() is None, reason="there is no C++ compiler")
+pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 
 
 @pytest.fixture(scope="module", params=[1, 2])

@@ -15,6 +15,7 @@ from heedful.cli.explain import explain
 from heedful.cli.fill import fill
 from heedful.cli.generate import generate
 from heedful.cli.heads import heads
+from heedful.cli.info import info
 from heedful.cli.quantize import quantize
 from heedful.cli.score import score
 from heedful.cli.serve import serve
@@ -62,6 +63,7 @@ for command in (
     quantize,
     shortlist,
     settings,
+    info,
     demo,
 ):
     app.command()(command)

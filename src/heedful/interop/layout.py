@@ -77,7 +77,9 @@ class Layout:
         for name, place in self.places.items():
             tensor = weights.read(found[name])
             if not finite(tensor):
-                raise FolderError(f"{weights.where}: {name} holds numbers that are not finite; it cannot be used.")
+                raise FolderError(
+                    f"{weights.where}: {name} holds numbers that are not finite in float32; it cannot be used."
+                )
             state.update(place.inwards(tensor, ours))
         for copy, name in _pairs(self.copies, weights):
             if found[name] != copy:

@@ -1,22 +1,17 @@
-"""Where the engine meets torch: the weights of a live model, the engine as any search sees it, and its proof."""
+"""Where the engine meets torch: the weights of a live model, and the engine as any search sees it."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from ctypes import c_void_p
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
 from heedful.model import EncoderDecoder
-from heedful.native import learner, orthogonal
-from heedful.native.engine import Array, Engine, EngineSearch
-from heedful.search import Options
+from heedful.native.engine import Array, Engine
 
 
 class Live:
@@ -91,32 +86,3 @@ class EngineCache:
 
 def _at(tensor: Tensor) -> c_void_p:
     return c_void_p(tensor.data_ptr())
-
-
-@torch.no_grad()
-def wrong(loaded: ctypes.CDLL) -> str:
-    """Where a new library strays from torch on a small model, if it does."""
-    config = ModelConfig(
-        vocab_size=131, d_model=96, d_ff=102, n_heads=3, encoder_layers=2, decoder_layers=2, dropout=0.0
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        model = EncoderDecoder(config).eval()
-    sources = [[*range(4, 4 + length), config.eos_id] for length in (4, 0, 16)]
-    source, bos = torch.full((3, 17), config.pad_id), torch.full((3,), config.bos_id)
-    for row, ids in zip(source, sources, strict=True):
-        row[: len(ids)] = torch.tensor(ids)
-    expected = model.project(model(source, bos.unsqueeze(1)))[:, 0].log_softmax(-1)
-    some = np.array([0, 1, 2, 3, *range(5, 131, 4)], dtype=np.int32)
-    for small, bound in ((False, 1e-3), (True, 0.3)):
-        found = EngineNextToken(Engine(Live(model), small, True, loaded))
-        cache = found.start(source, torch.tensor([len(ids) for ids in sources]))
-        apart = float((found.step(bos, cache) - expected).abs().max())
-        search = EngineSearch(found.engine)
-        search.add(sources[2], Options(beam=1, max_length=1), shortlist=some)
-        ((_, (best,)),) = search.step()
-        among = expected[2, torch.from_numpy(some).long()].logsumexp(0)
-        apart = max(apart, abs(best.log_prob - float(expected[2, best.ids[0]] - among)))
-        if not apart < bound:
-            return f"{'8 bits' if small else 'float32'} are {apart:.2g} apart from torch"
-    return learner.strays(loaded) or orthogonal.strays(loaded)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Iterable, Sequence
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, byref, c_float, c_int32, c_void_p
 from functools import cache
 from typing import Any, Protocol
 
@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
-from heedful.native.build import BuildError, built
+from heedful.native.capi import EngineError, SearchOptions, Shape, Tensor
+from heedful.native.isa import Chosen, choose_library
 from heedful.native.known import POSITIONS, position_tables
 from heedful.search import Hypothesis, Options
 from heedful.search.hypothesis import hypothesis
@@ -28,26 +29,6 @@ ROWS = 32, 64  # fewest and most that a search computes at once
 
 log = logging.getLogger("heedful")
 Array = npt.NDArray[Any]
-
-
-class _Shape(ctypes.Structure):
-    _fields_ = [
-        *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        *((name, c_int32) for name in ("source_vocabulary", "longest", "activation", "positions")),
-        *((name, c_int32) for name in ("norm_first", "embedding_norm", "tied", "small", "shortlists")),
-        *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
-    ]
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = [*((name, c_void_p) for name in ("floats", "wholes", "scales")), ("count", c_int64)]
-
-
-class _Options(ctypes.Structure):
-    _fields_ = [
-        *((name, c_int32) for name in ("beam", "n_best", "limit", "bos", "eos", "pad")),
-        ("alpha", c_double),
-    ]
 
 
 class Weights(Protocol):
@@ -61,12 +42,10 @@ class Weights(Protocol):
 class Engine:
     """The weights of one model, copied and laid out for products; searches share it."""
 
-    def __init__(
-        self, weights: Weights, small: bool, shortlists: bool = False, loaded: ctypes.CDLL | None = None
-    ) -> None:
+    def __init__(self, weights: Weights, small: bool, shortlists: bool = False) -> None:
         """`shortlists` lets sentences have some: it takes memory for another layout of the output's matrix."""
         self.config = weights.config
-        found = loaded or library()
+        found = library()
         assert found is not None
         self.library = found
         self.model = c_void_p(self.library.heedful_model(byref(_shape(self.config, small, shortlists))))
@@ -79,9 +58,9 @@ class Engine:
 
     def _fill(self, name: str, tensor: Array, scale: Array | None = None) -> None:
         tensor = np.ascontiguousarray(tensor, np.float32 if scale is None else np.int8)
-        given = _Tensor(tensor.ctypes.data, None, None, tensor.size)
+        given = Tensor(tensor.ctypes.data, None, None, tensor.size)
         if scale is not None:
-            given = _Tensor(None, tensor.ctypes.data, scale.ctypes.data, tensor.size)
+            given = Tensor(None, tensor.ctypes.data, scale.ctypes.data, tensor.size)
         self._taken(self.library.heedful_fill(self.model, name.encode(), byref(given)))
 
     def _taken(self, code: int) -> None:
@@ -118,6 +97,7 @@ class EngineSearch:
     def __init__(self, engine: Engine, threads: int = 1) -> None:
         self.engine, self.most = engine, rows_at_once(engine)
         self.search = c_void_p(engine.library.heedful_search(engine.model, threads))
+        engine.checked(0 if self.search else -1)
         self.options: dict[int, Options] = {}  # of the sentences that are in it
         self.rows = 0  # of all of them, if their beams are full
 
@@ -140,7 +120,7 @@ class EngineSearch:
             forced.check(1, config.vocab_size, {config.bos_id, config.eos_id, config.pad_id})
         limit = options.longest(len(source), len(prefix))
         self.engine.check_length(max(len(source), limit))
-        asked = _Options(
+        asked = SearchOptions(
             options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.alpha
         )
         ids, begin = (c_int32 * len(source))(*source), (c_int32 * len(prefix))(*prefix)
@@ -180,10 +160,10 @@ class EngineSearch:
         return sorted(found, key=lambda each: (not each.finished, -each.score))[: options.n_best]
 
 
-def _shape(config: ModelConfig, small: bool, shortlists: bool) -> _Shape:
+def _shape(config: ModelConfig, small: bool, shortlists: bool) -> Shape:
     scale = config.d_model**0.5 if config.scale_embedding else 1.0
     source = 0 if config.tie == "all" else config.source_vocab_size or config.vocab_size
-    return _Shape(
+    return Shape(
         config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers, config.vocab_size,
         source, config.max_length, ACTIVATIONS.index(config.activation), POSITIONS[config.positions],
         config.norm == "pre", config.embedding_norm, config.tie != "none", small, shortlists, config.norm_eps, scale,
@@ -191,13 +171,17 @@ def _shape(config: ModelConfig, small: bool, shortlists: bool) -> _Shape:
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The compiled part, or None with a notice."""
+def chosen() -> Chosen | None:
+    """The engine's library for this machine, or None with a notice."""
     try:
-        return declared(built(_wrong))
-    except BuildError as error:
-        log.warning("no compiled engine (%s): plain torch is used, which is slower.", error)
+        return choose_library()
+    except EngineError as error:
+        log.warning("no compiled engine (%s): torch is used, which is slower.", error)
         return None
+
+
+def library() -> ctypes.CDLL | None:
+    return found.library if (found := chosen()) else None
 
 
 def fitting(precision: str, loaded: ctypes.CDLL) -> str:
@@ -205,16 +189,3 @@ def fitting(precision: str, loaded: ctypes.CDLL) -> str:
     if precision != "auto":
         return precision
     return "bfloat16" if loaded.heedful_fast_halves() else "float32"
-
-
-def declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    for name in ("model", "search", "steps", "learner"):
-        getattr(loaded, f"heedful_{name}").restype = c_void_p
-    loaded.heedful_error.restype = c_char_p
-    return loaded
-
-
-def _wrong(loaded: ctypes.CDLL) -> str:
-    from heedful.native.bridge import wrong  # a library that is there already needs no torch
-
-    return wrong(declared(loaded))

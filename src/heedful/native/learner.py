@@ -7,23 +7,20 @@ weights are computed in float32, or in bfloat16 where the CPU is faster in it: b
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
-from itertools import product
+from ctypes import byref, c_double, c_int64, c_void_p
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from heedful.config import ModelConfig
-from heedful.data.batch import Batch, collate
-from heedful.data.pairs import Pairs
+from heedful.data.batch import Batch
 from heedful.errors import HeedfulError
-from heedful.loss import Loss, translation_loss
+from heedful.loss import Loss
 from heedful.model import EncoderDecoder, Model
+from heedful.native.capi import Lesson, Outline
 from heedful.native.engine import fitting, library
 from heedful.ops.cross_entropy import draw
 from heedful.ops.tables import sinusoids
-from heedful.text import Specials
 
 # What a model has to be like, besides an encoder-decoder on a CPU whose widths suit the CPU's registers.
 KNOWN = {
@@ -40,25 +37,6 @@ KNOWN = {
     "attention_dropout": 0.0,
     "activation_dropout": 0.0,
 }
-
-
-class _Outline(ctypes.Structure):
-    _fields_ = [
-        *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        ("norm_first", c_int32),
-        *((name, c_float) for name in ("norm_epsilon", "embedding_scale", "dropout")),
-    ]
-
-
-class _Lesson(ctypes.Structure):
-    _fields_ = [
-        *((name, c_void_p) for name in ("sources", "source_lengths", "inputs", "target_lengths", "labels")),
-        *((name, c_void_p) for name in ("candidates", "shifts")),
-        *((name, c_int32) for name in ("sentences", "candidate_count")),
-        ("smoothing", c_float),
-        ("consistency", c_float),
-        ("seed", c_uint64),
-    ]
 
 
 def learner(model: Model, precision: str = "float32") -> Learner | None:
@@ -87,7 +65,7 @@ class Learner:
         config, count = self.config, len(self.parameters)
         self.positions = torch.from_numpy(sinusoids(config.max_length, config.d_model))
         scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        outline = _Outline(
+        outline = Outline(
             config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers,
             config.vocab_size, config.norm == "pre", config.norm_eps, scale, config.dropout,
         )  # fmt: skip
@@ -129,7 +107,7 @@ class Learner:
         ]
         lent += [place[labels], candidates.int(), shifts]
         seed = int(torch.randint(2**63 - 1, ()).item())
-        lesson = _Lesson(*map(_at, lent), len(batch), len(candidates), smoothing, consistency, seed)
+        lesson = Lesson(*map(_at, lent), len(batch), len(candidates), smoothing, consistency, seed)
         sums, gradients = (c_double * 2)(), torch.empty(sum(self.sizes))
         self._checked(
             self.library.heedful_learn(self.learner, byref(lesson), torch.get_num_threads(), _at(gradients), sums)
@@ -158,25 +136,6 @@ class _Learned(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         parts = torch.split(ctx.gradients.mul_(grads[0]), ctx.sizes)
         return None, None, None, None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
-
-
-def strays(loaded: ctypes.CDLL) -> str:
-    """Where a new library strays from torch in the gradients of a small model, if it does."""
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(1)
-        shape = {"vocab_size": 67, "d_model": 64, "d_ff": 96, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-        pairs = Pairs.of([(range(4, 4 + length), range(66, 66 - 3 * length, -1)) for length in range(1, 20)])
-        for norm, (precision, bound) in product(("post", "pre"), (("float32", 1e-3), ("bfloat16", 0.05))):
-            config = ModelConfig.model_validate(shape | {"dropout": 0.0, "norm": norm})
-            batch = collate(pairs, range(len(pairs)), Specials(config.pad_id, config.bos_id, config.eos_id))
-            model = EncoderDecoder(config)
-            engine = Learner(model, loaded, precision)
-            expected = torch.autograd.grad(translation_loss(model, batch, 0.1).smoothed, engine.parameters)
-            found = torch.autograd.grad(engine.loss(batch, 0.1).smoothed, engine.parameters)
-            apart = max(float((a - b).norm() / a.norm().clamp(min=1.0)) for a, b in zip(expected, found, strict=True))
-            if not apart < bound:
-                return f"gradients in {precision} are {apart:.2g} apart from torch"
-    return ""
 
 
 def _in_order(model: EncoderDecoder) -> list[nn.Parameter]:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import byref, c_float, c_int32, c_void_p
+from ctypes import byref, c_void_p
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
+from heedful.native.capi import Quintic
 from heedful.native.engine import fitting, library
 from heedful.ops.orthogonal import QUINTIC, ROUNDS
 from heedful.ops.orthogonal import orthogonal as plain
 
 
-class _Quintic(ctypes.Structure):
-    _fields_ = [*((name, c_float) for name in "abc"), ("rounds", c_int32)]
-
-
 def orthogonal_for(matrix: Tensor, precision: str = "float32") -> Callable[[Tensor], Tensor]:
-    """(N, A, B) -> (N, A, B) for matrices like this one; torch's if there is no engine for them.
-
-    An engine that has to be compiled is compiled here, and not in the time of an update.
-    """
+    """(N, A, B) -> (N, A, B) for matrices like this one; torch's if there is no engine for them."""
     by_engine = matrix.device.type == "cpu" and matrix.dtype == torch.float32
     loaded = library() if by_engine else None
     return plain if loaded is None else partial(made, loaded=loaded, precision=fitting(precision, loaded))
@@ -33,20 +27,9 @@ def orthogonal_for(matrix: Tensor, precision: str = "float32") -> Callable[[Tens
 def made(matrices: Tensor, loaded: ctypes.CDLL, precision: str = "float32") -> Tensor:
     """Made by the engine."""
     found = matrices.clone(memory_format=torch.contiguous_format)
-    quintic = _Quintic(*QUINTIC, ROUNDS)
+    quintic = Quintic(*QUINTIC, ROUNDS)
     where = c_void_p(found.data_ptr())
     halves = precision == "bfloat16"
     if loaded.heedful_orthogonal(where, *found.shape, byref(quintic), torch.get_num_threads(), halves) < 0:
         raise HeedfulError(f"the engine cannot compute a step: {loaded.heedful_error().decode()}.")
     return found
-
-
-def strays(loaded: ctypes.CDLL) -> str:
-    """Where a new library strays from torch, if it does."""
-    for shape in ((1, 3, 5), (2, 33, 20), (3, 64, 64)):
-        matrices = torch.arange(float(torch.Size(shape).numel())).square().cos().view(shape)
-        for precision, bound in (("float32", 1e-3), ("bfloat16", 0.1)):
-            apart = float((made(matrices, loaded, precision) - plain(matrices)).abs().max())
-            if not apart < bound:
-                return f"orthogonal matrices in {precision} are {apart:.2g} apart from torch"
-    return ""

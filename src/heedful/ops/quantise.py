@@ -1,6 +1,6 @@
 """Matrices of 8 bits: whole numbers of at most 64, times a scale of their row.
 
-64 and not 127, so that the products of every CPU have room for them (native/products.h, which reduces in the same way).
+64 and not 127, so that the products of every CPU have room for them (products.h of the engine reduces in the same way).
 The largest number of a row becomes 64 exactly, so what was restored is reduced to the same whole numbers again.
 """
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "model.h"
+#include "parallel.h"
 
 namespace heedful {
 
@@ -110,8 +111,10 @@ class Decoder {
 
     template <typename Work>
     void each_row(int rows, Work work) const {
+        Caught caught;
 #pragma omp parallel for num_threads(threads) if (threads > 1 && rows >= 8)
-        for (int r = 0; r < rows; ++r) work(r);
+        for (int r = 0; r < rows; ++r) caught.run([&] { work(r); });
+        caught.rethrow();
     }
 
     const Model& model;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "halves.h"
+#include "parallel.h"
 
 namespace heedful::learning {
 
@@ -148,12 +149,15 @@ void make_orthogonal(float* matrices, int count, int rows, int columns, const Qu
     std::vector<std::unique_ptr<Maker>> makers;
     while (int(makers.size()) < threads)
         makers.push_back(std::make_unique<Maker>(std::min(rows, columns), std::max(rows, columns), quintic));
+    Caught caught;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int maker = 0; maker < threads; ++maker) {
-        const Tiles tiles;
-        for (int i = maker; i < count; i += threads)
-            makers[maker]->make(matrices + size_t(i) * rows * columns, tall ? 1 : columns, tall ? columns : 1);
-    }
+    for (int maker = 0; maker < threads; ++maker)
+        caught.run([&] {
+            const Tiles tiles;
+            for (int i = maker; i < count; i += threads)
+                makers[maker]->make(matrices + size_t(i) * rows * columns, tall ? 1 : columns, tall ? columns : 1);
+        });
+    caught.rethrow();
 }
 
 }  // namespace heedful::learning

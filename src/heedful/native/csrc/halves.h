@@ -5,13 +5,8 @@
 // whole tiles, and rows may be computed that nobody asked for, so there has to be room for a multiple of STACK of them.
 #pragma once
 
+#include "cpu.h"
 #include "tiles.h"
-
-#if defined(__AMX_BF16__) && defined(__linux__)
-#define HEEDFUL_TILES
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 namespace heedful::learning {
 
@@ -166,33 +161,20 @@ inline void tile(const Half* a, long row, int k, const Half* panel, float* c, lo
         for (int half = 0; half < 2; ++half) store(c + r * to + half * LANES, sums[r][half]);
 }
 
-#if defined(HEEDFUL_TILES)
+#if defined(__AMX_BF16__)
 static_assert(PANEL == 32, "a panel is as wide as two tiles");
-
-// Whether the system lets this process have tiles; to be asked once.
-inline bool allowed_tiles() {
-    constexpr int REQUEST = 0x1023, TILE_DATA = 18;
-    return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
-}
-inline bool has_tiles() {
-    static const bool allowed = allowed_tiles();
-    return allowed;
-}
 
 // For as long as it lives, tiles of this thread have 16 rows of 64 bytes; then they are again what they were.
 class Tiles {
   public:
     Tiles() {
-        if (!has_tiles()) return;
         _tile_storeconfig(before);
         alignas(64) uint8_t shape[64] = {1};  // the palette
         for (int tile = 0; tile < 8; ++tile) shape[16 + 2 * tile] = 64, shape[48 + tile] = STACK;
         __asm__ volatile("" ::"r"(shape) : "memory");  // all of it is read, and not all compilers know
         _tile_loadconfig(shape);
     }
-    ~Tiles() {
-        if (has_tiles()) _tile_loadconfig(before);
-    }
+    ~Tiles() { _tile_loadconfig(before); }
     Tiles(const Tiles&) = delete;
 
   private:
@@ -242,18 +224,17 @@ inline void tile_stacks(const Half* a, long row, int k, const Half* panel, float
     }
 }
 #else
-inline bool has_tiles() { return false; }
 struct Tiles {
     Tiles() {}
 };
 #endif
 
-// Whether products of halves are faster than those of floats: CPUs that could have had tiles are slow without them.
+// Whether products of halves are faster than those of floats: by pairs they are not on CPUs that have tiles.
 inline bool fast_halves() {
-#if defined(HEEDFUL_TILES)
-    return has_tiles();
-#elif defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+#if defined(__AMX_BF16__)
     return true;
+#elif defined(__AVX512BF16__)
+    return !lists_amx();
 #else
     return false;
 #endif
@@ -266,17 +247,15 @@ void multiply(const Half* a, long row, int m, int k, const Half* b, int n, float
               size_t panel) {
     for (int first = 0; first < n; first += PANEL, b += panel) {
         const float* begin = start ? start + first : nullptr;
-#if defined(HEEDFUL_TILES)
-        if (has_tiles()) {
-            int i = 0;
-            for (; i + STACK < m; i += 2 * STACK)
-                tile_stacks<2, add>(a + i * row, row, k, b, c + i * to + first, to, begin);
-            if (i < m) tile_stacks<1, add>(a + i * row, row, k, b, c + i * to + first, to, begin);
-            continue;
-        }
-#endif
+#if defined(__AMX_BF16__)
+        int i = 0;
+        for (; i + STACK < m; i += 2 * STACK)
+            tile_stacks<2, add>(a + i * row, row, k, b, c + i * to + first, to, begin);
+        if (i < m) tile_stacks<1, add>(a + i * row, row, k, b, c + i * to + first, to, begin);
+#else
         constexpr int ROWS = LANES / 2;
         for (int i = 0; i < m; i += ROWS) tile<ROWS, add>(a + i * row, row, k, b, c + i * to + first, to, begin);
+#endif
     }
 }
 

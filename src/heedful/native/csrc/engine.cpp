@@ -1,5 +1,9 @@
-// What Python calls. Every function that can fail returns a negative number then, and `heedful_error` says why.
+// What Python calls. Every function that can fail returns a negative number or a null pointer then, and `heedful_error`
+// says why: no exception leaves this file. Functions and structures change together with native/capi.py and its ABI.
 
+#include <cstdio>
+
+#include "cpu.h"
 #include "learning.h"
 #include "orthogonal.h"
 #include "search.h"
@@ -12,16 +16,24 @@ using namespace heedful;
 
 namespace {
 
-thread_local std::string error;
+constexpr int ABI = 1;
+
+thread_local char error[256];  // of a fixed size: it also has to say that there is no memory left
 
 template <typename Work>
-int32_t guarded(Work work) {
+int32_t guarded(Work work) noexcept {
+    const char* said = "an unknown exception";
     try {
         return work();
+    } catch (const std::bad_alloc&) {
+        said = "there is not enough memory";
     } catch (const std::exception& problem) {
-        error = problem.what();
+        std::snprintf(error, sizeof error, "%s", problem.what());
         return -1;
+    } catch (...) {
     }
+    std::snprintf(error, sizeof error, "%s", said);
+    return -1;
 }
 
 struct Steps {  // rows that Python searches by itself
@@ -31,9 +43,26 @@ struct Steps {  // rows that Python searches by itself
 
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
-const char* heedful_error() { return error.c_str(); }
+// The version of this interface and the sizes of all structures that Python passes, in the order of native/capi.py.
+int32_t heedful_abi(int64_t* sizes, int32_t count) {
+    const size_t own[] = {sizeof(Shape),   sizeof(Tensor),           sizeof(Options),
+                          sizeof(learning::Outline), sizeof(learning::Lesson), sizeof(learning::Quintic)};
+    if (count != int32_t(sizeof own / sizeof *own)) return -1;
+    std::copy(std::begin(own), std::end(own), sizes);
+    return ABI;
+}
+
+// The highest instruction set of this machine, and what the next one lacks here.
+int32_t heedful_supported(const char** why_not_higher) {
+    const Supported found = supported();
+    *why_not_higher = found.why_not_higher;
+    return found.set;
+}
+
+const char* heedful_error() { return error; }
 
 Model* heedful_model(const Shape* shape) {
     Model* model = nullptr;
@@ -52,7 +81,11 @@ int32_t heedful_filled(const Model* model) {
 }
 void heedful_model_free(Model* model) { delete model; }
 
-Search* heedful_search(const Model* model, int32_t threads) { return new Search(*model, threads); }
+Search* heedful_search(const Model* model, int32_t threads) {
+    Search* search = nullptr;
+    guarded([&] { return search = new Search(*model, threads), 0; });
+    return search;
+}
 void heedful_search_free(Search* search) { delete search; }
 
 int32_t heedful_add(Search* search, const int32_t* source, int32_t length, const Options* options,
@@ -166,3 +199,4 @@ int32_t heedful_orthogonal(float* matrices, int32_t count, int32_t rows, int32_t
     });
 }
 }
+#pragma GCC visibility pop

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <vector>
@@ -31,8 +30,9 @@ class Room {
   public:
     T* at_least(size_t count) {
         if (count > size) {
-            data.reset(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64)));
-            if (!data) throw std::bad_alloc();
+            const size_t bytes = (count * sizeof(T) + 127) / 64 * 64;
+            size = 0, data.reset();
+            data.reset(static_cast<T*>(::operator new(bytes, ALIGNMENT)));
             size = count;
         }
         return data.get();
@@ -40,8 +40,9 @@ class Room {
     T* get() const { return data.get(); }
 
   private:
+    static constexpr std::align_val_t ALIGNMENT{64};
     struct Free {
-        void operator()(void* p) const { std::free(p); }
+        void operator()(void* p) const { ::operator delete(p, ALIGNMENT); }
     };
     std::unique_ptr<T, Free> data;
     size_t size = 0;

@@ -5,8 +5,7 @@
 // Sentences stand one after the other, so there is no padding.
 #pragma once
 
-#include <exception>
-
+#include "parallel.h"
 #include "tape.h"
 
 namespace heedful::learning {
@@ -80,6 +79,7 @@ void Learner<Number>::prepare(const Lesson& lesson, int threads) {
         each->forward.at_least(panelled(each->out) * each->in);
         each->backward.at_least(panelled(each->in) * each->out);
     }
+    Caught caught;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         Room<Number> room;
@@ -88,23 +88,27 @@ void Learner<Number>::prepare(const Lesson& lesson, int threads) {
         for (size_t i = 0; i < all.size(); ++i) {
             const Linear<Number>& each = *all[i];
             const size_t size = size_t(each.in) * each.out;
-            const Number* rows = as<Number>(weights[each.weight], size, room.at_least(size));
-            pack_columns(rows, each.in, each.out, each.in, each.forward.get());
-            pack_rows(rows, each.in, each.out, each.in, each.backward.get(), size_t(each.out) * PANEL);
+            caught.run([&] {
+                const Number* rows = as<Number>(weights[each.weight], size, room.at_least(size));
+                pack_columns(rows, each.in, each.out, each.in, each.forward.get());
+                pack_rows(rows, each.in, each.out, each.in, each.backward.get(), size_t(each.out) * PANEL);
+            });
         }
 #pragma omp for
-        for (int first = 0; first < P; first += PANEL) {
-            float* panel = gathered.at_least(size_t(PANEL) * D);
-            for (int c = first; c < first + PANEL; ++c, panel += D)
-                if (c < C)
-                    std::memcpy(panel, weights[0] + size_t(lesson.candidates[c]) * D, D * sizeof(float));
-                else
-                    std::fill_n(panel, D, 0.0f);
-            const Number* rows = as<Number>(gathered.get(), size_t(PANEL) * D, room.at_least(size_t(PANEL) * D));
-            pack_columns(rows, D, PANEL, D, forward + size_t(first) * D);
-            pack_rows(rows, D, PANEL, D, backward + size_t(first) * PANEL, size_t(P) * PANEL);
-        }
+        for (int first = 0; first < P; first += PANEL)
+            caught.run([&] {
+                float* panel = gathered.at_least(size_t(PANEL) * D);
+                for (int c = first; c < first + PANEL; ++c, panel += D)
+                    if (c < C)
+                        std::memcpy(panel, weights[0] + size_t(lesson.candidates[c]) * D, D * sizeof(float));
+                    else
+                        std::fill_n(panel, D, 0.0f);
+                const Number* rows = as<Number>(gathered.get(), size_t(PANEL) * D, room.at_least(size_t(PANEL) * D));
+                pack_columns(rows, D, PANEL, D, forward + size_t(first) * D);
+                pack_rows(rows, D, PANEL, D, backward + size_t(first) * PANEL, size_t(P) * PANEL);
+            });
     }
+    caught.rethrow();
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int first = 0; first < D; first += LANES) {
         double total[LANES] = {};
@@ -149,10 +153,10 @@ void Learner<Number>::learn(const Lesson& lesson, int threads, float* gradients,
         float* of_candidates = worker.of_candidates.at_least(panelled(C) * D);
         tapes.push_back(std::make_unique<Tape<Number>>(*this, lesson, worker.arena, own, of_candidates));
     }
-    std::exception_ptr problem;
+    Caught caught;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int i = 0; i < threads; ++i) {
-        try {
+    for (int i = 0; i < threads; ++i)
+        caught.run([&] {
             const Tiles tiles;
             Tape<Number>& tape = *tapes[i];
             std::fill_n(i ? workers[i]->gradients.get() : gradients, total, 0.0f);
@@ -163,12 +167,8 @@ void Learner<Number>::learn(const Lesson& lesson, int threads, float* gradients,
                 Passage<Number>(*this, tape).run(lesson.sources + source, sources, lesson.inputs + target, targets,
                                                  lesson.labels + target);
             }
-        } catch (...) {
-#pragma omp critical
-            problem = std::current_exception();
-        }
-    }
-    if (problem) std::rethrow_exception(problem);
+        });
+    caught.rethrow();
     for (int i = 1; i < threads; ++i) {
 #pragma omp parallel for num_threads(threads)
         for (int64_t at = 0; at < total; ++at) gradients[at] += workers[i]->gradients.get()[at];

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "decoder.h"
 
@@ -138,26 +139,24 @@ class Search {
         const Job& job = *jobs.at(number);
         if (!job.joined) waiting.erase(std::remove(waiting.begin(), waiting.end(), number), waiting.end());
         if (job.joined && !job.done) live -= job.options.beam;
+        ended.erase(std::remove(ended.begin(), ended.end(), number), ended.end());
         jobs.erase(number);
     }
 
     const Job& job(int32_t number) const { return *jobs.at(number); }
 
     // Some steps, until `enough` sentences are done or none is left; their numbers. They stay until they are dropped.
-    // Sentences join, in the order they were added, while there are fewer than `most` rows.
+    // Sentences join, in the order they were added, while there are fewer than `most` rows. If a step throws, those that
+    // ended in it are in the result of the next call.
     std::vector<int32_t> run(int steps, size_t enough, int most) {
-        std::vector<int32_t> ended;
-        for (; steps > 0 && ended.size() < enough; --steps) {
-            const std::vector<int32_t> now = step(most);
-            if (now.empty() && !live) break;
-            ended.insert(ended.end(), now.begin(), now.end());
-        }
-        return ended;
+        for (; steps > 0 && ended.size() < enough; --steps)
+            if (!step(most)) break;
+        return std::exchange(ended, {});
     }
 
   private:
-    // All sentences grow by a token; those that are done by it.
-    std::vector<int32_t> step(int most) {
+    // All sentences grow by a token, and those that are done by it end; whether there were any.
+    bool step(int most) {
         join(most);
         std::vector<Row> rows;
         std::vector<std::pair<int32_t, int>> order;  // a job and its first row
@@ -170,43 +169,47 @@ class Search {
                 rows.push_back({&job->sentence, each.row, each.id, each.log_prob});
             }
         }
-        if (rows.empty()) return {};
+        if (rows.empty()) return false;
         decoder.step(rows);
         distributions.resize(rows.size());
         candidates.resize(rows.size());
+        ended.reserve(ended.size() + order.size());
         std::exception_ptr problem;
-        each_job(order, [&](Job& job, int first) {
-            try {
-                grow(job, &rows[first], first);
-            } catch (...) {  // an exception may not leave a thread
-#pragma omp critical
-                problem = std::current_exception();
-            }
-        });
-        if (problem) std::rethrow_exception(problem);
-        std::vector<int32_t> ended;
+        try {
+            each_job(order, [&](Job& job, int first) { grow(job, &rows[first], first); });
+        } catch (...) {  // of one sentence; the others have taken the step, and may have ended by it
+            problem = std::current_exception();
+        }
         for (auto& [number, first] : order) {
             Job& job = *jobs[number];
             if (!job.done) continue;
             ended.push_back(number), live -= job.options.beam;
             job.sentence = {};  // only what was found is asked for now
         }
-        return ended;
+        if (problem) std::rethrow_exception(problem);
+        return true;
     }
 
+    // Sentences that cannot be read stay among those that wait.
     void join(int most) {
         std::vector<Sentence*> fresh;
-        for (; !waiting.empty() && live < most; waiting.pop_front()) {
-            Job& job = *jobs.at(waiting.front());
-            job.joined = true, live += job.options.beam;
+        size_t count = 0;
+        for (int rows = live; count < waiting.size() && rows < most; ++count) {
+            Job& job = *jobs.at(waiting[count]);
+            rows += job.options.beam;
             fresh.push_back(&job.sentence);
         }
         decoder.read(fresh);
+        for (; count; --count, waiting.pop_front()) {
+            Job& job = *jobs.at(waiting.front());
+            job.joined = true, live += job.options.beam;
+        }
     }
 
     Decoder decoder;
     std::map<int32_t, std::unique_ptr<Job>> jobs;
     std::deque<int32_t> waiting;
+    std::vector<int32_t> ended;  // and not yet told
     int live = 0;  // rows, if all beams are full
     std::vector<Distribution> distributions;
     std::vector<std::vector<int32_t>> candidates;

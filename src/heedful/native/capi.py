@@ -1,0 +1,108 @@
+"""The C interface of the compiled engine: its structures and functions, and opening a library that has these."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from ctypes import c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
+from pathlib import Path
+
+ABI = 1  # changes with every function and structure of csrc/engine.cpp
+
+
+class EngineError(Exception):
+    """Why there is no engine, as a clause for a sentence."""
+
+
+class Shape(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
+        *((name, c_int32) for name in ("source_vocabulary", "longest", "activation", "positions")),
+        *((name, c_int32) for name in ("norm_first", "embedding_norm", "tied", "small", "shortlists")),
+        *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
+    ]
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [*((name, c_void_p) for name in ("floats", "wholes", "scales")), ("count", c_int64)]
+
+
+class SearchOptions(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("beam", "n_best", "limit", "bos", "eos", "pad")),
+        ("alpha", c_double),
+    ]
+
+
+class Outline(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
+        ("norm_first", c_int32),
+        *((name, c_float) for name in ("norm_epsilon", "embedding_scale", "dropout")),
+    ]
+
+
+class Lesson(ctypes.Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("sources", "source_lengths", "inputs", "target_lengths", "labels")),
+        *((name, c_void_p) for name in ("candidates", "shifts")),
+        *((name, c_int32) for name in ("sentences", "candidate_count")),
+        ("smoothing", c_float),
+        ("consistency", c_float),
+        ("seed", c_uint64),
+    ]
+
+
+class Quintic(ctypes.Structure):
+    _fields_ = [*((name, c_float) for name in "abc"), ("rounds", c_int32)]
+
+
+STRUCTURES = (Shape, Tensor, SearchOptions, Outline, Lesson, Quintic)  # in the order of heedful_abi
+
+
+def open_library(path: Path) -> ctypes.CDLL:
+    """A library of this version of heedful, with its functions declared."""
+    if not path.exists():
+        raise EngineError(f"{path} is missing; install heedful again with a C++ compiler, or run `make engine`")
+    _check_complete(path)
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise EngineError(f"{path} cannot be loaded: {error}") from None
+    _check_abi(library, path)
+    for name in ("model", "search", "steps", "learner"):
+        getattr(library, f"heedful_{name}").restype = c_void_p
+    library.heedful_error.restype = c_char_p
+    return library
+
+
+def _check_abi(library: ctypes.CDLL, path: Path) -> None:
+    sizes = (c_int64 * len(STRUCTURES))()
+    try:
+        abi = library.heedful_abi(sizes, len(sizes))
+    except AttributeError:
+        abi = -1
+    if abi != ABI or sizes[:] != [ctypes.sizeof(structure) for structure in STRUCTURES]:
+        raise EngineError(f"{path} belongs to another version of heedful; install it again, or run `make engine`")
+
+
+def _check_complete(path: Path) -> None:
+    """Refuse an ELF file that was cut off: a process that touches the missing pages is killed by SIGBUS.
+
+    Other systems' loaders check this themselves. Sizes are enough, and unlike a digest from build time they also hold
+    for libraries that tools such as auditwheel have edited.
+    """
+    with path.open("rb") as file:
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
+            return
+        try:
+            segments, _, _, _, entry, count = struct.unpack_from("<QQIHHH", head, 32)
+            file.seek(segments)
+            table = file.read(entry * count)
+            # type and flags, then where a segment begins in the file, two addresses, and how long it is there
+            ends = [sum(struct.unpack_from("<8xQ16xQ", table, entry * i)) for i in range(count)]
+        except struct.error:
+            ends = [2**64]
+    if max(ends, default=0) > path.stat().st_size:
+        raise EngineError(f"{path} is cut off; install heedful again, or run `make engine`")
