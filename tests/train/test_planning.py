@@ -187,6 +187,17 @@ def test_the_first_validation_of_a_short_time_reads_what_there_is_time_for(opene
     assert len(tokens) == 9
 
 
+def test_a_slow_moment_after_a_validation_does_not_end_a_run() -> None:
+    machine = Machine()
+    state = State(update=50, every=50, validated=50, update_seconds=1.0, validation_seconds=10.0, search_seconds=5.0)
+    clock = Clock(state, 120.0, machine.now)
+    for took in (1.0, 4.0, 4.0, 4.0):
+        machine.work(took)
+        state.update += 1
+        clock.tick(100)
+    assert clock.updates_in_time(10**9, 2) > state.update + 15
+
+
 def test_a_resumed_run_counts_the_time_of_its_sessions(opened: Callable[..., Run], tmp_path: Path) -> None:
     machine = Machine()
     with pytest.raises(Killed):

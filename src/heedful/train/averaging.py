@@ -82,7 +82,7 @@ def scores(run: Run) -> Scores:
     found = validation_scores(run)
     began = run.clock.now()
     found |= run.measure(run.averaged)
-    run.state.search_cost = run.clock.in_updates(run.clock.now() - began)
+    run.state.search_seconds = run.clock.now() - began
     return found
 
 

@@ -42,10 +42,10 @@ class State:
     elapsed: float = 0.0  # seconds of training, all sessions together
     update_seconds: float = 0.0  # of one of the last updates
     validated: int = 0  # update of the last validation
-    validation_cost: float | None = None  # updates that could have been made instead of it and its checkpoint
+    validation_seconds: float | None = None  # of the last validation and its checkpoint
     valid_tokens: int = 0  # of the held-out part that a loss is of, and sentences that are translated: 0 for all,
     valid_sentences: int = 0  # else as many as the first validation of a run of a given time had time for
-    search_cost: float | None = None  # the same for translating the validation set, which is a part of it
+    search_seconds: float = 0.0  # of it, for translating the validation set
     best: list[float] | None = None  # score of the best validation so far
     best_update: int = 0
     stale: int = 0  # validations since then

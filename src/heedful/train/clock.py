@@ -1,7 +1,7 @@
 """Time: how much of it a run has used, how fast its updates are, and how many of them fit into a given time.
 
 Everything from the first update to the last file counts. What has been measured is kept in `State`, so a resumed run
-plans with it. The costs of a validation are counted in updates: a machine that gets slower is slower at both.
+plans with it.
 """
 
 from __future__ import annotations
@@ -69,13 +69,9 @@ class Clock:
         """Seconds of this session since its first update."""
         return 0.0 if self.after_first is None else self.now() - self.after_first
 
-    def in_updates(self, seconds: float) -> float:
-        """How many updates could have been made instead."""
-        return seconds / max(1e-9, self.state.update_seconds)
-
     def affords(self, searches: int) -> bool:
         """Whether the validation set can be translated so many times more in the time that is left."""
-        return self.left() >= searches * (self.state.search_cost or 0.0) * self.state.update_seconds
+        return self.left() >= searches * self.state.search_seconds
 
     def exceeded(self, share: float, began: float) -> bool:
         """Whether more than this share of the time given has passed since a moment; never if none was given."""
@@ -92,14 +88,15 @@ class Clock:
         The end is a last validation, and `searches` that follow it.
         """
         state = self.state
-        if state.validation_cost is None or state.search_cost is None:
-            left, share = self.left() - UNKNOWN_SHARE * self.given, 1.0
+        if state.validation_seconds is None:
+            end, each = UNKNOWN_SHARE * self.given, state.update_seconds
         else:
-            end = state.validation_cost + searches * state.search_cost
-            left, share = self.left() - end * state.update_seconds, 1 + state.validation_cost / state.every
-        return min(most, state.update + max(0, round(left / (state.update_seconds * share))))
+            end = state.validation_seconds + searches * state.search_seconds
+            each = state.update_seconds + state.validation_seconds / state.every
+        return min(most, state.update + max(0, round((self.left() - end) / max(1e-9, each))))
 
     def interval(self, total: int) -> int:
         """Updates between two validations of a run of a given time."""
         count = min(MOST_VALIDATIONS, max(FEWEST_VALIDATIONS, self.given / 60))
-        return max(1, int(total / count), int((self.state.validation_cost or 0.0) / VALIDATION_SHARE))
+        apart = (self.state.validation_seconds or 0.0) / VALIDATION_SHARE / max(1e-9, self.state.update_seconds)
+        return max(1, int(total / count), int(apart))

@@ -165,7 +165,7 @@ def validate(run: Run) -> None:
         if better:
             run.publish(run.averaged, state, found.scores)
     state.validated = state.update
-    state.validation_cost = clock.in_updates(clock.now() - began)
+    state.validation_seconds = clock.now() - began
     state.ended = why_ended(run)
     ended = run.ranks.from_main(float(bool(state.ended)))  # the main rank alone knows the scores
     state.ended = (state.ended or "the main rank has ended") if ended else ""
@@ -193,8 +193,8 @@ def save(run: Run) -> None:
         checkpoint.save(run.checkpoints, run.model, run.optimiser, state, run.config.train.keep_checkpoints)
         checkpoint.forget_weights(run.checkpoints)
     run.ranks.from_main(0.0)
-    if state.validation_cost is not None:
-        state.validation_cost += clock.in_updates(clock.now() - began)
+    if state.validation_seconds is not None:
+        state.validation_seconds += clock.now() - began
     clock.skip()
 
 
