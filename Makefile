@@ -7,15 +7,19 @@ CSRC := src/heedful/native/csrc
 ENGINE := $(wildcard $(CSRC)/*.cpp $(CSRC)/*.h) $(CSRC)/CMakeLists.txt
 CMAKE := $(or $(wildcard $(BIN)/cmake),cmake)
 
-.PHONY: setup engine demo test test-isa check browser bench clean
+.PHONY: setup engine demo test test-all test-isa check browser bench clean
 
 setup: $(VENV)/.user
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.user: pyproject.toml constraints.txt $(ENGINE) | $(BIN)/python
+$(VENV)/.packages: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) torch==2.13.0 scikit-build-core==0.12.2 cmake ninja
+	$(PIP) $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'])")
+	touch $@
+
+$(VENV)/.user: $(VENV)/.packages $(ENGINE)
 	$(PIP) --no-build-isolation -e .  # in one environment, so that only what has changed is compiled again
 	touch $@
 
@@ -39,14 +43,28 @@ browser:
 	|| { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
 	|| echo "Chromium is not here and cannot be installed: the tests of the pages are skipped."
 
-test: $(VENV)/.dev browser
-	$(BIN)/python -m pytest -n auto
+# $(call timed-tests,options of pytest): set up, build and test, and say at the end how many seconds each took.
+define timed-tests
+	@begin=$$(date +%s); $(MAKE) --no-print-directory $(VENV)/.packages || exit; \
+	packed=$$(date +%s); $(MAKE) --no-print-directory $(VENV)/.user || exit; \
+	built=$$(date +%s); $(MAKE) --no-print-directory $(VENV)/.dev browser || exit; \
+	ready=$$(date +%s); $(BIN)/python -m pytest -n auto $(1); code=$$?; end=$$(date +%s); \
+	echo "seconds: set-up $$((packed - begin + ready - built)), build $$((built - packed)), tests $$((end - ready))"; \
+	exit $$code
+endef
 
-check: $(VENV)/.dev browser
+# All features; `test-all` also runs what takes longest: more that has to learn, real weights, more cases of the same.
+test:
+	$(call timed-tests,-m "not long")
+
+test-all:
+	$(call timed-tests)
+
+check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto
+	$(MAKE) --no-print-directory test
 
 # What computes, once with every instruction set of this machine, with torch alone, and with torch's own sets lowered.
 test-isa: $(VENV)/.dev

@@ -9,12 +9,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny: a second t
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as scripts start what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from heedful import demo
+from heedful.train import report
 
+hypothesis.settings.register_profile("busy", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("busy")
+
+LONGEST = ["learn", "train", "cli", "interop"]  # folders whose files take longest
 TINY = [
     "model.d_model=16",
     "model.d_ff=32",
@@ -31,8 +38,28 @@ ENGINE = ["model.d_model=64", "model.d_ff=64"]  # widths that the compiled engin
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that no worker is left alone with it at the end."""
-    items.sort(key=lambda item: "learn" not in item.path.parts)
+    """What takes longest begins first, so that no worker is left alone with it at the end.
+
+    xdist keeps this order only with --no-loadscope-reorder; by itself it would put files with few tests last.
+    """
+    last = len(LONGEST)
+    items.sort(key=lambda item: next((i for i, name in enumerate(LONGEST) if name in item.path.parts), last))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_pictures() -> Iterator[None]:
+    """Trainings within a test leave an empty learning curve: drawing it takes as long as their few updates.
+
+    Trainings that tests start as processes draw theirs.
+    """
+
+    def leave_empty(folder: Path, score: object) -> Path:
+        (folder / report.CURVE).touch()
+        return folder / report.CURVE
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "draw_curve", leave_empty)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -38,6 +39,22 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         return Done(int(ended.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+def run_here(*words: object) -> Done:
+    """Run a command in this process, for fixtures that many tests share."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["heedful", *map(str, words)])
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read())
+    return Done(int(ended.value.code or 0), *texts)
 
 
 def process(*words: object, stdin: bytes = b"", **options: object) -> Done:

@@ -10,7 +10,7 @@ import pytest
 
 from heedful import demo
 from heedful.train.report import read_metrics
-from tests.cli.conftest import Call, process
+from tests.cli.conftest import Call, process, run_here
 
 SMALL = [
     "model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
@@ -43,7 +43,7 @@ def gpt(files: Path) -> Path:
 @pytest.fixture(scope="module")
 def bert(files: Path) -> Path:
     out = files / "runs/bert"
-    done = process("train", *SMALL, "train.family=encoder", "--text", files / "a.txt", "--out", out)
+    done = run_here("train", *SMALL, "train.family=encoder", "--text", files / "a.txt", "--out", out)
     assert done.code == 0, done.err
     assert "guessed: " in done.err
     return out
@@ -53,7 +53,7 @@ def bert(files: Path) -> Path:
 def tagger(files: Path, bert: Path) -> Path:
     out = files / "runs/tagger"
     words = ["train.max_updates=4", "train.checkpoint_every=2", "data.valid_size=20"]
-    done = process("train", *words, "--labelled", files / "train.tsv", "--init", bert, "--out", out)
+    done = run_here("train", *words, "--labelled", files / "train.tsv", "--init", bert, "--out", out)
     assert done.code == 0, done.err
     assert "macro-F1" in done.err
     return out

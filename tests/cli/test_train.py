@@ -21,7 +21,7 @@ from heedful.train.loop import Run
 from heedful.train.report import read_metrics
 from heedful.train.task import Scores
 from heedful.train.translation import Translation
-from tests.cli.conftest import Call, Done, process, training
+from tests.cli.conftest import Call, Done, training
 
 
 def test_a_run_leaves_a_model_and_its_metrics(trained: Path) -> None:
@@ -103,9 +103,11 @@ def wait_for(path: Path, running: subprocess.Popen[bytes]) -> None:
     raise AssertionError(f"{path} never came")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGTERM, 130, marks=pytest.mark.long)]
+)
 def test_a_killed_run_goes_on_to_the_same_weights(
-    corpus: Path, trained: Path, tmp_path: Path, number: int, code: int
+    call: Call, corpus: Path, trained: Path, tmp_path: Path, number: int, code: int
 ) -> None:
     out = tmp_path / "x"
     running = start(training(corpus, out))
@@ -113,10 +115,10 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     running.send_signal(number)
     running.communicate(timeout=120)
     assert running.returncode in (code, 0)  # 0 if it was faster than the signal
-    refused = process(*training(corpus, out))
+    refused = call(*training(corpus, out))
     assert refused.code == 2
     assert "--resume" in refused.err
-    assert process(*training(corpus, out), "--resume").code == 0
+    assert call(*training(corpus, out), "--resume").code == 0
     assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
 
 

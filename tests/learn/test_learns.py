@@ -35,7 +35,7 @@ def digits(count: int) -> list[str]:
     return [" ".join(chosen.choices("0123456789", k=chosen.randint(3, 8))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("task", ["copy", "reverse"])
+@pytest.mark.parametrize("task", [pytest.param("copy", marks=pytest.mark.long), "reverse"])
 def test_digits_are_copied_and_reversed(tmp_path: Path, task: str) -> None:
     def answer(line: str) -> str:
         return line if task == "copy" else " ".join(reversed(line.split()))

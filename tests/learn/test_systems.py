@@ -34,6 +34,7 @@ SYSTEMS = {  # settings, learning rate, updates
     "universal": ({"recurrent_depth": True}, 5e-3, 250),
     "halting": ({"recurrent_depth": True, "halting": True, "norm": "pre"}, 1e-2, 200),
 }
+LONG = {"rnn-additive", "sparse", "lowrank", "kernel", "universal"}  # all but their learning is tested each time
 pytestmark = pytest.mark.slow
 
 
@@ -54,7 +55,9 @@ def batch(rows: int, seed: int) -> Batch:
     return Batch(source, target, lengths + 2, lengths + 1, int((lengths + 1).sum()))
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SYSTEMS]
+)
 def test_copying_and_reversing_are_learned(name: str) -> None:
     changes, rate, updates = SYSTEMS[name]
     torch.manual_seed(1)

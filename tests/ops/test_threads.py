@@ -27,7 +27,12 @@ print(torch.get_num_threads())
 
 @pytest.mark.parametrize(
     "variable, words, said",
-    [("2", [], "[2] 2 2"), ("2", ["1"], "[2, 1] 1 1"), ("1", ["2"], "[1, 2] 2 2"), ("2,1", [], "[2] 2 2")],
+    [
+        pytest.param("2", [], "[2] 2 2", marks=pytest.mark.long),
+        pytest.param("2", ["1"], "[2, 1] 1 1", marks=pytest.mark.long),
+        ("1", ["2"], "[1, 2] 2 2"),
+        ("2,1", [], "[2] 2 2"),
+    ],
 )
 def test_torch_takes_what_was_said_before_it_came(variable: str, words: list[str], said: str) -> None:
     done = subprocess.run(

@@ -42,17 +42,17 @@ def test_it_equals_torch_to_the_bit(decay: float) -> None:
         }
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "muon"])
-def test_it_does_not_load_the_compiler_of_torch(optimiser: str) -> None:
-    program = f"""
+def test_no_optimiser_loads_the_compiler_of_torch() -> None:
+    program = """
 import sys
 from heedful.config import ModelConfig, TrainSettings
 from heedful.train.start import build, build_optimiser
 model = build(ModelConfig(vocab_size=9, d_model=8, d_ff=8, n_heads=1, encoder_layers=1, decoder_layers=1))
-for parameter in model.parameters():
-    parameter.grad = parameter.detach().clone()
-build_optimiser(model, TrainSettings(optimiser="{optimiser}")).step(0.1)
-print("torch._dynamo" in sys.modules)
+for optimiser in ("adam", "muon"):
+    for parameter in model.parameters():
+        parameter.grad = parameter.detach().clone()
+    build_optimiser(model, TrainSettings(optimiser=optimiser)).step(0.1)
+    print("torch._dynamo" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert done.stdout == "False\nFalse\n"

@@ -136,6 +136,7 @@ def test_other_blanks_in_every_update(files: Path, finished: dict[str, Path]) ->
     assert not torch.equal(first.chosen, later.chosen)  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Path) -> None:
     def run(name: str, ranks: int, *more: str) -> dict[str, torch.Tensor]:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
