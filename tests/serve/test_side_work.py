@@ -10,6 +10,7 @@ import torch
 
 from heedful.errors import SettingError
 from heedful.folder import load
+from heedful.serve.engine import RefusedError
 from heedful.serve.messages import Event, Task
 from heedful.serve.side_work import SideWork, Steps
 from heedful.serve.worker import Worker
@@ -105,7 +106,7 @@ def test_alignments_of_many_translations_of_a_long_text_are_refused(client, aske
     refused = client.post("/v1/translations", json=body | asked)
     assert refused.status_code == 413
     assert "3 translations of 16,000 characters" in refused.json()["error"]["message"]
-    assert "13,333 characters at most" in refused.json()["error"]["message"]
+    assert "6,666 characters at most" in refused.json()["error"]["message"]
     assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | asked).status_code == 200
 
 
@@ -118,3 +119,17 @@ def test_side_work_counts_in_the_queue(running, client, monkeypatch):
         assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | asked).status_code == 200
     assert client.post("/inside", json={"text": "He sleeps."}).status_code == 200
     assert costs == [2, 8, 14, 8]
+
+
+def test_side_work_of_one_request_does_not_fill_the_queue(running, client, monkeypatch):
+    costs: list[int] = []
+    engine = running.state.engines.by_name["en-de"]
+
+    def refuse(cost: int) -> None:
+        costs.append(cost)
+        raise RefusedError("queue", "full")
+
+    monkeypatch.setattr(engine, "_admit", refuse)
+    body = {"text": "He sleeps. " * 20, "n_best": 16, "attention": True}
+    assert client.post("/v1/translations", json=body).status_code == 503
+    assert costs == [20 * 4 + 512 // 4]

@@ -18,7 +18,7 @@ from heedful.serve.settings import Settings
 
 TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}
 USUAL_BEAM = 4  # a wider one counts as more sentences
-MOST_ALIGNED = 2  # times --max-characters: characters, times n_best, of a request for alignments or attention
+SIDE_SHARE = 4  # alignments and attention of one request take up to this part of the queue: a quarter
 OPENING = 24  # characters of a text that may hold a language code, such as >>fr<<
 
 
@@ -51,14 +51,16 @@ class State:
         openings = [part[0].text[:OPENING] for part in parts for _ in part]
         if not every:
             return [Translated(text, [], []) for text in texts]
-        cost = len(every) * (max(1, math.ceil((beam or 1) / USUAL_BEAM)) + n_best * (1 + bool(asked.get("attention"))))
+        side_work = len(every) * n_best * (2 if asked.get("attention") else 1)
+        cost = len(every) * max(1, math.ceil((beam or 1) / USUAL_BEAM))
+        cost += min(side_work, self.settings.limits.queue // SIDE_SHARE)
         asked |= {"texts": every, "openings": openings, "fields": fields}
         ways = iter(await engine.ask(asked, cost))
         return [Translated(text, part, [next(ways) for _ in part]) for text, part in zip(texts, parts, strict=True)]
 
     def _check_aligned(self, characters: int, n_best: int) -> None:
         """Alignments run the model again for each translation, so that their number counts as much as the length."""
-        most = MOST_ALIGNED * self.settings.limits.characters
+        most = self.settings.limits.characters
         if characters * n_best > most:
             said = f"alignments or attention of {n_best} translations of {characters:,} characters take too long"
             raise ProblemError(413, f"{said}; ask for fewer, or send {most // n_best:,} characters at most.")
