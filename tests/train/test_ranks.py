@@ -49,7 +49,9 @@ CHANCE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("widths", [[], ENGINE], ids=["torch", "engine"])
+@pytest.mark.parametrize(
+    "widths", [pytest.param([], marks=pytest.mark.long, id="torch"), pytest.param(ENGINE, id="engine")]
+)
 def test_two_ranks_equal_two_accumulations_bit_for_bit_with_all_that_is_random(
     corpus: Path, tmp_path: Path, widths: list[str]
 ) -> None:
@@ -59,6 +61,7 @@ def test_two_ranks_equal_two_accumulations_bit_for_bit_with_all_that_is_random(
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.long
 def test_two_ranks_equal_one_undivided_batch_within_rounding(corpus: Path, tmp_path: Path) -> None:
     exact = ["model.dropout=0", "train.negatives=0", "train.precision=float32"]
     whole = learned(corpus, tmp_path / "whole", *exact)
@@ -70,6 +73,7 @@ def test_two_ranks_equal_one_undivided_batch_within_rounding(corpus: Path, tmp_p
             torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 def test_two_ranks_plan_for_a_time_together(corpus: Path, tmp_path: Path) -> None:
     """One of them measures what the time is enough for; a corpus of a few sentences is read more than often."""
     said = run(corpus, tmp_path / "out", "train.time=5s", ranks=2)
