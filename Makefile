@@ -75,5 +75,5 @@ bench: $(VENV)/.dev
 	@ls benchmarks/*.py
 
 clean:
-	git clean -fdXq src/heedful/native
+	rm -rf src/heedful/native/*.so $(CSRC)/CMake[CFI]* $(CSRC)/*.cmake $(CSRC)/.cmake $(CSRC)/build.ninja $(CSRC)/.ninja* $(CSRC)/.skbuild*
 	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
