@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 
 from heedful import demo
-from heedful.align import Choice, alignment_error
-from heedful.folder import load
+from heedful.inference.alignment import HeadChoice, alignment_error
+from heedful.inference.results import Alignment
 from heedful.inside.aligner import Aligner, align_both
-from heedful.translation import Alignment
+from heedful.storage.folder import load_folder
 
 GOAL = 0.10
 
@@ -42,10 +42,10 @@ def main() -> None:
     torch.set_num_threads(1)
     pairs = demo.splits().test[: asked.sentences]
     texts, true = [(pair.source, pair.target) for pair in pairs], [pair.alignment for pair in pairs]
-    folder = load(asked.model)
+    folder = load_folder(asked.model)
     layers, heads = folder.model.config.decoder_layers, folder.model.config.n_heads
     for layer in dict.fromkeys((max(0, layers - 2), layers - 1)):
-        choice = Choice(tuple((layer, head) for head in range(heads)))
+        choice = HeadChoice(tuple((layer, head) for head in range(heads)))
         report(f"mean of layer {layer}", list(Aligner(folder, choice, marks=True).align(texts)), true)
     aligner = Aligner(folder, marks=True)
     error = report("heedful align", list(aligner.align(texts)), true)
@@ -53,7 +53,7 @@ def main() -> None:
     print(f"  read off {', '.join(aligner.choice.names)}{', once a word was read' if aligner.choice.shift else ''}")
     report("each pair by itself", [next(iter(Aligner(folder, marks=True).align([text]))) for text in texts], true)
     if asked.reverse is not None:
-        both = align_both(Aligner(folder, marks=True), Aligner(load(asked.reverse), marks=True), texts)
+        both = align_both(Aligner(folder, marks=True), Aligner(load_folder(asked.reverse), marks=True), texts)
         report("heedful align --reverse", list(both), true)
     print(f"at most {GOAL:.2f} is wanted: {'reached' if error <= GOAL else 'NOT reached'}")
 

@@ -40,11 +40,12 @@ SYSTEMS = {
         "model.dropout=0.3", "train.learning_rate=4e-3",
     ],
     "Transformer": [
-        "model.norm=pre", "model.d_model=128", "model.d_ff=320", "model.encoder_layers=4", "model.decoder_layers=4",
+        "model.pre_norm=true", "model.d_model=128", "model.d_ff=320", "model.encoder_layers=4",
+        "model.decoder_layers=4",
         "model.dropout=0.2", "train.learning_rate=5e-3", "train.warmup=400",
     ],
     "Universal": [
-        "model.norm=pre", "model.recurrent_depth=true", "model.d_model=208", "model.d_ff=416", "model.n_heads=4",
+        "model.pre_norm=true", "model.universal=true", "model.d_model=208", "model.d_ff=416", "model.n_heads=4",
         "model.encoder_layers=4", "model.decoder_layers=4", "model.dropout=0.2", "train.learning_rate=3e-3",
         "train.warmup=400",
     ],
@@ -53,7 +54,7 @@ SYSTEMS = {
 BY_PROCESSOR = """
 import os, time, types
 from heedful.cli import main
-from heedful.train import loop
+from heedful.training import loop
 loop.time = types.SimpleNamespace(monotonic=lambda: time.process_time() / int(os.environ["OMP_NUM_THREADS"]))
 main()
 """
@@ -71,12 +72,12 @@ def train(data: Path, pair: tuple[str, str], out: Path, settings: list[str], min
     words += [
         "text.vocab_size=8000",
         "train.batch_tokens=2048",
-        "train.optimiser=adam",
-        "train.embeddings=random",
-        "train.negatives=0",
-        "train.split=0",
+        "train.optimizer=adam",
+        "train.embedding_init=random",
+        "train.sampled_softmax=0",
+        "train.bpe_dropout=0",
         "train.patience=0",
-        "search.alpha=0.6",
+        "search.length_penalty=0.6",
         "train.valid_sentences=200",
         *settings,
     ]
@@ -160,9 +161,9 @@ def compare(asked: argparse.Namespace, out: Path) -> None:
 
 
 def count(folder: Path) -> int:
-    from heedful.folder import load, parameter_count
+    from heedful.storage.folder import load_folder, parameter_count
 
-    return parameter_count(load(folder).model)
+    return parameter_count(load_folder(folder).model)
 
 
 def draw(curves: dict[str, list[list[tuple[float, float]]]], path: Path) -> None:

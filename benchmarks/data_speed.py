@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from heedful import config
+from heedful.config.presets import preset_for
 from heedful.data import padding
-from heedful.presets import preset_for
-from heedful.train import loop
-from heedful.train.start import open_run
-from heedful.train.translation import Translation
+from heedful.training import loop
+from heedful.training.setup import open_run
+from heedful.training.tasks.translation import TranslationTask
 
 WORDS = 60_000  # different ones in each language
 CHUNK = 100_000  # pairs written at once
@@ -145,7 +145,7 @@ def print_waiting(folder: Path, updates: int) -> None:
     run = open_run(
         asked, folder / "waiting", False, lambda _: {"valid_bleu": 0.0, "valid_chrf": 0.0}, Console(quiet=True)
     )
-    assert isinstance(run.task, Translation)
+    assert isinstance(run.task, TranslationTask)
     moments: list[float] = []  # CPU seconds at the beginning and the end of every update
 
     def apply_update(*given: Any, **named: Any) -> Any:

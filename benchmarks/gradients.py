@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from heedful.config import ModelConfig
-from heedful.model import build
+from heedful.model.transformer import build_model
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
@@ -45,7 +45,7 @@ def config(**changes: object) -> ModelConfig:
 def reaching(changes: dict[str, object], seed: int) -> Tensor:
     """-> (LENGTH): the norm of the gradient at the token k steps back, relative to k = 0; mean over 16 texts."""
     torch.manual_seed(seed)
-    model, embedded = build(config(**changes)), list[Tensor]()
+    model, embedded = build_model(config(**changes)), list[Tensor]()
     model.decoder.embedded.register_forward_hook(lambda tap, given, out: embedded.append(out))
     out = model(torch.randint(4, 50, (16, LENGTH)))[:, -1]
     (slope,) = torch.autograd.grad((out * torch.randn_like(out)).sum(), embedded)
@@ -69,7 +69,7 @@ def products(d_key: int, seed: int) -> tuple[float, float, float]:
 def layers(norm: str, seed: int) -> list[float]:
     """The norm of the gradient of every layer's first feed-forward matrix, for a loss over random text."""
     torch.manual_seed(seed)
-    model = build(config(norm=norm, decoder_layers=DEPTH))
+    model = build_model(config(pre_norm=norm == "pre", decoder_layers=DEPTH))
     ids = torch.randint(4, 50, (16, LENGTH))
     logits = model.project(model(ids[:, :-1]))
     torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()

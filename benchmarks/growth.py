@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from heedful.native import Asked, Engine, library, search_all
-from heedful.native.bridge import Live
-from heedful.search import Options
+from heedful.native import Engine, SearchRequest, library, search_all
+from heedful.native.torch_bridge import ModuleWeights
+from heedful.search import SearchOptions
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
@@ -32,7 +32,7 @@ SOURCE = 30
 
 def milliseconds(engine: Engine, beam: int, length: int) -> float:
     source = torch.randint(4, 37_000, (SOURCE,), generator=torch.Generator().manual_seed(length)).tolist()
-    asked = Asked(source, Options(beam=beam, alpha=0.0, max_length=length))
+    asked = SearchRequest(source, SearchOptions(beam=beam, length_penalty=0.0, max_length=length))
     began = time.perf_counter()
     (found,) = search_all(engine, [asked])
     spent = time.perf_counter() - began
@@ -48,7 +48,7 @@ def main() -> None:
     if library() is None:
         sys.exit("there is no compiled engine to measure")
     torch.set_num_threads(1)
-    engine = Engine(Live(base_model()), small=True)
+    engine = Engine(ModuleWeights(base_model()), small=True)
     milliseconds(engine, 5, 50)  # warm
     rounds = [
         {(beam, length): milliseconds(engine, beam, length) for length in LENGTHS for beam in BEAMS}

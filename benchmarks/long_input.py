@@ -1,4 +1,4 @@
-"""One text of 4,096 tokens as a language model's batch: full attention beside window, sparse and kernel attention.
+"""One text of 4,096 tokens as a language model's batch: full attention beside window, sparse and linear attention.
 
     python benchmarks/long_input.py path/to/text.txt --minutes 2 --picture docs/images/long_input.svg
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model import build
+from heedful.model.transformer import build_model
 from heedful.ops.cross_entropy import linear_cross_entropy
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -35,11 +35,11 @@ class Runner:
     def __init__(self, kind: str, vocabulary: int, length: int) -> None:
         torch.manual_seed(1)
         sizes = {"d_model": 128, "d_ff": 512, "n_heads": 4, "decoder_layers": 4, "dropout": 0.0, "attention_stride": 64}
-        self.model = build(
+        self.model = build_model(
             ModelConfig.model_validate(
                 sizes
                 | {"family": "decoder", "vocab_size": vocabulary, "max_length": length, "attention": kind}
-                | {"norm": "pre", "positions": "rotary", "scale_embedding": False, "activation": "gelu"}
+                | {"pre_norm": True, "positions": "rotary", "scale_embedding": False, "activation": "gelu"}
             )
         )
         self.optimiser = torch.optim.AdamW(self.model.parameters(), betas=(0.9, 0.99), weight_decay=0.1)

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 from heedful import demo
 from heedful.config import ModelConfig
 from heedful.data.batch import Batch
-from heedful.loss import translation_loss
-from heedful.model import EncoderDecoder, build
-from heedful.plain import ModelNextToken
-from heedful.search import Options
+from heedful.inference.torch_backend import ModelNextToken
+from heedful.model.transformer import EncoderDecoder, build_model
+from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
 from heedful.text import Tokenizer
-from heedful.text.vocabulary import learn
+from heedful.text.vocabulary import train_vocabulary
+from heedful.training.losses import translation_loss
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
@@ -51,12 +51,12 @@ class Digits:
     vocabulary = 14
 
     def __init__(self, task: str, seed: int) -> None:
-        self.turn, self.random = 1 if task == "copy" else -1, random.Random(seed)
+        self.rotate, self.random = 1 if task == "copy" else -1, random.Random(seed)
         self.short = SHORT[task]
 
     def pair(self, length: int) -> Pair:
         digits = self.random.choices(range(4, 14), k=length)
-        return digits, digits[:: self.turn]
+        return digits, digits[:: self.rotate]
 
     def train(self, count: int) -> list[Pair]:
         return [self.pair(self.random.randint(1, self.short)) for _ in range(count)]
@@ -71,7 +71,7 @@ class Sentences:
     def __init__(self, seed: int) -> None:
         self.random, self.short = random.Random(seed), SHORT["translate"]
         pairs = [(each.source, each.target) for each in demo.generate(12_000, seed=5)]
-        self.tokenizer: Tokenizer = learn([text for pair in pairs for text in pair], 1200)
+        self.tokenizer: Tokenizer = train_vocabulary([text for pair in pairs for text in pair], 1200)
         self.vocabulary = self.tokenizer.vocab_size
         encoded = [(self.tokenizer.encode(s), self.tokenizer.encode(t)) for s, t in pairs]
         self.seen = [pair for pair in encoded if len(pair[0]) <= self.short]
@@ -105,8 +105,8 @@ def trained(changes: dict[str, object], corpus: Digits | Sentences, seconds: flo
     """A model after so many seconds of each thread, by a rate that falls to zero with them."""
     torch.manual_seed(seed)
     sizes = {"d_model": 64, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
-    sizes |= {"vocab_size": corpus.vocabulary, "max_length": 256, "norm": "pre", "relative_window": 8}
-    model = build(ModelConfig.model_validate(sizes | changes))
+    sizes |= {"vocab_size": corpus.vocabulary, "max_length": 256, "pre_norm": True, "relative_window": 8}
+    model = build_model(ModelConfig.model_validate(sizes | changes))
     assert isinstance(model, EncoderDecoder)
     optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     seconds *= torch.get_num_threads()
@@ -126,7 +126,7 @@ def trained(changes: dict[str, object], corpus: Digits | Sentences, seconds: flo
 def right(model: EncoderDecoder, pairs: list[Pair]) -> tuple[float, float]:
     """The share of tokens that are right in their places, the end among them, and of outputs that are so as a whole."""
     given = batch(pairs)
-    options = Options(beam=1, max_length=int(given.target_lengths.max()) + 5)
+    options = SearchOptions(beam=1, max_length=int(given.target_lengths.max()) + 5)
     found = beam_search(ModelNextToken(model), given.source, given.source_lengths, options)
     tokens = []
     for (best, *_), (_, target) in zip(found, pairs, strict=True):

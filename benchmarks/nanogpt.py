@@ -33,7 +33,7 @@ THEIRS = [
 ]  # fmt: skip
 OURS = [
     "data.documents=files", "text.kind=characters", "model.decoder_layers=4", "model.n_heads=4", "model.d_model=128",
-    "model.d_ff=512", "model.dropout=0", "train.block=64", "train.batch_tokens=768", "train.learning_rate=4e-3",
+    "model.d_ff=512", "model.dropout=0", "train.block_size=64", "train.batch_tokens=768", "train.learning_rate=4e-3",
     "train.sample=0", "train.valid_tokens=1000000",
 ]  # fmt: skip
 

@@ -12,8 +12,8 @@ import torch
 from transformers import MarianConfig, MarianMTModel
 
 from heedful.data.batch import collate
-from heedful.data.pairs import Pairs, Ragged
-from heedful.data.plan import plan
+from heedful.data.bucketing import plan_batches
+from heedful.data.pairs import Pairs, RaggedIds
 from heedful.text.tokenizer import Tokenizer
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     folder, size, updates, rate = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     tokenizer = Tokenizer.load(folder / "run" / "tokenizer.json")
     sides = [
-        Ragged.of(tokenizer.encode_batch((folder / f"train.{language}").read_text(encoding="utf-8").splitlines()))
+        RaggedIds.of(tokenizer.encode_batch((folder / f"train.{language}").read_text(encoding="utf-8").splitlines()))
         for language in ("en", "de")
     ]
     config = MarianConfig(
@@ -34,7 +34,7 @@ def main() -> None:
     model = MarianMTModel(config).train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate)
     pairs = Pairs(*sides)
-    batches = plan(sides[0].lengths, sides[1].lengths, size["batch_tokens"], 1, 0)
+    batches = plan_batches(sides[0].lengths, sides[1].lengths, size["batch_tokens"], 1, 0)
     tokens, began = 0, time.perf_counter()
     for number, rows in enumerate(batches[:updates]):
         batch = collate(pairs, np.asarray(rows), tokenizer.specials)

@@ -23,11 +23,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.config import ModelConfig
-from heedful.model import Attention, EncoderDecoder, FeedForward, Stack
+from heedful.model.attention.multi_head import MultiHeadAttention
+from heedful.model.block import FeedForward, Stack
 from heedful.model.cache import LayerCache
 from heedful.model.positions import Position
-from heedful.ops.attention import attend
+from heedful.model.transformer import EncoderDecoder
 from heedful.ops.dropout import dropout
+from heedful.ops.scaled_dot_product import attend
 
 SIZES = {"vocab_size": 4000, "d_model": 128, "d_ff": 512, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
 ROUNDS = 7
@@ -36,13 +38,13 @@ ROUNDS = 7
 # The same classes as they would be written if nothing could ever be recorded.
 
 
-class PlainAttention(Attention):
+class PlainAttention(MultiHeadAttention):
     def over_itself(
         self, x: Tensor, keep: Tensor | None, position: Position, cache: LayerCache | None = None
     ) -> Tensor:
         start = cache.length if cache else 0
-        query = position.turn(self._heads(self.query(x)), start)
-        key = position.turn(self._heads(self.key(x)), start)
+        query = position.rotate(self._heads(self.query(x)), start)
+        key = position.rotate(self._heads(self.key(x)), start)
         value = self._heads(self.value(x))
         return self.output(self._find(x, query, key, value, keep, position, cache))
 
@@ -121,7 +123,9 @@ def step(model: EncoderDecoder, sentences: int) -> Callable[[], None]:
 
 def checks(model: EncoderDecoder, decoder: bool) -> float:
     """Seconds that one pass spends on asking whether anybody listens; of the decoder alone, or of all."""
-    attentions = [m for n, m in model.named_modules() if isinstance(m, Attention) and (not decoder or "decoder" in n)]
+    attentions = [
+        m for n, m in model.named_modules() if isinstance(m, MultiHeadAttention) and (not decoder or "decoder" in n)
+    ]
     feeds = [m for n, m in model.named_modules() if isinstance(m, FeedForward) and (not decoder or "decoder" in n)]
     stacks = [model.decoder] if decoder else [model.encoder, model.decoder]
 

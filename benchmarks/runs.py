@@ -43,7 +43,7 @@ def print_course(run: Path, seed: int) -> None:
             print(
                 f"  {minutes:7.1f} {record['update']:9,.0f} {record['valid_loss']:17.3f} {record['valid_bleu']:17.2f}"
             )
-    alpha = json.loads((run / "generation_config.json").read_text(encoding="utf-8"))["alpha"]
+    alpha = json.loads((run / "generation_config.json").read_text(encoding="utf-8"))["length_penalty"]
     print(f"  length penalty {alpha:g}", flush=True)
 
 

@@ -121,14 +121,17 @@ def base_model(model: str, folder: Path) -> str:
     import torch
 
     from heedful.config import ModelConfig, SearchSettings
-    from heedful.folder import Folder, load, save
-    from heedful.model import build
+    from heedful.model.transformer import build_model
+    from heedful.storage.folder import ModelFolder, load_folder, save_folder
 
-    opened, size = load(model), {"d_model": 512, "d_ff": 2048, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6}
+    opened, size = (
+        load_folder(model),
+        {"d_model": 512, "d_ff": 2048, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+    )
     torch.manual_seed(1)
-    random = build(ModelConfig(**opened.config.model_dump() | size)).eval()
+    random = build_model(ModelConfig(**opened.config.model_dump() | size)).eval()
     search = SearchSettings(max_extra=0)  # it has not learned where to end
-    save(Folder(random, opened.tokenizer, opened.source_tokenizer, search, folder))
+    save_folder(ModelFolder(random, opened.tokenizer, opened.source_tokenizer, search, folder))
     return str(folder)
 
 

@@ -3,7 +3,7 @@
     python benchmarks/table1.py --picture docs/images/table1.svg
 
 For self-attention, restricted self-attention, recurrent, convolutional and dilated layers, and for two that followed,
-low-rank and kernel attention, as heedful builds them: the time of one layer, forward and backward, and the memory that
+low-rank and linear attention, as heedful builds them: the time of one layer, forward and backward, and the memory that
 it takes, against the length n and against the width d, with the exponents of fitted power laws beside the papers'; the
 number of steps that wait for each other, counted in the graph of operations that a backward pass follows; and how many
 layers it takes until the last output depends on the first input, found by following the gradient. Attention is measured
@@ -25,10 +25,11 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model import Position, conv, rnn
+from heedful.model.attention import ATTENTIONS
+from heedful.model.baselines import conv, rnn
 from heedful.model.cache import LayerCache
-from heedful.model.kinds import ATTENTIONS
-from heedful.ops import attention as ops
+from heedful.model.positions import Position
+from heedful.ops import scaled_dot_product as ops
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
@@ -48,7 +49,7 @@ ATTENTION = {
     "self-attention": "full",
     "self-attention, fused": "full",
     "restricted": "window",
-    "low-rank": "lowrank",
+    "low-rank": "linformer",
     "kernel": "kernel",
 }
 LENGTHS, WIDTHS = [512, 1024, 2048, 4096], [128, 256, 512, 1024]
@@ -79,7 +80,7 @@ def layer(name: str, width: int, index: int = 1, **changes: object) -> Callable[
 
         return find
     if name == "recurrent":
-        cells = rnn.Writing(config(width, architecture="rnn"), width, cross=False)
+        cells = rnn.RNNDecoderLayer(config(width, architecture="rnn"), width, cross=False)
         return lambda x: cells(x, LayerCache())
     return conv.GatedConvolution(config(width, architecture="conv", dilated=name == "dilated"), index, causal=True)
 

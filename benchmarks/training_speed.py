@@ -30,8 +30,8 @@ import yaml
 from torch.utils.benchmark import Timer
 
 from heedful.native.engine import fitting, library
-from heedful.native.orthogonal import made
-from heedful.ops.orthogonal import ROUNDS
+from heedful.native.muon_step import made
+from heedful.ops.newton_schulz import ROUNDS
 from heedful.text.tokenizer import Tokenizer
 
 
@@ -147,10 +147,10 @@ def heedful(task: Task, python: str, *settings: str) -> Speed:
     words = [
         f"text.vocab_size={size.vocabulary}", f"model.d_model={size.width}", f"model.d_ff={size.inner}",
         f"model.n_heads={size.heads}", f"model.encoder_layers={size.layers}", f"model.decoder_layers={size.layers}",
-        f"model.dropout={size.dropout}", f"train.batch_tokens={size.batch_tokens}", "train.accumulate=1",
+        f"model.dropout={size.dropout}", f"train.batch_tokens={size.batch_tokens}", "train.micro_batches=1",
         f"train.max_updates={task.updates}", f"train.checkpoint_every={task.updates}", "train.valid_sentences=1",
-        f"train.learning_rate={RATE}", "train.optimiser=adam", "model.norm=post", "train.average=1",
-        "train.embeddings=random", "train.negatives=0", "train.split=0", "search.alpha=0.6",
+        f"train.learning_rate={RATE}", "train.optimizer=adam", "model.pre_norm=false", "train.average_checkpoints=1",
+        "train.embedding_init=random", "train.sampled_softmax=0", "train.bpe_dropout=0", "search.length_penalty=0.6",
         f"train.threads={task.threads}", *settings,
     ]  # fmt: skip
     files = [word for part in ("", "valid-") for side, language in (("source", "en"), ("target", "de"))
@@ -221,7 +221,7 @@ def transformers(task: Task, python: str) -> Speed:
 
 def without_engine(task: Task, python: str) -> Speed:
     """We ourselves, by torch alone."""
-    return heedful(task, python, "train.engine=torch")
+    return heedful(task, python, "train.backend=torch")
 
 
 PEERS = {"torch": without_engine, "joeynmt": joeynmt, "opennmt": opennmt, "transformers": transformers}

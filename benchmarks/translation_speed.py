@@ -95,17 +95,17 @@ class Measured:
 
 
 def heedful(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
-    from heedful import folder
-    from heedful.native import Asked, search_all
-    from heedful.translate import Translator
+    from heedful.inference.translator import Translator
+    from heedful.native import SearchRequest, search_all
+    from heedful.storage import folder
 
-    translator = Translator([folder.load(job.folder)], job.precision, shortlist=job.shortlist)
-    options = translator.options({"beam": job.beam, "alpha": 0.0, "max_length": job.length})
+    translator = Translator([folder.load_folder(job.folder)], job.precision, shortlist=job.shortlist)
+    options = translator.options({"beam": job.beam, "length_penalty": 0.0, "max_length": job.length})
     engine = translator.engines[0]
 
     def translate(sources: Sentences) -> list[Sequence[int]]:
         some = translator.shortlist.tokens if translator.shortlist else lambda ids: None
-        asked = (Asked(ids, options, (), some(ids[:-1])) for ids in sources)
+        asked = (SearchRequest(ids, options, (), some(ids[:-1])) for ids in sources)
         return [each[0].ids for each in search_all(engine, asked, job.workers, job.threads)]
 
     return translate
@@ -196,10 +196,10 @@ def run(job: Job, ids: dict[str, int]) -> Measured:
 @contextmanager
 def prepared(asked: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, int], Bleu | None]]:
     """A job for each engine, the id of each piece, and what scores translations if there is a reference."""
-    from heedful.folder import load
-    from heedful.shortlist import load as load_shortlist
+    from heedful.inference.shortlist import load_shortlist
+    from heedful.storage.folder import load_folder
 
-    opened = load(asked.model)
+    opened = load_folder(asked.model)
     with tempfile.TemporaryDirectory() as name:
         folder, forced = Path(name), asked.size == "base"
         shortlist = load_shortlist(opened) if asked.shortlist else None
@@ -254,26 +254,26 @@ def base_model(pad: int = 0, bos: int = 2, eos: int = 3):
     import torch
 
     from heedful.config import ModelConfig
-    from heedful.model import build
+    from heedful.model.transformer import build_model
 
     config = ModelConfig(
         vocab_size=37_000, d_model=512, d_ff=2048, n_heads=8, encoder_layers=6, decoder_layers=6, max_length=512,
         output_bias=True, pad_id=pad, bos_id=bos, eos_id=eos,
     )  # fmt: skip
     torch.manual_seed(1)
-    model = build(config).eval()
+    model = build_model(config).eval()
     model.output_bias.data[[pad, bos, eos]] = UNLIKELY
     return model
 
 
 def write_folders(opened, folder: Path, with_transformers: bool) -> None:
     """The model as every engine wants it, checked to compute the same."""
-    from heedful.folder import save
     from heedful.interop import ctranslate2
-    from heedful.interop.convert import convert
+    from heedful.interop.conversion import convert
+    from heedful.storage.folder import save_folder
 
     for precision in ("float32", "int8"):
-        save(replace(opened, path=folder / f"heedful-{precision}"), precision=precision)
+        save_folder(replace(opened, path=folder / f"heedful-{precision}"), precision=precision)
     ours = folder / "heedful-float32"
     others = {"ctranslate2": "ctranslate2", "transformers": "huggingface"}
     for name, form in list(others.items())[: 1 + with_transformers]:
@@ -285,10 +285,10 @@ def write_folders(opened, folder: Path, with_transformers: bool) -> None:
 
 def write_shortlists(shortlist, opened, folder: Path) -> None:
     """The same tokens for every engine."""
-    from heedful.shortlist import save, vocabulary_map
+    from heedful.inference.shortlist import save_shortlist, vocabulary_map
 
     for precision in ("float32", "int8"):
-        save(shortlist, replace(opened, path=folder / f"heedful-{precision}"))
+        save_shortlist(shortlist, replace(opened, path=folder / f"heedful-{precision}"))
         (folder / f"ctranslate2-{precision}" / "vmap.txt").write_text(
             vocabulary_map(shortlist, opened), encoding="utf-8"
         )

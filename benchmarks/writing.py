@@ -20,11 +20,11 @@ from pathlib import Path
 import torch
 
 from heedful.config import ModelConfig, SearchSettings
-from heedful.folder import Folder
-from heedful.generate import Generator, Texts
+from heedful.inference.generator import GenerationBatch, Generator
 from heedful.interop import open_folder
-from heedful.model import build
-from heedful.text import learn_plain
+from heedful.model.transformer import build_model
+from heedful.storage.folder import ModelFolder
+from heedful.text import train_plain_vocabulary
 
 WORDS = ["the", "old", "man", "reads", "a", "book", "while", "his", "dog", "sleeps", "near", "the", "fire"]
 SETTINGS = ({}, {"temperature": 0.7, "top_k": 40}, {"top_p": 0.9}, {"temperature": 0.0})
@@ -32,15 +32,15 @@ SETTINGS = ({}, {"temperature": 0.7, "top_k": 40}, {"top_p": 0.9}, {"temperature
 
 def random_gpt() -> Generator:
     """Six layers of 256, a vocabulary of bytes."""
-    tokenizer = learn_plain([" ".join(WORDS)], "bytes")
+    tokenizer = train_plain_vocabulary([" ".join(WORDS)], "bytes")
     ids = {"pad_id": tokenizer.pad_id, "bos_id": tokenizer.eos_id, "eos_id": tokenizer.eos_id}
     torch.manual_seed(1)
     config = ModelConfig(
         family="decoder", vocab_size=tokenizer.vocab_size, d_model=256, d_ff=1024, n_heads=8, decoder_layers=6,
-        norm="pre", positions="rotary", max_length=512, dropout=0.0, **ids,
+        pre_norm=True, positions="rotary", max_length=512, dropout=0.0, **ids,
     )  # fmt: skip
     folder = Path(tempfile.gettempdir()) / "random-gpt"
-    return Generator(Folder(build(config), tokenizer, tokenizer, SearchSettings(), folder))
+    return Generator(ModelFolder(build_model(config), tokenizer, tokenizer, SearchSettings(), folder))
 
 
 def asked(count: int, tokens: int, seed: int) -> list[tuple[str, dict]]:
@@ -53,7 +53,7 @@ def asked(count: int, tokens: int, seed: int) -> list[tuple[str, dict]]:
 
 
 def together(generator: Generator, requests: list[tuple[str, dict]]) -> list[str]:
-    texts = Texts(generator)
+    texts = GenerationBatch(generator)
     made = [generator.text(prompt, range(1), **how) for prompt, how in requests]
     for text in made:
         texts.add(text)

@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 
 from heedful import demo
-from heedful.train import report
+from heedful.training import run_report
 
 hypothesis.settings.register_profile("busy", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("busy")
@@ -54,11 +54,11 @@ def no_pictures() -> Iterator[None]:
     """
 
     def leave_empty(folder: Path, score: object) -> Path:
-        (folder / report.CURVE).touch()
-        return folder / report.CURVE
+        (folder / run_report.CURVE).touch()
+        return folder / run_report.CURVE
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "draw_curve", leave_empty)
+        patch.setattr(run_report, "draw_curve", leave_empty)
         yield
 
 

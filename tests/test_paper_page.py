@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from heedful import config
-from heedful.model import build
+from heedful.model.transformer import build_model
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def test_the_table_of_sizes_is_right(row):
         run = config.read(None, overrides)
         model = run.with_preset(run.preset or "base").replace(model={"vocab_size": 41_000}).model
         with torch.device("meta"):
-            millions = sum(parameter.numel() for parameter in build(model).parameters()) / 1e6
+            millions = sum(parameter.numel() for parameter in build_model(model).parameters()) / 1e6
         assert f"{millions:.1f}" == here
         assert name == "big" or not printed or f"{millions:.0f}" == printed
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heedful.ops.processor import spare_torch_the_tiles
+from heedful.ops.cpu import disable_undescribed_amx
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from heedful.trace import record
+    from heedful.inference.record import record
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load", "record"]
 
-spare_torch_the_tiles()
+disable_undescribed_amx()
 
 
 def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", shortlist: bool = False) -> Any:
@@ -34,15 +34,15 @@ def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", sho
     opened = [open_folder(folder) for folder in folders]
     family = opened[0].config.family
     if family == "encoder-decoder":
-        from heedful.translate import Translator
+        from heedful.inference.translator import Translator
 
         return Translator(opened, precision, device, shortlist=shortlist)
     if shortlist:
         raise SettingError(f"a shortlist was asked for, and {folders[0]} does not translate; leave it out.")
     if len(opened) > 1:
         raise SettingError(f"{len(opened)} folders were given, and only translators work together; give one.")
-    module, kind = {"decoder": ("generate", "Generator"), "encoder": ("encode", "Encoder")}[family]
-    return getattr(import_module(f"heedful.{module}"), kind)(
+    module, kind = {"decoder": ("generator", "Generator"), "encoder": ("encoder", "Encoder")}[family]
+    return getattr(import_module(f"heedful.inference.{module}"), kind)(
         opened[0], "float32" if precision == "auto" else precision, device
     )
 
@@ -55,6 +55,6 @@ def __getattr__(name: str) -> Any:
     """`heedful.record`: imported with torch when it is asked for, so that `import heedful` stays instant."""
     if name != "record":
         raise AttributeError(f"module 'heedful' has no attribute {name!r}")
-    from heedful.trace import record
+    from heedful.inference.record import record
 
     return record

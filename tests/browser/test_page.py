@@ -8,8 +8,8 @@ import os
 import pytest
 import torch
 
+from heedful.inference.results import pharaoh
 from heedful.inside.aligner import alignment
-from heedful.translation import pharaoh
 
 VIEWS = {
     "encoder-decoder": ["overview", "heads", "steps", "decoding", "alignment", "positions"],

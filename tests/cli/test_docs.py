@@ -83,5 +83,5 @@ def test_the_python_of_the_readme_runs(workplace: Path) -> None:
 def test_every_command_named_in_the_docs_exists(call: Call) -> None:
     known = call("--help").out
     for page in PAGES:
-        for name in re.findall(r"(?:^|`)heedful ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        for name in re.findall(r"(?:^|`)heedful ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
             assert re.search(rf"^  {name} ", known, re.MULTILINE), f"{page.name} names heedful {name}"

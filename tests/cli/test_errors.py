@@ -71,7 +71,9 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "a setting without a value": (["model.d_model"], ("model.d_model is a setting without a value", "=VALUE")),
     "a preset without a value": (["preset"], ("preset is a setting without a value",)),
     "vocabulary too large": (["--source", "GOOD", "--target", "GOOD", "text.vocab_size=90000"], ("90000",)),
-    "vectors of another width": (["--source", "GOOD", "--target", "GOOD", "train.vectors=GOOD"], ("d_model",)),
+    "vectors of another width": (
+        ["--source", "GOOD", "--target", "GOOD", "train.pretrained_embeddings=GOOD"], ("d_model",),
+    ),
     "pairs that do not fit": (["--source", "GOOD", "--target", "GOOD", "model.max_length=4"],
                               ("tokens, and the model takes 4", "data.max_length=3")),
     "what the corpus says": (["--source", "GOOD", "--target", "GOOD", "model.vocab_size=77"],
@@ -89,27 +91,31 @@ def test_bad_words(call: Call, tmp_path: Path, name: str) -> None:
 
 
 PAIRS = ["--source", "GOOD", "--target", "GOOD"]
+GPT = ["--text", "GOOD", "task=language-model"]
 EARLY: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "heads": ([*PAIRS, "model.d_model=100", "model.n_heads=8"], ("d_model (100) must be divisible by n_heads (8)",)),
     "heads of a preset": ([*PAIRS, "--preset", "base", "model.d_model=100"], ("d_model (100)", "n_heads (8)")),
     "positions": ([*PAIRS, "model.d_model=9", "model.n_heads=3"], ("sinusoidal positions need an even d_model",)),
-    "kinds of attention": ([*PAIRS, "model.attention=kernel", "model.positions=alibi"], ("kernel attention",)),
-    "heads of a GPT": (["--text", "GOOD", "model.d_model=100", "model.n_heads=8"], ("divisible by n_heads (8)",)),
+    "kinds of attention": ([*PAIRS, "model.attention=linear", "model.positions=alibi"], ("linear attention",)),
+    "heads of a GPT": ([*GPT, "model.d_model=100", "model.n_heads=8"], ("divisible by n_heads (8)",)),
     "vocabularies": ([*PAIRS, "text.joint=false", "model.tie=all"], ("set model.tie=target",)),
     "lengths": ([*PAIRS, "data.max_length=900000"], ("max_length",)),
-    "halting": ([*PAIRS, "model.halting=true"], ("model.recurrent_depth=true",)),
-    "R-Drop with halting": (
-        [*PAIRS, "model.halting=true", "model.recurrent_depth=true", "train.consistency=5"], ("train.consistency",)),
-    "subwords of a GPT": (["--text", "GOOD", "train.split=0.1"], ("train.split is for a translator",)),
-    "pairs for a GPT": (["--text", "GOOD", "train.embeddings=pairs"], ("train.embeddings is 'pairs'", "leave it out")),
-    "a BERT without a head": (["--text", "GOOD", "train.family=encoder", "model.head=none"], ("model.head is none",)),
-    "size of bytes": (["--text", "GOOD", "text.kind=bytes", "text.vocab_size=300"], ("text.vocab_size is 300",)),
+    "act_halting": ([*PAIRS, "model.act_halting=true"], ("model.universal=true",)),
+    "R-Drop with act_halting": (
+        [*PAIRS, "model.act_halting=true", "model.universal=true", "train.rdrop=5"], ("train.rdrop",)),
+    "subwords of a GPT": ([*GPT, "train.bpe_dropout=0.1"], ("train.bpe_dropout is for a translator",)),
+    "pairs for a GPT": (
+        [*GPT, "train.embedding_init=lsa"],
+        ("train.embedding_init is 'lsa'", "leave it out"),
+    ),
+    "a BERT without a head": (["--text", "GOOD", "task=masked-lm", "model.head=none"], ("model.head is none",)),
+    "size of bytes": ([*GPT, "text.kind=bytes", "text.vocab_size=300"], ("text.vocab_size is 300",)),
     "small vocabulary": ([*PAIRS, "text.vocab_size=100"], ("text.vocab_size is 100", "260")),
-    "family": ([*PAIRS, "model.family=decoder"], ("model.family is decoder", "set train.family")),
+    "family": ([*PAIRS, "model.family=decoder"], ("model.family is decoder", "set task")),
     "no validation source": ([*PAIRS, "--valid-source", "no.en", "--valid-target", "GOOD"], ("no.en does not exist",)),
-    "no validation text": (["--text", "GOOD", "--valid-text", "no.txt"], ("no.txt does not exist",)),
+    "no validation text": ([*GPT, "--valid-text", "no.txt"], ("no.txt does not exist",)),
     "validation of another kind": ([*PAIRS, "--valid-text", "GOOD"], ("data.valid_text", "or give data.valid_source")),
-    "no vectors": ([*PAIRS, "train.vectors=no.vec"], ("no.vec does not exist",)),
+    "no vectors": ([*PAIRS, "train.pretrained_embeddings=no.vec"], ("no.vec does not exist",)),
 }  # fmt: skip
 
 
@@ -127,7 +133,7 @@ def test_what_settings_alone_show_is_refused_before_the_corpus_is_read(call: Cal
 
 def test_an_output_folder_that_cannot_be_made_is_refused_first(call: Call, tmp_path: Path) -> None:
     (tmp_path / "good").write_bytes(GOOD)
-    files = ["--source", tmp_path / "good", "--target", tmp_path / "good", f"data.store={tmp_path / 'store'}"]
+    files = ["--source", tmp_path / "good", "--target", tmp_path / "good", f"data.cache_dir={tmp_path / 'store'}"]
     for out, part in ((tmp_path / "good/out", "a part of the path is a file"), (Path("/proc/no/out"), "/proc/no/out")):
         done = call("train", *files, "--out", out)
         assert done.code == 2
@@ -146,6 +152,8 @@ def test_validation_files_are_read_first(call: Call, tmp_path: Path) -> None:
     assert_one_sentence(done.err, f"{good} has 60 lines but {none} has 0")
     done = call(
         "train",
+        "--task",
+        "language-model",
         "--text",
         good,
         "--valid-text",
@@ -174,7 +182,7 @@ def test_a_gpu_that_is_not_there(call: Call, corpus: Path, tmp_path: Path) -> No
         ["score", "FOLDER", "--source", "TEXT", "--target", "TEXT"],
         ["generate", "FOLDER", "Once"],
         ["embed", "FOLDER", "-i", "TEXT"],
-        ["fill", "FOLDER", "a [MASK]"],
+        ["fill-mask", "FOLDER", "a [MASK]"],
         ["classify", "FOLDER", "-i", "TEXT"],
     ],
     ids=lambda words: words[0],
@@ -230,7 +238,7 @@ def test_out_is_needed_and_must_be_new_and_writable(call: Call, corpus: Path, tr
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.weights import save_file
+    from heedful.storage.module_weights import save_file
 
     calls = [0]
 
@@ -240,7 +248,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
             raise OSError(28, "No space left on device")
         save_file(*args)
 
-    monkeypatch.setattr("heedful.weights.save_file", filling)
+    monkeypatch.setattr("heedful.storage.module_weights.save_file", filling)
     done = call(*training(corpus, tmp_path / "out"))
     assert done.code == 2
     assert_one_sentence(done.err, "No space left on device")
@@ -286,7 +294,7 @@ def test_translate_refuses_what_is_not_text(trained: Path) -> None:
         (["--precision", "half"], ("precision", "half")),
         (["--threads", "-1"], ("threads",)),
         (["--sample", "--top-p", "2"], ("top_p",)),
-        (["--alpha", "-1"], ("alpha",)),
+        (["--length-penalty", "-1"], ("length_penalty",)),
         (["-o", "/proc/nowhere/out"], ("/proc/nowhere/out",)),
     ],
 )

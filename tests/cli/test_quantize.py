@@ -92,7 +92,7 @@ def test_what_goes_wrong_is_said_and_leaves_nothing(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("heedful.weights.save_file", full)
+    monkeypatch.setattr("heedful.storage.module_weights.save_file", full)
     done = call("quantize", trained, "--out", tmp_path / "x")
     assert done.code == 2
     assert_one_sentence(done.err, "No space left on device")

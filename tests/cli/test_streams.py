@@ -19,7 +19,7 @@ import pytest
 
 from heedful.cli.streams import DASH, _lines, input_lines, output_lines
 from heedful.errors import FolderError, SettingError
-from heedful.translate import Translator
+from heedful.inference.translator import Translator
 from tests.cli.conftest import Call
 from tests.cli.test_errors import assert_one_sentence
 

@@ -1,4 +1,4 @@
-"""`heedful train --text` and `--labelled`, `generate`, `fill`, `embed` and `classify` as a user calls them."""
+"""`heedful train --text` and `--labeled`, `generate`, `fill`, `embed` and `classify` as a user calls them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from heedful import demo
-from heedful.train.report import read_metrics
+from heedful.training.run_report import read_metrics
 from tests.cli.conftest import Call, process, run_here
 
 SMALL = [
     "model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
-    "train.max_updates=4", "train.checkpoint_every=2", "train.batch_tokens=256", "train.block=32", "train.sample=20",
+    "train.max_updates=4", "train.checkpoint_every=2", "train.batch_tokens=256", "train.block_size=32",
+    "train.sample=20",
 ]  # fmt: skip
 
 
@@ -24,15 +25,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [pair.source for pair in demo.generate(80, seed=6)]
     (folder / "a.txt").write_text("\n\n".join(lines[:40]), encoding="utf-8")
     (folder / "b.txt").write_text("\n\n".join(lines[40:]), encoding="utf-8")
-    labelled = [f"{'question' if line.endswith('?') else 'other'}\t{line}\n" for line in lines]
-    (folder / "train.tsv").write_text("".join(labelled), encoding="utf-8")
+    labeled = [f"{'question' if line.endswith('?') else 'other'}\t{line}\n" for line in lines]
+    (folder / "train.tsv").write_text("".join(labeled), encoding="utf-8")
     return folder
 
 
 @pytest.fixture(scope="module")
 def gpt(files: Path) -> Path:
     out = files / "runs/gpt"
-    done = process("train", *SMALL, "--text", files / "a.txt", "--text", files / "b.txt", "--out", out)
+    done = process(
+        "train", *SMALL, "task=language-model", "--text", files / "a.txt", "--text", files / "b.txt", "--out", out
+    )
     assert done.code == 0, done.err
     assert "bits per byte" in done.err
     assert "whole documents that left the text" in done.err
@@ -43,7 +46,7 @@ def gpt(files: Path) -> Path:
 @pytest.fixture(scope="module")
 def bert(files: Path) -> Path:
     out = files / "runs/bert"
-    done = run_here("train", *SMALL, "train.family=encoder", "--text", files / "a.txt", "--out", out)
+    done = run_here("train", *SMALL, "task=masked-lm", "--text", files / "a.txt", "--out", out)
     assert done.code == 0, done.err
     assert "guessed: " in done.err
     return out
@@ -53,7 +56,7 @@ def bert(files: Path) -> Path:
 def tagger(files: Path, bert: Path) -> Path:
     out = files / "runs/tagger"
     words = ["train.max_updates=4", "train.checkpoint_every=2", "data.valid_size=20"]
-    done = run_here("train", *words, "--labelled", files / "train.tsv", "--init", bert, "--out", out)
+    done = run_here("train", *words, "--labeled", files / "train.tsv", "--init", bert, "--out", out)
     assert done.code == 0, done.err
     assert "macro-F1" in done.err
     return out
@@ -74,7 +77,7 @@ def test_a_gpt_writes_and_repeats_itself_with_its_seed(call: Call, gpt: Path) ->
 
 def test_words_that_are_not_utf_8_are_replaced(call: Call, gpt: Path, bert: Path) -> None:
     assert "caf\ufffd" in call("generate", gpt, "caf\udce9", "--max-tokens", "1").out
-    assert "caf\ufffd" in call("fill", bert, "caf\udce9 [MASK]").out
+    assert "caf\ufffd" in call("fill-mask", bert, "caf\udce9 [MASK]").out
 
 
 def test_the_prompt_may_come_from_standard_input(gpt: Path) -> None:
@@ -82,7 +85,15 @@ def test_the_prompt_may_come_from_standard_input(gpt: Path) -> None:
 
 
 def test_given_validation_text_and_resuming(call: Call, files: Path, tmp_path: Path) -> None:
-    words = [*SMALL, "--text", files / "a.txt", "--valid-text", files / "b.txt", "text.kind=characters"]
+    words = [
+        *SMALL,
+        "task=language-model",
+        "--text",
+        files / "a.txt",
+        "--valid-text",
+        files / "b.txt",
+        "text.kind=characters",
+    ]
     done = call("train", *words, "--out", tmp_path / "x")
     assert done.code == 0, done.err
     assert f"documents of {files / 'b.txt'}" in done.err
@@ -92,7 +103,7 @@ def test_given_validation_text_and_resuming(call: Call, files: Path, tmp_path: P
 
 
 def test_blanks_are_filled(call: Call, bert: Path) -> None:
-    done = call("fill", bert, "The [MASK] sleeps.", "--top", 3)
+    done = call("fill-mask", bert, "The [MASK] sleeps.", "--top", 3)
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert len(rows) == 3
     assert all(0 < float(probability) < 1 for probability, _, _ in rows)
@@ -127,7 +138,7 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
     assert set(labels) <= {"question", "other"}
     scored = call("classify", tagger, "-i", tmp_path / "in", "--scores").out.splitlines()
     assert all(0 < float(line.split("\t")[1]) <= 1 for line in scored)
-    measured = call("classify", tagger, "--labelled", files / "train.tsv").out
+    measured = call("classify", tagger, "--labeled", files / "train.tsv").out
     assert "accuracy" in measured
     assert "of 80 examples" in measured
 
@@ -139,27 +150,30 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["generate", "GPT", "x", "-n", "0"], "--n is 0"),
         (["generate", "BERT", "x"], "does not continue text"),
         (["generate", "nowhere", "x"], "nowhere does not exist"),
-        (["fill", "BERT", "no blank"], "[MASK]"),
-        (["fill", "GPT", "[MASK]"], "which is no encoder"),
+        (["fill-mask", "BERT", "no blank"], "[MASK]"),
+        (["fill-mask", "GPT", "[MASK]"], "which is no encoder"),
         (["embed", "BERT", "-i", "A", "--pooling", "max", "-o", "v.npy"], "pooling"),
         (["classify", "BERT", "-i", "A"], "has no labels"),
         (["translate", "GPT", "-i", "A"], "does not translate; it is a GPT, use heedful generate."),
-        (["evaluate", "BERT", "--source", "A", "--reference", "A"], "it is a BERT, use heedful fill or heedful embed."),
+        (
+            ["evaluate", "BERT", "--source", "A", "--reference", "A"],
+            "it is a BERT, use heedful fill-mask or heedful embed.",
+        ),
         (["score", "GPT", "--source", "A", "--target", "A"], "use heedful generate."),
-        (["shortlist", "BERT", "--source", "A", "--target", "A"], "use heedful fill or heedful embed."),
+        (["shortlist", "BERT", "--source", "A", "--target", "A"], "use heedful fill-mask or heedful embed."),
         (["align", "TAGGER", "--source", "A", "--target", "A"], "it is a classifier, use heedful classify or heedful"),
-        (["classify", "BERT", "-i", "A"], "use heedful fill or heedful embed."),
+        (["classify", "BERT", "-i", "A"], "use heedful fill-mask or heedful embed."),
         (["generate", "TRANSLATOR", "x"], "it is a translator, use heedful translate."),
-        (["fill", "TRANSLATOR", "[MASK]"], "it is a translator, use heedful translate."),
+        (["fill-mask", "TRANSLATOR", "[MASK]"], "it is a translator, use heedful translate."),
         (["embed", "TRANSLATOR", "-i", "A"], "it is a translator, use heedful translate."),
         (["classify", "TRANSLATOR", "-i", "A"], "it is a translator, use heedful translate."),
-        (["train", "--text", "nowhere.txt", "--out", "OUT"], "nowhere.txt does not exist"),
+        (["train", "--task", "language-model", "--text", "nowhere.txt", "--out", "OUT"], "nowhere.txt does not exist"),
         (["train", "--text", "A", "--pairs", "A", "--out", "OUT"], "both given"),
-        (["train", "--labelled", "T", "--init", "BERT", "--out", "OUT", "train.consistency=5"], "is for a translator"),
-        (["train", "--labelled", "A", "--init", "BERT", "--out", "OUT"], "label TAB text"),
-        (["train", "--labelled", "T", "--out", "OUT"], "--init"),
-        (["train", "--labelled", "T", "--init", "GPT", "--out", "OUT"], "decoder family"),
-        (["train", "--text", "A", "text.vocab_size=90000", "--out", "OUT"], "90000"),
+        (["train", "--labeled", "T", "--init", "BERT", "--out", "OUT", "train.rdrop=5"], "is for a translator"),
+        (["train", "--labeled", "A", "--init", "BERT", "--out", "OUT"], "label TAB text"),
+        (["train", "--labeled", "T", "--out", "OUT"], "--init"),
+        (["train", "--labeled", "T", "--init", "GPT", "--out", "OUT"], "decoder family"),
+        (["train", "--task", "masked-lm", "--text", "A", "text.vocab_size=90000", "--out", "OUT"], "90000"),
     ],
 )
 def test_mistakes_are_one_sentence(

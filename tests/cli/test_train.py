@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 
 from heedful.cli import validation
 from heedful.cli.validation import climb
-from heedful.folder import Folder
-from heedful.train.loop import Run
-from heedful.train.report import read_metrics
-from heedful.train.task import Scores
-from heedful.train.translation import Translation
+from heedful.storage.folder import ModelFolder
+from heedful.training.loop import TrainingRun
+from heedful.training.run_report import read_metrics
+from heedful.training.tasks.task import Scores
+from heedful.training.tasks.translation import TranslationTask
 from tests.cli.conftest import Call, Done, training
 
 
@@ -50,8 +50,8 @@ def test_climbing_ends_at_the_best_step(peak: float) -> None:
 def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def scores(run: Run, task: Translation, folder: Folder) -> Scores:
-        return {"valid_bleu": top - abs(folder.search.alpha - peak), "valid_chrf": 50.0}
+    def scores(run: TrainingRun, task: TranslationTask, folder: ModelFolder) -> Scores:
+        return {"valid_bleu": top - abs(folder.search.length_penalty - peak), "valid_chrf": 50.0}
 
     def said(done: Done) -> str:
         assert done.code == 0, done.err
@@ -63,14 +63,14 @@ def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
     assert "length penalty 0.2, chosen on the validation set: BLEU 39.95" in lower
     peak = 1.5  # no penalty is larger than 1
     assert "length penalty 1, chosen on the validation set: BLEU 39.50" in said(call(*training(corpus, chosen)))
-    assert json.loads((chosen / "generation_config.json").read_text())["alpha"] == 1.0
+    assert json.loads((chosen / "generation_config.json").read_text())["length_penalty"] == 1.0
     top, peak = 39.0, 0.6  # no better model than that of 39.1, which 0.6 now suits best
     again = said(call("train", "--out", chosen, "--resume", "train.max_updates=13"))
     assert "length penalty 0.6, chosen on the validation set: BLEU 39.10" in again
-    assert json.loads((chosen / "generation_config.json").read_text())["alpha"] == 0.6
-    given = call(*training(corpus, tmp_path / "given"), "train.max_updates=2", "search.alpha=0.9")
+    assert json.loads((chosen / "generation_config.json").read_text())["length_penalty"] == 0.6
+    given = call(*training(corpus, tmp_path / "given"), "train.max_updates=2", "search.length_penalty=0.9")
     assert "length penalty" not in given.err
-    assert json.loads((tmp_path / "given" / "generation_config.json").read_text())["alpha"] == 0.9
+    assert json.loads((tmp_path / "given" / "generation_config.json").read_text())["length_penalty"] == 0.9
 
 
 def test_what_was_cut_off_after_the_last_update_is_made_up_for(call: Call, corpus: Path, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_was_cut_off_after_the_last_update_is_made_up_for(call: Call, corpu
     assert call(*training(corpus, out)).code == 0
     chosen = (out / "generation_config.json").read_bytes()
     (out / "learning_curve.png").unlink()
-    (out / "generation_config.json").write_text(json.dumps(json.loads(chosen) | {"alpha": 0.6}))
+    (out / "generation_config.json").write_text(json.dumps(json.loads(chosen) | {"length_penalty": 0.6}))
     done = call("train", "--out", out, "--resume")
     assert done.code == 0
     assert "length penalty" in done.err
@@ -147,9 +147,10 @@ def test_separate_vocabularies_train_and_translate(call: Call, corpus: Path, tmp
 @pytest.mark.parametrize(
     "change",
     [
-        "model.norm=pre", "model.activation=swiglu", "model.activation=gelu", "model.positions=rotary",
+        "model.pre_norm=true", "model.activation=swiglu", "model.activation=gelu", "model.positions=rotary",
         "model.positions=alibi", "model.positions=relative", "model.positions=learned", "model.tie=none",
-        "model.encoder_layers=3", "train.smoothing=others", "train.precision=bfloat16", "model.attention_dropout=0.1",
+        "model.encoder_layers=3", "train.label_smoothing_form=others", "train.precision=bfloat16",
+        "model.attention_dropout=0.1",
     ],
 )  # fmt: skip
 def test_todays_choices_train(call: Call, corpus: Path, tmp_path: Path, change: str) -> None:
@@ -164,7 +165,7 @@ def test_a_translator_goes_on_at_a_low_rate_whatever_it_was_trained_with(
     done = call(*files, "--init", trained, "train.max_updates=2", "train.valid_sentences=1")
     assert done.code == 0, done.err
     run = json.loads((tmp_path / "x" / "run.json").read_text())["config"]["train"]
-    assert (run["optimiser"], run["learning_rate"], run["schedule"]) == ("adam", 3e-4, "linear")
+    assert (run["optimizer"], run["learning_rate"], run["schedule"]) == ("adam", 3e-4, "linear")
     fresh = json.loads((trained / "run.json").read_text())["config"]["train"]
     assert (fresh["optimiser"], fresh["learning_rate"]) == ("muon", 6e-3)
     before, after = (load_file(path / "model.safetensors") for path in (trained, tmp_path / "x"))
@@ -178,7 +179,7 @@ def test_embeddings_begin_with_the_pairs_once(call: Call, corpus: Path, tmp_path
     resumed = call(*training(corpus, tmp_path / "x"), "--resume", "train.max_updates=4")
     assert resumed.code == 0, resumed.err
     assert said not in " ".join(resumed.err.split())
-    random = call(*training(corpus, tmp_path / "y"), "train.max_updates=2", "train.embeddings=random")
+    random = call(*training(corpus, tmp_path / "y"), "train.max_updates=2", "train.embedding_init=random")
     assert random.code == 0, random.err
     assert said not in " ".join(random.err.split())
     weights = [load_file(tmp_path / name / "checkpoints" / "step-2" / "model.safetensors") for name in "xy"]
@@ -187,16 +188,21 @@ def test_embeddings_begin_with_the_pairs_once(call: Call, corpus: Path, tmp_path
 
 
 def test_word_vectors_start_the_embeddings_and_can_be_frozen(call: Call, corpus: Path, tmp_path: Path) -> None:
-    from heedful import folder
+    from heedful.storage import folder
 
     vectors = tmp_path / "vectors.txt"
     numbers = " ".join(str(i / 10) for i in range(16))
     vectors.write_text(f"2 16\nthe {numbers}\nqqqqqqq {numbers}\nat name@domain.com {numbers}\n")
-    words = ["text.lowercase=true", f"train.vectors={vectors}", "train.freeze_vectors=true", "train.max_updates=3"]
+    words = [
+        "text.lowercase=true",
+        f"train.pretrained_embeddings={vectors}",
+        "train.freeze_embeddings=true",
+        "train.max_updates=3",
+    ]
     done = call(*training(corpus, tmp_path / "x"), *words)
     assert done.code == 0, done.err
     assert "1 tokens" in done.err or "1 token" in done.err
-    loaded = folder.load(tmp_path / "x")
+    loaded = folder.load_folder(tmp_path / "x")
     (row,) = loaded.tokenizer.encode("the")
     seen = loaded.model.embedding.weight[row] * loaded.model.embedding.scale
     assert seen.tolist() == pytest.approx([i / 10 for i in range(16)], abs=1e-5)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from heedful.inference.translator import Translator
 from heedful.native import library
-from heedful.translate import Translator
 from tests.cli.conftest import Call, process
 
 

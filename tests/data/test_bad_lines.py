@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from heedful import config as settings
-from heedful.data import Store, prepare
-from heedful.data.labelled import read_labelled
-from heedful.data.readers import DroppedLines
-from heedful.data.text_store import prepare_text
+from heedful.data import ParallelCorpus, prepare_parallel
+from heedful.data.labeled_corpus import read_labeled
+from heedful.data.text_corpus import prepare_text
 from heedful.errors import DataError
+from heedful.formats.line_files import DroppedLines
 
 from .files import config, sentence_pairs
 
@@ -22,11 +22,11 @@ def lines(*more: bytes, side: int) -> bytes:
     return b"\n".join([*(pair[side].encode() for pair in sentence_pairs()), *more]) + b"\n"
 
 
-def line_files(folder: Path, **data: object) -> Store:
+def line_files(folder: Path, **data: object) -> ParallelCorpus:
     """321: bad source; 322: bad target; 323: both bad."""
     (folder / "a.en").write_bytes(lines(LATIN, b"good", NUL, side=0))
     (folder / "a.de").write_bytes(lines(b"gut", LATIN, LATIN, side=1))
-    return prepare(config(source=folder / "a.en", target=folder / "a.de", **data), folder / "store")
+    return prepare_parallel(config(source=folder / "a.en", target=folder / "a.de", **data), folder / "store")
 
 
 def test_pairs_of_line_files_with_a_bad_side_are_dropped(tmp_path: Path) -> None:
@@ -48,7 +48,9 @@ def test_lines_without_a_tab_are_dropped_too_and_validation_is_told(tmp_path: Pa
     pairs = [f"{source}\t{target}".encode() for source, target in sentence_pairs()]
     (tmp_path / "a.tsv").write_bytes(b"\n".join([*pairs, b"no tab", LATIN + b"\tx"]))
     (tmp_path / "v.tsv").write_bytes(b"\n".join([LATIN, b"one\teins", b"two\tzwei"]))
-    report = prepare(config(pairs=tmp_path / "a.tsv", valid_pairs=tmp_path / "v.tsv"), tmp_path / "store").report
+    report = prepare_parallel(
+        config(pairs=tmp_path / "a.tsv", valid_pairs=tmp_path / "v.tsv"), tmp_path / "store"
+    ).report
     text = "\n".join(report.lines())
     assert f"  1 dropped: no TAB (first: line 321 of {tmp_path / 'a.tsv'})" in text
     assert f"  1 dropped: not UTF-8 (first: line 322 of {tmp_path / 'a.tsv'})" in text
@@ -69,18 +71,18 @@ def test_bad_lines_of_a_text_are_left_out_and_end_no_document(tmp_path: Path) ->
     assert prepare_text(asked, tmp_path / "store").report.lines() == report.lines()
 
 
-def test_bad_lines_of_labelled_texts_are_dropped(tmp_path: Path) -> None:
+def test_bad_lines_of_labeled_texts_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"a\tx\n" + LATIN + b"\ty\nb\n\tz\nb\ty\n")
     dropped = DroppedLines()
-    assert [each.label for each in read_labelled(path, dropped)] == ["a", "b"]
+    assert [each.label for each in read_labeled(path, dropped)] == ["a", "b"]
     assert {reason: each.line for reason, each in dropped.items()} == {
         "not UTF-8": 2,
         "not label TAB text [TAB second text]": 3,
         "an empty label or text": 4,
     }
     with pytest.raises(DataError, match=f"line 2 of {path} is not UTF-8"):
-        read_labelled(path)
+        read_labeled(path)
 
 
 def test_a_strict_corpus_has_no_bad_line(tmp_path: Path) -> None:
@@ -96,9 +98,9 @@ def test_a_file_of_bad_lines_alone_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("one\ntwo\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"of 2 read, 2 dropped: no TAB \(first: line 1 of .*\); check .* TAB target\."):
-        prepare(config(pairs=path), tmp_path / "store")
+        prepare_parallel(config(pairs=path), tmp_path / "store")
     path.write_text("one\ttwo\n", encoding="utf-16")
     with pytest.raises(DataError, match=r"no pair of .* is left .*UTF-16"):
-        prepare(config(pairs=path), tmp_path / "store")
+        prepare_parallel(config(pairs=path), tmp_path / "store")
     with pytest.raises(DataError, match=r"holds no text, .*UTF-16.*; give a file of UTF-8 text"):
         prepare_text(settings.read(None, (), data={"text": path}), tmp_path / "store")

@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from heedful.data.masking import Corruption, frame, word_starts
-from heedful.text import Specials, learn
+from heedful.data.masking import Masking, frame, word_starts
+from heedful.text import Specials, train_vocabulary
 
 SPECIALS = Specials(pad=0, bos=2, eos=3)
 MASK, VOCABULARY = 4, 1000
 
 
-def corruption(rate: float = 0.15, starts: np.ndarray | None = None) -> Corruption:
-    return Corruption(SPECIALS, MASK, np.arange(5, VOCABULARY), starts, rate)
+def corruption(rate: float = 0.15, starts: np.ndarray | None = None) -> Masking:
+    return Masking(SPECIALS, MASK, np.arange(5, VOCABULARY), starts, rate)
 
 
 def rows(count: int = 400, length: int = 128) -> np.ndarray:
@@ -78,7 +78,7 @@ def test_whole_words_are_chosen_or_left() -> None:
 
 
 def test_words_of_our_vocabulary_and_of_word_pieces() -> None:
-    tokenizer = learn(["unhappiness is happiness undone, happily"] * 20, 284)
+    tokenizer = train_vocabulary(["unhappiness is happiness undone, happily"] * 20, 284)
     pieces = tokenizer.pieces(tokenizer.encode("unhappiness is, undone"))
     starts = word_starts(tokenizer.pieces(range(tokenizer.vocab_size)))
     begins = [bool(starts[i]) for i in tokenizer.encode("unhappiness is, undone")]

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.data import Lengths, Oddity, Report, prepare
+from heedful.data import DataReport, Lengths, UnusualCharacter, prepare_parallel
 
 from .files import config, sentence_pairs, write_tsv
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> Report:
+def report(tmp_path: Path) -> DataReport:
     odd = [
         ("a\u2028b\x0c", "c\u0007d"),  # line 321
         ("\ufffd", "e\u200bf"),
@@ -28,10 +28,10 @@ def report(tmp_path: Path) -> Report:
     path = write_tsv(tmp_path / "corpus.tsv", sentence_pairs() + odd + bad + long)
     with path.open("a", encoding="utf-8") as file:
         file.write("two\tzwei\tdos\tdeux\n")
-    return prepare(config(pairs=path, max_length=100), tmp_path / "store").report
+    return prepare_parallel(config(pairs=path, max_length=100), tmp_path / "store").report
 
 
-def test_every_pair_is_accounted_for(report: Report) -> None:
+def test_every_pair_is_accounted_for(report: DataReport) -> None:
     assert report.read == 320 + 3 + 9 + 2 + 1
     assert report.read == report.kept + report.held_out + sum(report.dropped.values())
     assert report.dropped == {"empty side": 2, "exact duplicate": 5, "too long": 1, "length ratio": 1}
@@ -39,22 +39,22 @@ def test_every_pair_is_accounted_for(report: Report) -> None:
     assert report.held_out == report.valid_kept > 0
 
 
-def test_odd_characters_are_counted_with_their_first_place(report: Report) -> None:
+def test_odd_characters_are_counted_with_their_first_place(report: DataReport) -> None:
     found = {name.split()[0]: odd for name, odd in report.oddities.items()}
     assert found == {
-        "line": Oddity(2, "source", 321),
-        "control": Oddity(1, "target", 321),
-        "replacement": Oddity(2, "source", 322),
-        "invisible": Oddity(1, "target", 322),
-        "private-use": Oddity(1, "source", 323),
+        "line": UnusualCharacter(2, "source", 321),
+        "control": UnusualCharacter(1, "target", 321),
+        "replacement": UnusualCharacter(2, "source", 322),
+        "invisible": UnusualCharacter(1, "target", 322),
+        "private-use": UnusualCharacter(1, "source", 323),
     }
 
 
-def test_a_report_survives_json(report: Report) -> None:
-    assert Report.from_json(report.to_json()) == report
+def test_a_report_survives_json(report: DataReport) -> None:
+    assert DataReport.from_json(report.to_json()) == report
 
 
-def test_a_report_is_readable(report: Report) -> None:
+def test_a_report_is_readable(report: DataReport) -> None:
     text = "\n".join(report.lines())
     for words in (
         "335 pairs read from",
@@ -73,7 +73,9 @@ def test_a_report_is_readable(report: Report) -> None:
 
 
 def test_validation_files_are_reported() -> None:
-    report = Report(valid_corpus="v.tsv", valid_read=9, valid_kept=7, valid_dropped={"too long": 2}, valid_overlap=3)
+    report = DataReport(
+        valid_corpus="v.tsv", valid_read=9, valid_kept=7, valid_dropped={"too long": 2}, valid_overlap=3
+    )
     report.joint, report.source_vocab_size, report.target_vocab_size = False, 5000, 6000
     text = "\n".join(report.lines())
     assert "validation: 7 of 9 pairs of v.tsv" in text

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from heedful.demo import Pair, render
-from heedful.demo.sentences import Writer, write_sentence
+from heedful.demo.sentence_grammar import Writer, write_sentence
 from heedful.demo.structure import Sentence
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from heedful.inference.record import record
 from heedful.inside import explain
 from heedful.interop import open_folder
-from heedful.trace import record
 
 pytest.importorskip("transformers")
 from tests.interop import makers

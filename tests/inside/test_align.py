@@ -7,24 +7,24 @@ import torch
 from torch.testing import assert_close
 
 from heedful import demo
-from heedful.align import (
-    Choice,
+from heedful.data.batch import collate
+from heedful.data.pairs import Pairs
+from heedful.errors import FolderError, SettingError
+from heedful.inference.alignment import (
+    HeadChoice,
     align_words,
     alignment_error,
     by_words,
     choose_heads,
     cross_attention,
-    hiding,
-    symmetrise,
+    occlusion_effect,
+    symmetrize,
 )
-from heedful.data.batch import collate
-from heedful.data.pairs import Pairs
-from heedful.errors import FolderError, SettingError
+from heedful.inference.results import pharaoh
+from heedful.inference.translator import Translator
 from heedful.inside.aligner import MARKS, Aligner, align_both
 from heedful.search import Hypothesis
 from heedful.text import NO_WORD, Tokenizer, words_of_spans
-from heedful.translate import Translator
-from heedful.translation import pharaoh
 
 TEXTS = [
     ("The old man sleeps.", "Der alte Mann schläft."),
@@ -42,7 +42,7 @@ def batch(translator_folder):
 
 def test_hiding_a_token_is_a_loop_over_tokens(translator_folder, batch):
     model = translator_folder.model
-    effect = hiding(model, batch)
+    effect = occlusion_effect(model, batch)
     for row, length in enumerate(batch.source_lengths.tolist()):
         labels = int(batch.target_lengths[row])
         source, given = batch.source[row : row + 1, :length], batch.decoder_input[row : row + 1, :labels]
@@ -65,22 +65,22 @@ def test_the_head_that_agrees_with_the_experiment_is_chosen(translator_folder, b
     follows = effect.argmax(-1)
     follows = follows.roll(1, dims=1) if shift else follows
     weights[:, 1, 2] = 0.1 / keys + 0.9 * torch.nn.functional.one_hot(follows, keys)
-    monkeypatch.setattr("heedful.align.hiding", lambda model, batch: effect)
-    monkeypatch.setattr("heedful.align._weights", lambda model, batch: weights)
+    monkeypatch.setattr("heedful.inference.alignment.occlusion_effect", lambda model, batch: effect)
+    monkeypatch.setattr("heedful.inference.alignment._weights", lambda model, batch: weights)
     choice = choose_heads(translator_folder.model, batch)
-    assert choice == Choice(((1, 2),), shift)
+    assert choice == HeadChoice(((1, 2),), shift)
     assert choice.names == ["decoder.1.cross.2"]
 
 
 def test_chosen_heads_are_averaged_and_shifted(translator_folder, batch):
-    from heedful.trace import record
+    from heedful.inference.record import record
 
     model = translator_folder.model
     with record(model) as trace:
         model(batch.source, batch.decoder_input)
     mean = (trace["decoder.0.cross.weights"][:, 1] + trace["decoder.1.cross.weights"][:, 3]) / 2
-    assert_close(cross_attention(model, batch, Choice(((0, 1), (1, 3)))), mean)
-    shifted = cross_attention(model, batch, Choice(((0, 1), (1, 3)), shift=True))
+    assert_close(cross_attention(model, batch, HeadChoice(((0, 1), (1, 3)))), mean)
+    shifted = cross_attention(model, batch, HeadChoice(((0, 1), (1, 3)), shift=True))
     assert_close(shifted[:, :-1], mean[:, 1:])
     assert shifted.shape == mean.shape
 
@@ -112,10 +112,10 @@ def test_a_piece_without_a_word_has_no_link():
 def test_symmetrising_grows_what_both_share():
     forward = [(0, 0), (1, 1), (2, 1), (4, 4)]
     backward = [(0, 0), (1, 1), (3, 3), (2, 2)]
-    assert symmetrise(forward, backward) == [(0, 0), (1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]
-    assert symmetrise([], []) == []
-    assert symmetrise(forward, forward) == forward
-    assert symmetrise([(0, 0), (5, 5)], [(0, 0), (5, 1)]) == [
+    assert symmetrize(forward, backward) == [(0, 0), (1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]
+    assert symmetrize([], []) == []
+    assert symmetrize(forward, forward) == forward
+    assert symmetrize([(0, 0), (5, 5)], [(0, 0), (5, 1)]) == [
         (0, 0),
         (5, 5),
     ]  # what is far from all joins if both are free
@@ -193,7 +193,7 @@ def test_a_translation_of_nothing_but_white_space_has_no_links(translator_folder
 
 
 def test_a_corpus_is_aligned_in_order_whatever_the_batches(translator_folder, monkeypatch):
-    choice = Choice(((0, 1), (1, 3)))
+    choice = HeadChoice(((0, 1), (1, 3)))
     texts = [*TEXTS, ("", "Nichts."), ("Nothing.", ""), ("word " * 200, "Wort"), *TEXTS]
     notes = []
     aligner = Aligner(translator_folder, choice)
@@ -220,12 +220,12 @@ def test_heads_are_chosen_once(translator_folder):
 
 
 def test_two_directions_are_joined(translator_folder):
-    choice = Choice(((1, 0),))
+    choice = HeadChoice(((1, 0),))
     forward, backward = Aligner(translator_folder, choice), Aligner(translator_folder, choice)
     mine = list(forward.align(TEXTS))
     theirs = [[(i, j) for j, i in links] for links in backward.align([(t, s) for s, t in TEXTS])]
     both = list(align_both(forward, backward, TEXTS))
-    assert both == [symmetrise(a, b) for a, b in zip(mine, theirs, strict=True)]
+    assert both == [symmetrize(a, b) for a, b in zip(mine, theirs, strict=True)]
 
 
 def test_only_translators_align(make_folder):
@@ -242,7 +242,7 @@ def test_the_translator_aligns_the_same_way(translator_folder):
 
 
 def test_other_architectures_are_aligned_too(make_folder):
-    for changes in ({"architecture": "rnn"}, {"architecture": "conv"}, {"recurrent_depth": True}):
+    for changes in ({"architecture": "rnn"}, {"architecture": "conv"}, {"universal": True}):
         aligner = Aligner(make_folder(**changes))
         found = list(aligner.align(TEXTS))
         assert len(found) == len(TEXTS)

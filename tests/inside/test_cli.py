@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from heedful.folder import save
+from heedful.storage.folder import save_folder
 from tests.cli.conftest import Call, call
 
 __all__ = ["call"]
@@ -20,7 +20,7 @@ def model(make_folder, tmp_path_factory):
     path = tmp_path_factory.mktemp("cli")
     folder = make_folder()
     folder.path = path / "model"
-    save(folder)
+    save_folder(folder)
     (path / "a.en").write_text(SOURCE, encoding="utf-8")
     (path / "a.de").write_text(TARGET, encoding="utf-8")
     return path
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_said_in_a_sentence(call: Call, model, make_folder, mon
     if "bert" in words and not (model / "bert").exists():
         folder = make_folder("encoder")
         folder.path = model / "bert"
-        save(folder)
+        save_folder(folder)
     (model / "one").write_text("x\n")
     (model / "empty").write_text("\n")
     done = call(*words)

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from heedful.config import ModelConfig
-from heedful.folder import save
-from heedful.model import build
-from heedful.trace import axes_of, names
+from heedful.inference.record import activation_names, axes_of
+from heedful.model.transformer import build_model
+from heedful.storage.folder import save_folder
 from tests.inside.conftest import FAMILIES
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "inside.md").read_text(encoding="utf-8")
 VARIANTS: list[dict[str, object]] = [
-    {}, {"norm": "pre"}, {"embedding_norm": True}, {"activation": "swiglu"}, {"positions": "relative"}, {"tie": "none"},
+    {}, {"pre_norm": True}, {"embedding_norm": True}, {"activation": "swiglu"}, {"positions": "relative"},
+    {"tie": "none"},
 ]  # fmt: skip
 OF_ENCODERS: list[dict[str, object]] = [
     {"token_types": 2},
@@ -36,7 +37,7 @@ def test_the_list_of_names_is_that_of_the_code():
     known: dict[str, tuple[str, ...]] = {}
     for family in FAMILIES:
         for changes in [*VARIANTS, *(OF_ENCODERS if family == "encoder" else [])]:
-            for name in names(build(ModelConfig(family=family, **sizes | changes))):
+            for name in activation_names(build_model(ModelConfig(family=family, **sizes | changes))):
                 known[re.sub(r"\.\d", ".i", name)] = axes_of(name)
     assert listed() == known
 
@@ -44,7 +45,7 @@ def test_the_list_of_names_is_that_of_the_code():
 def test_the_python_of_the_page_runs(translator_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(translator_folder, "path", tmp_path / "runs" / "demo" / "model")
-    save(translator_folder)
+    save_folder(translator_folder)
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
     exec(compile(code, "inside.md", "exec"), {})
     assert "('sentence', 'head', 'query', 'key')" in capsys.readouterr().out

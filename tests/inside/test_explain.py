@@ -13,12 +13,12 @@ import torch
 from torch.testing import assert_close
 
 from heedful.errors import SettingError
-from heedful.inside import explain, run
-from heedful.inside.pack import TYPES, half, pack, shares
-from heedful.inside.pieces import Reader
-from heedful.text import learn_plain
-from heedful.trace import record
-from heedful.translate import Translator
+from heedful.inference.record import record
+from heedful.inference.translator import Translator
+from heedful.inside import explain, record_run
+from heedful.inside.page_packing import TYPES, half, pack, shares
+from heedful.inside.tokens import TokenReader
+from heedful.text import train_plain_vocabulary
 
 TEXT = "The old man sleeps while the children read a book."
 KINDS = {"encoder-decoder": 3, "decoder": 1, "encoder": 1}
@@ -81,7 +81,7 @@ def test_the_numbers_of_a_run_are_those_of_its_search(translator_folder):
     translator = Translator([translator_folder])
     with record(translator, "*") as trace:
         translator.translate(TEXT)
-    searched, found = trace.sentence(0), run(translator_folder, TEXT)
+    searched, found = trace.sentence(0), record_run(translator_folder, TEXT)
     assert set(searched) - {"logits"} <= set(found.trace)
     for name, activation in searched.items():
         if name != "logits":
@@ -89,16 +89,16 @@ def test_the_numbers_of_a_run_are_those_of_its_search(translator_folder):
 
 
 def test_the_translation_is_the_one_that_users_get(translator_folder):
-    assert run(translator_folder, TEXT).output == Translator([translator_folder]).translate(TEXT)
-    assert run(translator_folder, TEXT, beam=1).output == Translator([translator_folder]).translate(TEXT, beam=1)
-    assert run(translator_folder, TEXT, beam=1).folder.search.beam == 1  # which the page speaks of
-    given = run(translator_folder, TEXT, target="Der alte Mann schläft.")
+    assert record_run(translator_folder, TEXT).output == Translator([translator_folder]).translate(TEXT)
+    assert record_run(translator_folder, TEXT, beam=1).output == Translator([translator_folder]).translate(TEXT, beam=1)
+    assert record_run(translator_folder, TEXT, beam=1).folder.search.beam == 1  # which the page speaks of
+    given = record_run(translator_folder, TEXT, target="Der alte Mann schläft.")
     assert given.output == "Der alte Mann schläft."
     assert given.tree is None
 
 
 def test_a_gpt_goes_on_and_its_positions_predict_the_next(make_folder):
-    found = run(make_folder("decoder"), TEXT)
+    found = record_run(make_folder("decoder"), TEXT)
     ids = found.folder.tokenizer.encode(TEXT)
     assert found.target.ids[: len(ids)] == ids
     assert found.labels == [*found.target.ids[1:], found.labels[-1]]
@@ -108,23 +108,23 @@ def test_a_gpt_goes_on_and_its_positions_predict_the_next(make_folder):
 
 def test_an_encoder_guesses_what_is_masked(make_folder):
     folder = make_folder("encoder")
-    found = run(folder, "The old <mask> sleeps.")
+    found = record_run(folder, "The old <mask> sleeps.")
     assert found.source.ids.count(folder.tokenizer.mask_id) == 1
     assert found.source.words[3] == "<mask>"
     assert found.source.special[0] and found.source.special[-1]
     with pytest.raises(SettingError, match="an encoder reads and does not write"):
-        run(folder, TEXT, target="x")
+        record_run(folder, TEXT, target="x")
     with pytest.raises(SettingError, match="an encoder reads"):
-        run(folder, TEXT, beam=2)
+        record_run(folder, TEXT, beam=2)
 
 
 def test_a_text_that_is_too_long_is_cut_and_that_is_said(folder):
-    found = run(folder, "The old man sleeps. " * 60)
+    found = record_run(folder, "The old man sleeps. " * 60)
     assert "shown is its first part" in found.note
     longest = max(len(side.ids) for side in (found.source, found.target) if side is not None)
     assert longest <= 64
     with pytest.raises(SettingError, match="the text is empty"):
-        run(folder, "  ")
+        record_run(folder, "  ")
 
 
 def test_the_rest_of_the_vocabulary_is_counted_at_every_temperature(folder):
@@ -141,9 +141,9 @@ def test_the_rest_of_the_vocabulary_is_counted_at_every_temperature(folder):
 
 
 def test_long_texts_keep_the_largest_weights(make_folder, monkeypatch):
-    monkeypatch.setattr("heedful.inside.numbers.DENSE", 100)
-    monkeypatch.setattr("heedful.inside.numbers.SPARSE", 2000)
-    monkeypatch.setattr("heedful.inside.numbers.STEPS", 1000)
+    monkeypatch.setattr("heedful.inside.page_data.DENSE", 100)
+    monkeypatch.setattr("heedful.inside.page_data.SPARSE", 2000)
+    monkeypatch.setattr("heedful.inside.page_data.STEPS", 1000)
     found = explain(make_folder("decoder"), TEXT)
     data = found.data()
     (each,) = data["attentions"]
@@ -169,16 +169,16 @@ def test_the_raw_numbers_are_plain_json(folder, tmp_path):
 
 
 def test_pieces_become_words_whatever_they_are_spelled_with(tokenizer):
-    side = Reader(tokenizer).side([tokenizer.bos_id, *tokenizer.encode("Größe 🙂 x<y"), tokenizer.eos_id])
+    side = TokenReader(tokenizer).side([tokenizer.bos_id, *tokenizer.encode("Größe 🙂 x<y"), tokenizer.eos_id])
     assert side.words == ["<s>", "Größe", "🙂", "x<y", "</s>"]
     assert side.special == [True, *[False] * (len(side.ids) - 2), True]
-    assert Reader(tokenizer).side([]).words == []
-    by_character = learn_plain(["To be\nor not To be\n"] * 9, "characters")
-    spaced = Reader(by_character).side(by_character.encode("To be\nor"))
+    assert TokenReader(tokenizer).side([]).words == []
+    by_character = train_plain_vocabulary(["To be\nor not To be\n"] * 9, "characters")
+    spaced = TokenReader(by_character).side(by_character.encode("To be\nor"))
     assert spaced.pieces == ["T", "o", "␣", "b", "e", "↵", "o", "r"]
     assert spaced.words == ["To", "be", "or"]
     inside = tokenizer.encode("xx")[-1]
-    assert Reader(tokenizer).label(inside).startswith("·")
+    assert TokenReader(tokenizer).label(inside).startswith("·")
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_pieces_become_words_whatever_they_are_spelled_with(tokenizer):
         ({"architecture": "rnn"}, ["decoder.cross"], False, False),
         ({"architecture": "rnn", "source_attention": "dot"}, ["decoder.cross"], False, False),
         ({"architecture": "conv"}, ["decoder.cross"], False, True),
-        ({"recurrent_depth": True}, ["encoder.self", "decoder.self", "decoder.cross"], False, True),
-        ({"attention": "lowrank", "decoder_attention": "full"}, ["decoder.self", "decoder.cross"], False, True),
-        ({"attention": "kernel"}, ["encoder.self", "decoder.self", "decoder.cross"], True, True),
+        ({"universal": True}, ["encoder.self", "decoder.self", "decoder.cross"], False, True),
+        ({"attention": "linformer", "decoder_attention": "full"}, ["decoder.self", "decoder.cross"], False, True),
+        ({"attention": "linear"}, ["encoder.self", "decoder.self", "decoder.cross"], True, True),
     ],
 )
 def test_every_system_shows_the_attention_it_has(make_folder, changes, shown, stepped, placed):

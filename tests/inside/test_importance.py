@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from heedful.errors import DataError, SettingError
+from heedful.inference.translator import Translator
 from heedful.inside import Head, heads, heads_off, importance
-from heedful.translate import Translator
 
 SOURCES = ["The old man sleeps.", "She reads a book.", "I know it."]
 REFERENCES = ["Der alte Mann schläft.", "Sie liest ein Buch.", "Ich weiß es."]

@@ -7,9 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from heedful.errors import SettingError
+from heedful.inference.record import record
+from heedful.inference.translator import Translator
 from heedful.inside import Head, heads, heads_off, patch
-from heedful.trace import record
-from heedful.translate import Translator
 
 SOURCE, TARGET = torch.tensor([[9, 300, 310, 41, 3], [300, 8, 3, 0, 0]]), torch.tensor([[2, 290, 333], [2, 301, 0]])
 

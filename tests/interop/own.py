@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 
-from heedful import folder, shortlist
 from heedful.config import ModelConfig, SearchSettings
-from heedful.folder import Folder
-from heedful.model import build
-from heedful.text import Tokenizer, learn
+from heedful.inference import shortlist
+from heedful.model.transformer import build_model
+from heedful.storage import folder
+from heedful.storage.folder import ModelFolder
+from heedful.text import Tokenizer, train_vocabulary
 
 from .makers import LINES
 
@@ -22,16 +23,16 @@ SIZES = {"d_model": 8, "d_ff": 16, "n_heads": 2, "encoder_layers": 1, "decoder_l
 
 @cache
 def vocabulary() -> Tokenizer:
-    return learn(LINES, None, False, ["<mask>"])
+    return train_vocabulary(LINES, None, False, ["<mask>"])
 
 
-def make(path: Path, precision: str = "float32", likely: bool = False, **changes: object) -> Folder:
+def make(path: Path, precision: str = "float32", likely: bool = False, **changes: object) -> ModelFolder:
     """A model of random weights, with a run.json, and with a shortlist if `likely`."""
     tokenizer = vocabulary()
     torch.manual_seed(1)
-    model = build(ModelConfig(**SIZES | {"vocab_size": tokenizer.vocab_size} | changes)).eval()
-    saved = Folder(model, tokenizer, tokenizer, SearchSettings(beam=2), path)
-    folder.save(saved, precision=precision)
+    model = build_model(ModelConfig(**SIZES | {"vocab_size": tokenizer.vocab_size} | changes)).eval()
+    saved = ModelFolder(model, tokenizer, tokenizer, SearchSettings(beam=2), path)
+    folder.save_folder(saved, precision=precision)
     description = json.loads((path / "config.json").read_text())
     del description["sha256"]
     (path / "config.json").write_text(json.dumps(description))
@@ -39,11 +40,11 @@ def make(path: Path, precision: str = "float32", likely: bool = False, **changes
     (path / "run.json").write_text(json.dumps({"store": "x", "config": {"data": files}, "asked": {}}))
     if likely:
         pairs = shortlist.encoded(zip(LINES, reversed(LINES), strict=True), saved)
-        shortlist.save(shortlist.learn(pairs, tokenizer, tokenizer), saved)
+        shortlist.save_shortlist(shortlist.build_shortlist(pairs, tokenizer, tokenizer), saved)
     return saved
 
 
-OWN: dict[str, Callable[[Path], Folder]] = {
+OWN: dict[str, Callable[[Path], ModelFolder]] = {
     "own-translator": partial(make, likely=True),
     "own-int8": partial(make, precision="int8"),
     "own-rnn": partial(make, architecture="rnn"),

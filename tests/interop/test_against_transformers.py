@@ -14,13 +14,13 @@ import transformers
 import heedful
 from heedful import interop
 from heedful.files import read_json
+from heedful.inference.torch_backend import ModelNextToken
+from heedful.inference.translator import Translator
 from heedful.interop.huggingface import read_model
-from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
-from heedful.plain import ModelNextToken
-from heedful.search import Options
+from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
+from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
 from heedful.text import NO_WORD, Tokenizer
-from heedful.translate import Translator
 
 from .makers import TEXTS, bert, gpt2, marian, padded
 
@@ -94,7 +94,7 @@ def test_marian_decodes_to_the_same_tokens(tmp_path: Path, name: str) -> None:
 def check_same_search(ours: EncoderDecoder, theirs: Any, source: torch.Tensor, beam: int, length: int) -> int:
     """How many n-best lists were whole, and so equal too."""
     pad, eos = theirs.config.pad_token_id, theirs.config.eos_token_id
-    options = Options(beam=beam, alpha=0.0, n_best=beam, max_length=length)
+    options = SearchOptions(beam=beam, length_penalty=0.0, n_best=beam, max_length=length)
     found = beam_search(ModelNextToken(ours), source, (source != pad).sum(1), options)
     settings: dict[str, Any] = {"num_return_sequences": beam, "length_penalty": 0.0, "early_stopping": False}
     result = theirs.generate(

@@ -16,21 +16,22 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 import heedful
-from heedful import folder, interop
+from heedful import interop
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, HeedfulError, SettingError
-from heedful.folder import Folder
-from heedful.generate import Generator
-from heedful.interop import check
-from heedful.interop.convert import convert
-from heedful.model import build
-from heedful.text import learn
-from heedful.translate import Translator
+from heedful.inference.generator import Generator
+from heedful.inference.translator import Translator
+from heedful.interop import agreement
+from heedful.interop.conversion import convert
+from heedful.model.transformer import build_model
+from heedful.storage import folder
+from heedful.storage.folder import ModelFolder
+from heedful.text import train_vocabulary
 
 from .makers import LINES, TEXTS, bert, gpt2, marian
 
-TOKENIZER, OTHER = learn(LINES, None, False), learn(LINES[::2], None, False)
-MASKED = learn(LINES, None, False, extra=["<mask>"])
+TOKENIZER, OTHER = train_vocabulary(LINES, None, False), train_vocabulary(LINES[::2], None, False)
+MASKED = train_vocabulary(LINES, None, False, extra=["<mask>"])
 
 
 def ours(path: Path, search: SearchSettings | None = None, **changes: Any) -> Path:
@@ -42,16 +43,16 @@ def ours(path: Path, search: SearchSettings | None = None, **changes: Any) -> Pa
     sizes |= {f"{side}_layers": 2 for side in family.split("-")}
     config = ModelConfig(vocab_size=tokenizer.vocab_size, **sizes | changes)
     torch.manual_seed(7)
-    model = build(config).eval()
+    model = build_model(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * 0.2)
-    folder.save(Folder(model, tokenizer, source, search or SearchSettings(), path))
+    folder.save_folder(ModelFolder(model, tokenizer, source, search or SearchSettings(), path))
     return path
 
 
 GPT: dict[str, Any] = {
-    "family": "decoder", "norm": "pre", "positions": "learned", "scale_embedding": False, "activation": "gelu_tanh",
+    "family": "decoder", "pre_norm": True, "positions": "learned", "scale_embedding": False, "activation": "gelu_tanh",
 }  # fmt: skip
 BERT: dict[str, Any] = {
     "family": "encoder", "positions": "learned", "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,
@@ -63,8 +64,8 @@ EXPRESSIBLE: dict[str, dict[str, Any]] = {
     "untied, biased": {"tie": "none", "output_bias": True, "scale_embedding": False, "activation": "silu"},
     "two vocabularies": {"tie": "target", "source_vocab_size": OTHER.vocab_size},
     "from pad": {"bos_id": 0, "activation": "gelu_tanh"},
-    "norms first": {"norm": "pre"},
-    "norms first, untied, biased": {"norm": "pre", "tie": "none", "output_bias": True, "activation": "gelu"},
+    "norms first": {"pre_norm": True},
+    "norms first, untied, biased": {"pre_norm": True, "tie": "none", "output_bias": True, "activation": "gelu"},
     "GPT": GPT,
     "untied GPT": GPT | {"tie": "none", "norm_eps": 1e-3},
     "BERT": BERT | {"output_bias": True},
@@ -85,7 +86,7 @@ def test_ours_through_transformers_come_back_to_the_byte(tmp_path: Path, name: s
     assert agreement.sequences >= 10 and agreement.difference < 1e-4
     convert(tmp_path / "theirs", tmp_path / "again")
     assert weights(saved) == weights(tmp_path / "again")
-    before, after = (folder.load(path) for path in (saved, tmp_path / "again"))
+    before, after = (folder.load_folder(path) for path in (saved, tmp_path / "again"))
     assert before.model.config.model_dump() == after.model.config.model_dump()
     assert before.tokenizer.encode_batch(TEXTS) == after.tokenizer.encode_batch(TEXTS)
     assert before.source_tokenizer.encode_batch(TEXTS) == after.source_tokenizer.encode_batch(TEXTS)
@@ -128,7 +129,9 @@ def test_an_opus_folder_keeps_its_vocabularies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_what_transformers_loads_translates_as_we_do(tmp_path: Path, norm: str) -> None:
-    saved = ours(tmp_path / "ours", SearchSettings(beam=3, alpha=0.0), output_bias=True, norm=norm)
+    saved = ours(
+        tmp_path / "ours", SearchSettings(beam=3, length_penalty=0.0), output_bias=True, pre_norm=norm == "pre"
+    )
     convert(saved, tmp_path / "theirs", "huggingface")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
@@ -146,7 +149,7 @@ def classifier(path: Path, **changes: Any) -> Any:
 
 
 FREE: dict[str, dict[str, Any]] = EXPRESSIBLE | {
-    "pre-norm, gated": {"norm": "pre", "activation": "swiglu", "bias": False},
+    "pre-norm, gated": {"pre_norm": True, "activation": "swiglu", "bias": False},
     "rotary positions": {"positions": "rotary"},
     "relative positions": {"positions": "relative", "relative_window": 3},
     "learned positions": {"positions": "learned", "embedding_norm": True, "norm_eps": 1e-6, "activation": "gelu"},
@@ -170,15 +173,15 @@ def test_ctranslate2_computes_the_same(tmp_path: Path, name: str) -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("huggingface", {"norm": "pre", "tie": "target"}, "tie"),
-    ("huggingface", {"norm": "pre", "tie": "none", "source_vocab_size": OTHER.vocab_size}, "source_vocab_size"),
+    ("huggingface", {"pre_norm": True, "tie": "target"}, "tie"),
+    ("huggingface", {"pre_norm": True, "tie": "none", "source_vocab_size": OTHER.vocab_size}, "source_vocab_size"),
     ("huggingface", {"positions": "rotary"}, "positions"),
     ("huggingface", {"norm_eps": 1e-6}, "norm_eps"),
     ("huggingface", {"embedding_norm": True}, "embedding_norm"),
     ("huggingface", {"bias": False}, "bias"),
     ("huggingface", {"d_key": 2}, "d_key"),
     ("huggingface", {"activation": "swiglu"}, "activation"),
-    ("huggingface", GPT | {"norm": "post"}, "norm"),
+    ("huggingface", GPT | {"pre_norm": False}, "pre_norm"),
     ("huggingface", GPT | {"positions": "alibi"}, "positions"),
     ("huggingface", GPT | {"scale_embedding": True}, "scale_embedding"),
     ("huggingface", GPT | {"output_bias": True}, "output_bias"),
@@ -192,10 +195,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("ctranslate2", GPT, "family"),
     ("huggingface", {"architecture": "rnn"}, "architecture"),
     ("huggingface", GPT | {"attention": "window"}, "attention"),
-    ("huggingface", BERT | {"attention": "lowrank"}, "attention"),
+    ("huggingface", BERT | {"attention": "linformer"}, "attention"),
     ("ctranslate2", {"architecture": "conv"}, "architecture"),
-    ("ctranslate2", {"decoder_attention": "kernel"}, "decoder_attention"),
-    ("ctranslate2", {"recurrent_depth": True}, "recurrent_depth"),
+    ("ctranslate2", {"decoder_attention": "linear"}, "decoder_attention"),
+    ("ctranslate2", {"universal": True}, "universal"),
 ]
 
 
@@ -214,14 +217,14 @@ def test_a_result_that_computes_something_else_does_not_stay(
     tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = ours(tmp_path / "ours")
-    rows = check._rows
+    rows = agreement._rows
 
-    def rows_and_a_change(opened: Folder) -> list[list[int]]:
+    def rows_and_a_change(opened: ModelFolder) -> list[list[int]]:
         with torch.no_grad():
             opened.model.embedding.weight[5] += 0.5
         return rows(opened)
 
-    monkeypatch.setattr(check, "_rows", rows_and_a_change)
+    monkeypatch.setattr(agreement, "_rows", rows_and_a_change)
     with pytest.raises(FolderError, match="nothing was kept"):
         convert(saved, tmp_path / "theirs", to)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ours"]
@@ -229,7 +232,7 @@ def test_a_result_that_computes_something_else_does_not_stay(
 
 def test_a_vocabulary_that_cuts_otherwise_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = ours(tmp_path / "ours")
-    monkeypatch.setattr(check, "_unframed", lambda tokenizer, text: [1])
+    monkeypatch.setattr(agreement, "_unframed", lambda tokenizer, text: [1])
     with pytest.raises(FolderError, match="into other tokens than heedful"):
         convert(saved, tmp_path / "theirs", "huggingface")
     assert not (tmp_path / "theirs").exists()
@@ -341,7 +344,7 @@ def test_load_gives_what_the_family_is_for(tmp_path: Path) -> None:
     gpt2(tmp_path / "g")
     bert(tmp_path / "b")
     assert isinstance(heedful.load(tmp_path / "g"), Generator)
-    assert len(heedful.load(tmp_path / "b").fill("a man [MASK] in the garden.")[0]) == 5
+    assert len(heedful.load(tmp_path / "b").fill_mask("a man [MASK] in the garden.")[0]) == 5
     with pytest.raises(SettingError, match="only translators"):
         heedful.load(tmp_path / "g", tmp_path / "g")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from heedful import folder
 from heedful.errors import HeedfulError
+from heedful.inference.translator import Translator
 from heedful.native import library
-from heedful.translate import Translator
+from heedful.storage import folder
 
 from .own import make
 
@@ -27,7 +27,7 @@ def test_probabilities_that_are_no_numbers_are_told_of(
     weights = load_file(file)
     name = "embedding.weight" if stored == "float32" else "embedding.weight_scale"
     save_file(weights | {name: weights[name] * scale}, file)
-    translator = Translator([folder.load(tmp_path / "model")], precision)
+    translator = Translator([folder.load_folder(tmp_path / "model")], precision)
     if scale < 1e20:  # large, but not too large: they have a translation in every precision
         assert translator.translate("the town", max_length=4)
         return

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from heedful import interop, shortlist
+from heedful import interop
 from heedful.errors import FolderError
-from heedful.serve.settings import Served
-from heedful.train import report
+from heedful.inference import shortlist
+from heedful.serve.server_settings import ServedFolder
+from heedful.training import run_report
 
 from .own import make
 from .test_hostile import check_sentence, link, pipe, put
@@ -92,8 +93,8 @@ def test_only_plain_files_are_opened(copy: Path, kind: str, name: str) -> None:
     with pytest.raises(
         FolderError, match="is a link out of its folder" if kind in ("link", "device") else "plain file"
     ) as caught:
-        Served.parse(str(copy))
-        shortlist.load(interop.open_folder(copy))
+        ServedFolder.parse(str(copy))
+        shortlist.load_shortlist(interop.open_folder(copy))
     check_sentence(caught.value)
     assert name in str(caught.value)
 
@@ -111,13 +112,13 @@ def test_only_plain_files_are_opened(copy: Path, kind: str, name: str) -> None:
 def test_run_json_has_the_limits_of_all_other_json(copy: Path, content: str, message: str) -> None:
     put("run.json", content)(copy)
     with pytest.raises(FolderError, match=message) as caught:
-        Served.parse(str(copy))
+        ServedFolder.parse(str(copy))
     check_sentence(caught.value)
 
 
 def test_metrics_of_a_run_that_is_resumed_are_a_plain_file_of_records(tmp_path: Path) -> None:
-    (tmp_path / report.METRICS).write_text('[1]\n{"update": 3, "loss": 1.0}\n{"update": "x"}\n{"loss": 2}\n{"up')
-    assert report.read_metrics(tmp_path) == [{"update": 3, "loss": 1.0}]
-    pipe(report.METRICS)(tmp_path)
+    (tmp_path / run_report.METRICS).write_text('[1]\n{"update": 3, "loss": 1.0}\n{"update": "x"}\n{"loss": 2}\n{"up')
+    assert run_report.read_metrics(tmp_path) == [{"update": 3, "loss": 1.0}]
+    pipe(run_report.METRICS)(tmp_path)
     with pytest.raises(FolderError, match="is not a plain file"):
-        report.read_metrics(tmp_path)
+        run_report.read_metrics(tmp_path)

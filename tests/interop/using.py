@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from heedful import interop
-from heedful.encode import Encoder
 from heedful.errors import HeedfulError
-from heedful.folder import Folder
-from heedful.generate import Generator
+from heedful.inference.encoder import Encoder
+from heedful.inference.generator import Generator
+from heedful.inference.translator import Translator
 from heedful.serve.languages import pair_of
-from heedful.serve.messages import Event, Task, Unpacked
+from heedful.serve.messages import Event, MessageReader, WorkerTask
 from heedful.serve.worker import Worker
-from heedful.translate import Translator
+from heedful.storage.folder import ModelFolder
 
 TEXTS = [
     "A man plays in the garden.",
@@ -37,7 +37,7 @@ def use(path: Path) -> None:
             translator = Translator([folder], "auto", threads=1, shortlist=(path / "shortlist.safetensors").exists())
             translator.notice = lambda text: None
             translator.translate(TEXTS, max_length=8, beam=2)
-            translator.source_tokenizer.normalise(TEXTS[2])
+            translator.source_tokenizer.normalize(TEXTS[2])
             translator.score([("the town", "die Stadt")])
         case "decoder":
             generator = Generator(folder)
@@ -57,7 +57,7 @@ def serve(path: Path) -> None:
     with ours, theirs, contextlib.closing(_worker(ours, interop.open_folder(path))) as workers:
         worker = next(workers)
         for number, asked in enumerate(_requests(worker.folder), 1):
-            worker._take(Task(number, asked))
+            worker._take(WorkerTask(number, asked))
             for _ in range(MOST_STEPS):
                 if worker.work.idle():
                     break
@@ -67,13 +67,13 @@ def serve(path: Path) -> None:
         _check(theirs)
 
 
-def _worker(pipe: socket.socket, folder: Folder) -> Iterator[Worker]:
+def _worker(pipe: socket.socket, folder: ModelFolder) -> Iterator[Worker]:
     worker = Worker(pipe, folder, "auto" if folder.config.family == "encoder-decoder" else "float32")
     yield worker
     worker.aside.shutdown(wait=True, cancel_futures=True)
 
 
-def _requests(folder: Folder) -> list[dict[str, Any]]:
+def _requests(folder: ModelFolder) -> list[dict[str, Any]]:
     match folder.config.family:
         case "encoder-decoder":
             return [{"texts": TEXTS, "fields": ("text", "tokens"), "search": {"beam": 2, "max_length": 8}}]
@@ -88,7 +88,7 @@ def _requests(folder: Folder) -> list[dict[str, Any]]:
 
 
 def _check(pipe: socket.socket) -> None:
-    unpacked = Unpacked()
+    unpacked = MessageReader()
     with contextlib.suppress(BlockingIOError):
         while data := pipe.recv(1 << 18):
             for event in unpacked(data):

@@ -12,9 +12,9 @@ from rich.console import Console
 import heedful
 from heedful import config
 from heedful.cli.train import run_training
-from heedful.encode import Encoder
-from heedful.generate import Generator
-from heedful.train.report import read_metrics
+from heedful.inference.encoder import Encoder
+from heedful.inference.generator import Generator
+from heedful.training.run_report import read_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +34,11 @@ def sentences(count: int, seed: int) -> list[str]:
     ]
 
 
-def trained(out: Path, data: dict[str, object], train: dict[str, object], **sections: dict[str, object]) -> Path:
-    run_training(config.read(None, (), data=data, train=train, **sections), out, console=Console(quiet=True))
+def trained(
+    out: Path, task: str, data: dict[str, object], train: dict[str, object], **sections: dict[str, object]
+) -> Path:
+    settings = config.read(None, [f"task={task}"], data=data, train=train, **sections)
+    run_training(settings, out, console=Console(quiet=True))
     return out
 
 
@@ -48,8 +51,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["bpe", pytest.param("characters", marks=pytest.mark.long)])
 def test_a_gpt_learns_a_tiny_grammar(corpus: Path, tmp_path: Path, kind: str) -> None:
-    train = {"max_updates": 250, "checkpoint_every": 250, "batch_tokens": 768, "block": 64, "learning_rate": 3e-3}
-    out = trained(tmp_path / "gpt", {"text": corpus}, train | {"warmup": 20}, model=SMALL, text={"kind": kind})
+    train = {"max_updates": 250, "checkpoint_every": 250, "batch_tokens": 768, "block_size": 64, "learning_rate": 3e-3}
+    out = trained(
+        tmp_path / "gpt", "language-model", {"text": corpus}, train | {"warmup": 20}, model=SMALL, text={"kind": kind}
+    )
     generator = heedful.load(out)
     assert isinstance(generator, Generator)
     right = 0
@@ -66,9 +71,9 @@ def test_a_gpt_learns_a_tiny_grammar(corpus: Path, tmp_path: Path, kind: str) ->
 
 @pytest.fixture(scope="module")
 def bert(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    train = {"max_updates": 500, "checkpoint_every": 500, "batch_tokens": 1024, "block": 32, "learning_rate": 3e-3}
-    train |= {"warmup": 20, "family": "encoder", "whole_words": True, "mask": 0.2}
-    return trained(tmp_path_factory.mktemp("runs") / "bert", {"text": corpus}, train, model=SMALL)
+    train = {"max_updates": 500, "checkpoint_every": 500, "batch_tokens": 1024, "block_size": 32, "learning_rate": 3e-3}
+    train |= {"warmup": 20, "whole_words": True, "mask_prob": 0.2}
+    return trained(tmp_path_factory.mktemp("runs") / "bert", "masked-lm", {"text": corpus}, train, model=SMALL)
 
 
 @pytest.mark.long
@@ -83,9 +88,9 @@ def test_a_bert_fills_the_blanks_of_a_tiny_grammar(bert: Path) -> None:
                 (f"the {animal} <mask> {time} in the {place}.", verb),
                 (f"the {animal} {verb} {time} in the [MASK].", place),
             ]
-    right = sum(encoder.fill(text, top=1)[0][0].token == answer for text, answer in asked)
+    right = sum(encoder.fill_mask(text, top=1)[0][0].token == answer for text, answer in asked)
     assert right / len(asked) >= 0.95
-    (best,) = encoder.fill("the bird [MASK] today in the tree.", top=1)
+    (best,) = encoder.fill_mask("the bird [MASK] today in the tree.", top=1)
     assert best[0].probability > 0.8
     assert best[0].text == "the bird sings today in the tree."
 
@@ -105,7 +110,7 @@ def test_a_classifier_learns(bert: Path, tmp_path: Path) -> None:
     examples = [(("wet" if any(each in line for each in water) else "dry"), line) for line in sentences(300, 9)]
     (tmp_path / "train.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in examples), encoding="utf-8")
     train = {"init": bert, "max_updates": 120, "checkpoint_every": 60, "batch_tokens": 512}
-    out = trained(tmp_path / "tagger", {"labelled": tmp_path / "train.tsv"}, train)
+    out = trained(tmp_path / "tagger", "classification", {"labeled": tmp_path / "train.tsv"}, train)
     encoder = heedful.load(out)
     texts = [f"the {animal} {verb} in the {place}." for animal, (verb, place) in FACTS.items()]
     expected = ["wet" if animal in water else "dry" for animal in FACTS]
@@ -124,5 +129,5 @@ def test_a_classifier_compares_two_texts(bert: Path, tmp_path: Path) -> None:
         lines.append(f"{'same' if same else 'other'}\t{first}\tthe {other} {FACTS[other][0]}.\n")
     (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
     train = {"init": bert, "max_updates": 400, "checkpoint_every": 100, "batch_tokens": 1024, "learning_rate": 1e-3}
-    out = trained(tmp_path / "tagger", {"labelled": tmp_path / "train.tsv"}, train)
+    out = trained(tmp_path / "tagger", "classification", {"labeled": tmp_path / "train.tsv"}, train)
     assert max(record.get("valid_accuracy", 0) for record in read_metrics(out)) >= 90

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from heedful import config
 from heedful.cli.train import run_training
-from heedful.translate import Translator
+from heedful.inference.translator import Translator
 
 pytestmark = pytest.mark.slow
 

@@ -9,32 +9,33 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from heedful import config, folder
+from heedful import config
 from heedful.data.batch import Batch
 from heedful.errors import SettingError
-from heedful.loss import translation_loss
-from heedful.model import build
-from heedful.plain import ModelNextToken
-from heedful.search import Options
+from heedful.inference.torch_backend import ModelNextToken
+from heedful.model.transformer import build_model
+from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
-from heedful.train.loop import train
-from tests.train.test_resume import Killed, killing, open_, settings
+from heedful.storage import folder
+from heedful.training.loop import train
+from heedful.training.losses import translation_loss
+from tests.training.test_resume import Killed, killing, open_, settings
 
 COPY, REVERSE, FIRST = 4, 5, 6
 SIZES = {"vocab_size": 14, "d_model": 48, "d_ff": 96, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
-ONE = {"norm": "pre", "encoder_layers": 1, "decoder_layers": 1}
+ONE = {"pre_norm": True, "encoder_layers": 1, "decoder_layers": 1}
 SYSTEMS = {  # settings, learning rate, updates
     "rnn-additive": ({"architecture": "rnn", "cell": "gru", "source_attention": "additive"}, 2e-2, 100),
     "lstm-dot": ({"architecture": "rnn", "source_attention": "dot"}, 1e-2, 150),
     "conv": ({"architecture": "conv"}, 4e-3, 120),
     "window": ({"attention": "window", "attention_window": 2} | ONE, 1e-2, 150),
     "sparse": ({"attention": "sparse", "attention_window": 1, "attention_stride": 3} | ONE, 1e-2, 150),
-    "lowrank": ({"attention": "lowrank", "decoder_attention": "full", "attention_rank": 8} | ONE, 1e-2, 150),
-    "kernel": ({"attention": "kernel"} | ONE, 1e-2, 200),
-    "universal": ({"recurrent_depth": True}, 5e-3, 250),
-    "halting": ({"recurrent_depth": True, "halting": True, "norm": "pre"}, 1e-2, 200),
+    "linformer": ({"attention": "linformer", "decoder_attention": "full", "attention_rank": 8} | ONE, 1e-2, 150),
+    "linear": ({"attention": "linear"} | ONE, 1e-2, 200),
+    "universal": ({"universal": True}, 5e-3, 250),
+    "act_halting": ({"universal": True, "act_halting": True, "pre_norm": True}, 1e-2, 200),
 }
-LONG = {"rnn-additive", "sparse", "lowrank", "kernel", "universal"}  # all but their learning is tested each time
+LONG = {"rnn-additive", "sparse", "linformer", "linear", "universal"}  # all but their learning is tested each time
 pytestmark = pytest.mark.slow
 
 
@@ -61,7 +62,7 @@ def batch(rows: int, seed: int) -> Batch:
 def test_copying_and_reversing_are_learned(name: str) -> None:
     changes, rate, updates = SYSTEMS[name]
     torch.manual_seed(1)
-    model = build(config.ModelConfig(**SIZES | {"max_length": 16, "dropout": 0.0} | changes))
+    model = build_model(config.ModelConfig(**SIZES | {"max_length": 16, "dropout": 0.0} | changes))
     optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for update in range(updates):
         for group in optimiser.param_groups:
@@ -79,17 +80,17 @@ def test_copying_and_reversing_are_learned(name: str) -> None:
 
 
 def written(model: torch.nn.Module, source: Tensor, lengths: Tensor) -> list[list[int]]:
-    hypotheses = beam_search(ModelNextToken(model), source, lengths, Options(beam=1, max_length=8))
+    hypotheses = beam_search(ModelNextToken(model), source, lengths, SearchOptions(beam=1, max_length=8))
     return [list(found[0].ids) for found in hypotheses]
 
 
-@pytest.mark.parametrize("name", ["rnn-additive", "conv", "lowrank", "kernel", "halting"])
+@pytest.mark.parametrize("name", ["rnn-additive", "conv", "linformer", "linear", "act_halting"])
 def test_killed_and_resumed_equals_never_interrupted(corpus: Path, tmp_path: Path, name: str) -> None:
     changes = [f"model.{key}={str(value).lower()}" for key, value in SYSTEMS[name][0].items()]
-    if name == "halting":
+    if name == "act_halting":
         with pytest.raises(SettingError, match="does not go with"):
             open_(settings(corpus, tmp_path / "store", *changes), tmp_path / "refused")
-        changes.append("train.consistency=0")
+        changes.append("train.rdrop=0")
     asked = settings(corpus, tmp_path / "store", *changes, "train.max_updates=5", "train.checkpoint_every=2")
     train(open_(asked, tmp_path / "whole"))
     run = open_(asked, tmp_path / "killed")
@@ -102,4 +103,4 @@ def test_killed_and_resumed_equals_never_interrupted(corpus: Path, tmp_path: Pat
         ours, theirs = load_file(tmp_path / "killed" / file), load_file(tmp_path / "whole" / file)
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[key], theirs[key]) for key in ours)
-    assert folder.load(tmp_path / "killed").model.config == run.config.model
+    assert folder.load_folder(tmp_path / "killed").model.config == run.config.model

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model import build
-from heedful.model.transformer import Model
+from heedful.model.transformer import Model, build_model
 
 ACTIVATIONS = ["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 NORMS = ["post", "pre"]
@@ -25,13 +24,13 @@ SYSTEMS = {  # what the Transformer replaced and what followed it
     "sparse": {"attention": "sparse", "attention_window": 1, "attention_global": 2, "attention_stride": 4},
     "sparse-alibi": {"attention": "sparse", "attention_window": 2, "attention_stride": 7, "positions": "alibi"},
     "sparse-relative": {"attention": "sparse", "attention_window": 2, "attention_global": 0, "positions": "relative"},
-    "lowrank": {"attention": "lowrank", "decoder_attention": "full", "attention_rank": 5},
-    "kernel": {"attention": "kernel", "norm": "pre"},
-    "kernel-rotary": {"attention": "kernel", "positions": "rotary", "d_key": 6},
-    "universal": {"recurrent_depth": True},
-    "universal-relative": {"recurrent_depth": True, "norm": "pre", "positions": "relative"},
-    "halting": {"recurrent_depth": True, "halting": True, "encoder_layers": 4, "decoder_layers": 3},
-    "halting-window": {"recurrent_depth": True, "halting": True, "norm": "pre", "attention": "window", "n_heads": 2},
+    "linformer": {"attention": "linformer", "decoder_attention": "full", "attention_rank": 5},
+    "linear": {"attention": "linear", "pre_norm": True},
+    "linear-rotary": {"attention": "linear", "positions": "rotary", "d_key": 6},
+    "universal": {"universal": True},
+    "universal-relative": {"universal": True, "pre_norm": True, "positions": "relative"},
+    "act_halting": {"universal": True, "act_halting": True, "encoder_layers": 4, "decoder_layers": 3},
+    "halting-window": {"universal": True, "act_halting": True, "pre_norm": True, "attention": "window", "n_heads": 2},
 }
 
 
@@ -57,7 +56,7 @@ def stir(module: nn.Module, seed: int = 0) -> nn.Module:
 
 def fresh(config: ModelConfig, seed: int = 0) -> Model:
     torch.manual_seed(seed)
-    return stir(build(config), seed)
+    return stir(build_model(config), seed)
 
 
 @cache

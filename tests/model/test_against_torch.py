@@ -7,7 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heedful.model import Attention, Block, Position, causal, not_padding
+from heedful.model.attention.multi_head import MultiHeadAttention
+from heedful.model.block import Block
+from heedful.model.masks import causal, not_padding
+from heedful.model.positions import Position
 
 from .samples import fresh, sentences, small, stir
 
@@ -67,7 +70,7 @@ def padding(lengths: list[int]) -> Tensor:
 def test_attention_equals_multihead_attention(batch, over, masks):
     queries, lengths = 5, [7, 4, 2][:batch] if over == "memory" else [5, 4, 2][:batch]
     torch.manual_seed(1)
-    ours = stir(Attention(small()))
+    ours = stir(MultiHeadAttention(small()))
     theirs = nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
     theirs.load_state_dict(attention_in_torch(ours.state_dict()))
     x = random(batch, queries, 16).requires_grad_()
@@ -83,9 +86,9 @@ def test_attention_equals_multihead_attention(batch, over, masks):
     seen = []
     with ours.weights.register_forward_hook(lambda module, given, weights: seen.append(weights)):
         if over == "itself":
-            out = ours.over_itself(x, keep, NO_POSITION)
+            out = ours.self_attention(x, keep, NO_POSITION)
         else:
-            out = ours.over_memory(x, ours.project(memory), keep)
+            out = ours.cross_attention(x, ours.project(memory), keep)
     expected, weights = theirs(x, memory, memory, **options, average_attn_weights=False)
 
     torch.testing.assert_close(out, expected)
@@ -100,7 +103,7 @@ def test_attention_equals_multihead_attention(batch, over, masks):
 @pytest.mark.parametrize("cross", [False, True])
 def test_block_equals_the_layers_of_torch(cross, activation, norm, batch):
     torch.manual_seed(2)
-    ours = stir(Block(small(norm=norm, activation=activation), cross))
+    ours = stir(Block(small(pre_norm=norm == "pre", activation=activation), cross))
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     theirs = kind(16, 4, 24, 0.0, activation, EPS, batch_first=True, norm_first=norm == "pre", dtype=torch.float64)
     theirs.load_state_dict(block_in_torch(ours.state_dict(), cross))
@@ -124,7 +127,9 @@ def test_block_equals_the_layers_of_torch(cross, activation, norm, batch):
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("layers", [(2, 2), (3, 1)])
 def test_the_whole_model_equals_the_stacks_of_torch(layers, activation, norm):
-    ours = fresh(small(norm=norm, activation=activation, encoder_layers=layers[0], decoder_layers=layers[1]))
+    ours = fresh(
+        small(pre_norm=norm == "pre", activation=activation, encoder_layers=layers[0], decoder_layers=layers[1])
+    )
     options = {"batch_first": True, "norm_first": norm == "pre", "dtype": torch.float64}
     theirs = nn.Transformer(16, 4, layers[0], layers[1], 24, 0.0, activation, **options)
     for name in ("encoder", "decoder"):
@@ -186,7 +191,7 @@ def test_feed_forward_is_what_numpy_computes(name):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("eps", [1e-12, 0.1])
 def test_every_norm_has_the_epsilon_of_the_settings(eps, norm):
-    model = fresh(small(norm=norm, norm_eps=eps, embedding_norm=True))
+    model = fresh(small(pre_norm=norm == "pre", norm_eps=eps, embedding_norm=True))
     norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
     assert {module.eps for module in norms} == {eps}
     assert len(norms) == 2 * 2 + 2 * 3 + 2 + 2 * (norm == "pre")

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.model import POSITIONS, Cache
-from heedful.model.cache import ROOM
+from heedful.model.cache import ROOM, Cache
+from heedful.model.positions import POSITIONS
 
 from .samples import ACTIVATIONS, NORMS, SYSTEMS, sentences, shared, small
 
 SHAPES = [
-    pytest.param({"positions": p, "norm": n, "activation": a}, id=f"{p}-{n}-{a}")
+    pytest.param({"positions": p, "pre_norm": n == "pre", "activation": a}, id=f"{p}-{n}-{a}")
     for p, n, a in product(POSITIONS, NORMS, ACTIVATIONS)
 ] + [pytest.param(shape, id=name) for name, shape in SYSTEMS.items()]
 every_shape = pytest.mark.parametrize("shape", SHAPES)
@@ -51,7 +51,7 @@ def test_buffers_may_grow(positions, sizes):
 @pytest.mark.parametrize("width", [2, 3])
 def test_beams_that_fork_and_sentences_that_end(positions, norm, width):
     """R = B * W rows over B memories: at each step beams are exchanged, and now and then a sentence is done."""
-    model = shared(small(positions=positions, norm=norm))
+    model = shared(small(positions=positions, pre_norm=norm == "pre"))
     generator = torch.Generator().manual_seed(width)
     source = sentences(SOURCE_LENGTHS)
     cache = model.start(source)

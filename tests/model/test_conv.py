@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from heedful.model import build
+from heedful.model.transformer import build_model
 
 from .samples import another, sentences, shared, small
 
@@ -83,7 +83,7 @@ def test_four_layers_see_as_far_as_promised(dilated, reach):
 def test_a_fresh_stack_keeps_the_variance():
     """The scales of the paper are there for this: small inputs of a deep stack come out as large as they went in."""
     torch.manual_seed(0)
-    encoder = build(convolutional(family="encoder", d_model=64, encoder_layers=12, dropout=0.0)).encoder
+    encoder = build_model(convolutional(family="encoder", d_model=64, encoder_layers=12, dropout=0.0)).encoder
     x = 0.1 * torch.randn(8, 60, 64)
     encoder.position.embed = lambda x, start=0: x
     assert 0.07 < encoder(x, torch.ones(8, 1, 1, 60, dtype=torch.bool)).std() < 0.14

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from heedful.config import ModelConfig
-from heedful.model import DecoderModel, EncoderDecoder, EncoderModel, build
+from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, build_model
 
 from .samples import another, fresh, sentences, shared, small
 
@@ -34,7 +34,9 @@ def test_embeddings_are_scaled_by_the_root_of_the_width():
 
 def test_fresh_weights_are_as_described():
     torch.manual_seed(0)
-    model = build(ModelConfig(vocab_size=2000, d_model=64, d_ff=128, n_heads=4, encoder_layers=1, decoder_layers=1))
+    model = build_model(
+        ModelConfig(vocab_size=2000, d_model=64, d_ff=128, n_heads=4, encoder_layers=1, decoder_layers=1)
+    )
     assert model.embedding.weight.std().item() == pytest.approx(64**-0.5, rel=0.02)
     up = model.encoder.blocks[0].feed.up
     assert up.weight.abs().max().item() == pytest.approx(math.sqrt(6 / (64 + 128)), rel=0.01)
@@ -114,7 +116,9 @@ def test_a_deep_encoder_and_a_single_decoder_layer():
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_all_weights_learn(norm):
-    model = fresh(small(norm=norm, activation="swiglu", positions="relative", output_bias=True, embedding_norm=True))
+    model = fresh(
+        small(pre_norm=norm == "pre", activation="swiglu", positions="relative", output_bias=True, embedding_norm=True)
+    )
     model.project(model(sentences([6, 4]), sentences([5, 3], start=2))).logsumexp(-1).sum().backward()
     untouched = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
     assert not untouched
@@ -195,7 +199,7 @@ def test_without_any_dropout_training_and_using_are_the_same():
 def test_dropout_follows_the_embeddings_and_every_sublayer(rate, monkeypatch):
     """One on each side's embeddings, two in an encoder block, three in a decoder block, none elsewhere."""
     calls = []
-    for where in ("heedful.model.block.dropout", "heedful.ops.attention.dropout"):
+    for where in ("heedful.model.block.dropout", "heedful.ops.scaled_dot_product.dropout"):
         monkeypatch.setattr(where, lambda x, r, training: calls.append((r, training)) or x)
     model = fresh(small(dropout=rate, encoder_layers=3, decoder_layers=2)).train()
     model(sentences([6, 4]), sentences([5, 3], start=2))

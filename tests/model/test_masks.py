@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from heedful.model import causal, not_padding
+from heedful.model.masks import causal, not_padding
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(2, 2), (5, 5), (1, 6), (3, 8), (64, 64)])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from heedful.config import ModelConfig
-from heedful.model import build
+from heedful.model.transformer import build_model
 
 PRINTED = {  # millions
     "base": ({}, 65),
@@ -26,7 +26,7 @@ BIG = {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3}
 @cache
 def count(**changes) -> int:
     with torch.device("meta"):
-        return sum(parameter.numel() for parameter in build(ModelConfig(**changes)).parameters())
+        return sum(parameter.numel() for parameter in build_model(ModelConfig(**changes)).parameters())
 
 
 def millions(**changes) -> int:
@@ -75,7 +75,7 @@ def test_sizes_and_differences_are_those_of_arithmetic():
     assert count(encoder_layers=7, decoder_layers=7) - count() == pair
     assert count(d_ff=4096) - count() == 12 * (2 * 512 * 2048 + 2048) == 25_190_400
     assert count(d_key=16) - count() == -18 * 2 * 8 * (64 - 16) * (512 + 1) == -7_091_712
-    assert count(norm="pre") - count() == 2 * norm
+    assert count(pre_norm=True) - count() == 2 * norm
     assert count(tie="target") - count() == 37_000 * 512
     assert count(tie="none") - count() == 2 * 37_000 * 512
     assert count(activation="swiglu") - count() == 12 * (512 * 2048 + 2048)

@@ -8,16 +8,15 @@ import torch
 from torch import Tensor
 
 from heedful.config import ModelConfig
-from heedful.model import POSITIONS, Position
-from heedful.model.positions import Alibi, Learned, Relative, Rotary, Sinusoidal
-from heedful.ops import tables
-from heedful.ops.tables import alibi_slopes
+from heedful.model.positions import POSITIONS, Alibi, Learned, Position, Relative, Rotary, Sinusoidal
+from heedful.ops import position_tables
+from heedful.ops.position_tables import alibi_slopes
 
 from .samples import small
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    return torch.from_numpy(tables.sinusoids(length, width))
+    return torch.from_numpy(position_tables.sinusoids(length, width))
 
 
 def scheme(name: str, n_layers: int = 1, **changes) -> Position:
@@ -93,7 +92,7 @@ def test_embedded_positions_are_added_from_where_the_cache_ends(name, start):
 def test_rotary_products_depend_on_the_distance_alone(d_key):
     position = scheme("rotary", d_key=d_key)
     query, key = random(1, 4, 1, d_key or 4), random(1, 4, 1, d_key or 4, seed=1)
-    products = [[(position.turn(query, i) * position.turn(key, j)).sum(-1) for j in range(12)] for i in range(12)]
+    products = [[(position.rotate(query, i) * position.rotate(key, j)).sum(-1) for j in range(12)] for i in range(12)]
     for distance in range(-11, 12):
         same = torch.stack([products[i][i + distance] for i in range(12) if 0 <= i + distance < 12])
         torch.testing.assert_close(same, same[:1].expand_as(same), atol=1e-6, rtol=0)
@@ -105,14 +104,14 @@ def test_rotary_turns_pairs_by_the_angles_of_the_paper():
     pairs = torch.view_as_complex(x.unflatten(-1, (3, 2)).contiguous())
     rate = 10_000.0 ** (-torch.arange(0, 6, 2, dtype=torch.float64) / 6)
     spun = pairs * torch.polar(torch.ones(9, 3).double(), torch.outer(torch.arange(9).double(), rate))
-    torch.testing.assert_close(position.turn(x), torch.view_as_real(spun).flatten(-2), atol=1e-6, rtol=0)
-    torch.testing.assert_close(position.turn(x).norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=0)
+    torch.testing.assert_close(position.rotate(x), torch.view_as_real(spun).flatten(-2), atol=1e-6, rtol=0)
+    torch.testing.assert_close(position.rotate(x).norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["rotary", "sinusoidal", "learned"])
 def test_in_pieces_is_the_same_as_at_once(name):
     position = scheme(name)
-    apply = position.turn if name == "rotary" else position.embed
+    apply = position.rotate if name == "rotary" else position.embed
     x = random(2, 4, 10, 4) if name == "rotary" else random(2, 10, 16)
     pieces = [apply(x[..., 0:3, :], 0), apply(x[..., 3:4, :], 3), apply(x[..., 4:10, :], 4)]
     torch.testing.assert_close(torch.cat(pieces, -2), apply(x, 0))
@@ -173,7 +172,7 @@ def test_a_scheme_acts_only_where_it_says(name):
     position, x, heads = scheme(name), random(2, 5, 16), random(2, 4, 5, 4)
     acts = {
         "embed": not torch.equal(position.embed(x), x),
-        "turn": not torch.equal(position.turn(heads), heads),
+        "turn": not torch.equal(position.rotate(heads), heads),
         "bias": position.layer(0).bias(heads, 5) is not None,
     }
     places = {"sinusoidal": "embed", "learned": "embed", "rotary": "turn", "alibi": "bias", "relative": "bias"}

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.model import POSITIONS
-from heedful.ops import attention
+from heedful.model.positions import POSITIONS
+from heedful.ops import scaled_dot_product
 
 from .samples import ACTIVATIONS, NORMS, SYSTEMS, another, fresh, pad_right, sentences, shared, small
 
 SHAPES = [
-    pytest.param({"positions": p, "norm": n, "activation": a}, id=f"{p}-{n}-{a}")
+    pytest.param({"positions": p, "pre_norm": n == "pre", "activation": a}, id=f"{p}-{n}-{a}")
     for p, n, a in product(POSITIONS, NORMS, ACTIVATIONS)
 ] + [pytest.param(shape, id=name) for name, shape in SYSTEMS.items()]
 every_shape = pytest.mark.parametrize("shape", SHAPES)
@@ -45,7 +45,7 @@ def test_the_future_never_changes_the_past(shape):
 def test_the_future_never_changes_the_past_at_any_length(positions):
     others = cycle(product(NORMS, ACTIVATIONS))
     for length, (norm, activation) in zip(range(2, 65), others, strict=False):
-        shape = {"positions": positions, "norm": norm, "activation": activation}
+        shape = {"positions": positions, "pre_norm": norm == "pre", "activation": activation}
         assert_causal(shared(small(**shape, family="decoder")), length)
         assert_causal(shared(small(**shape)), length, sentences([length % 7 + 1], width=8))
 
@@ -141,7 +141,7 @@ def test_an_encoder_takes_a_mask_in_place_of_the_padding_token():
 @pytest.mark.parametrize("norm", NORMS)
 def test_relative_schemes_do_not_feel_a_common_shift(positions, norm):
     """With the first tokens hidden, only distances are left, and these stay the same."""
-    model = shared(small(positions=positions, norm=norm, family="encoder"))
+    model = shared(small(positions=positions, pre_norm=norm == "pre", family="encoder"))
     ids = sentences([6, 6])
     shifted = torch.nn.functional.pad(ids, (5, 0))
     torch.testing.assert_close(model(shifted)[:, 5:], model(ids), atol=1e-5, rtol=1e-5)
@@ -154,7 +154,7 @@ def test_the_fused_attention_makes_the_same_model(positions, d_key, monkeypatch)
     source, target = sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS, seed=1, start=2)
     results = []
     for fused_from in (1 << 20, 0):
-        monkeypatch.setattr(attention, "FUSED_FROM", fused_from)
+        monkeypatch.setattr(scaled_dot_product, "FUSED_FROM", fused_from)
         for family in ("encoder-decoder", "decoder", "encoder"):
             model = fresh(small(family=family, positions=positions, d_key=d_key))
             out = model(source, target) if family == "encoder-decoder" else model(source)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from heedful.model import build, rnn
+from heedful.model.baselines import rnn
+from heedful.model.transformer import build_model
 
 from .samples import fresh, sentences, shared, small
 
@@ -163,7 +164,7 @@ def test_a_hidden_token_is_no_input_and_cannot_be_attended_to():
 @pytest.mark.parametrize("score", ["additive", "dot"])
 def test_cells_stay_in_single_precision_where_the_rest_is_not(cell, score):
     torch.manual_seed(0)
-    model = build(recurrent(cell=cell, source_attention=score))
+    model = build_model(recurrent(cell=cell, source_attention=score))
     source, target = sentences(SOURCE_LENGTHS), sentences([4, 6, 2], seed=1, start=2)
     exact = model.eval()(source, target)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heedful.model.attention import TAPS
+from heedful.model.attention.multi_head import TAPS
 
 from .samples import fresh, sentences, shared, small
 

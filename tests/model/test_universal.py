@@ -5,18 +5,18 @@ import copy
 import pytest
 import torch
 
-from heedful.model import build
-from heedful.ops import tables
+from heedful.model.transformer import build_model
+from heedful.ops import position_tables
 
 from .samples import fresh, sentences, shared, small
 
 
 def universal(**changes):
-    return small(**{"recurrent_depth": True, "encoder_layers": 3, "decoder_layers": 3} | changes)
+    return small(**{"universal": True, "encoder_layers": 3, "decoder_layers": 3} | changes)
 
 
 def test_it_has_the_weights_of_one_layer():
-    one, three = build(universal(encoder_layers=1, decoder_layers=1)), build(universal())
+    one, three = build_model(universal(encoder_layers=1, decoder_layers=1)), build_model(universal())
     assert sum(p.numel() for p in one.parameters()) == sum(p.numel() for p in three.parameters())
     assert one.state_dict().keys() == three.state_dict().keys()
     assert three.encoder.blocks[2].feed.up.weight is three.encoder.blocks[0].feed.up.weight
@@ -24,11 +24,14 @@ def test_it_has_the_weights_of_one_layer():
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_each_step_is_the_block_over_position_and_step(norm):
-    model = shared(universal(norm=norm, family="encoder"))
+    model = shared(universal(pre_norm=norm == "pre", family="encoder"))
     ids = sentences([6, 4])
     keep, x = (ids != 0)[:, None, None, :], model.embedding(ids)
     for step in range(3):
-        x = x + torch.from_numpy(tables.sinusoids(80, 16)[:6] + tables.sinusoids(3, 16)[step]).double()
+        x = (
+            x
+            + torch.from_numpy(position_tables.sinusoids(80, 16)[:6] + position_tables.sinusoids(3, 16)[step]).double()
+        )
         x = model.encoder.blocks[0](x, keep, model.encoder.position)
     expected = x if norm == "post" else model.encoder.norm(x)
     torch.testing.assert_close(model(ids), expected)
@@ -46,13 +49,13 @@ def test_saved_and_loaded_it_is_the_same():
 
 def test_the_gradient_is_the_sum_over_the_steps():
     """Of the same model with three blocks of their own, whose depth encodings are put in by hand."""
-    ours = fresh(universal(family="encoder", positions="rotary", norm="pre"))
-    apart = fresh(small(family="encoder", positions="rotary", norm="pre", encoder_layers=3))
+    ours = fresh(universal(family="encoder", positions="rotary", pre_norm=True))
+    apart = fresh(small(family="encoder", positions="rotary", pre_norm=True, encoder_layers=3))
     state = dict(ours.state_dict())
     block = {k.removeprefix("encoder.0."): v for k, v in state.items() if k.startswith("encoder.0.")}
     apart.load_state_dict(state | {f"encoder.{i}.{k}": v for i in range(3) for k, v in block.items()})
     for step, each in enumerate(apart.encoder.blocks):
-        depth = torch.from_numpy(tables.sinusoids(3, 16)[step]).double()
+        depth = torch.from_numpy(position_tables.sinusoids(3, 16)[step]).double()
         each.register_forward_pre_hook(lambda module, given, depth=depth: (given[0] + depth, *given[1:]))
     ids = sentences([6, 4])
     for model in (ours, apart):
@@ -86,7 +89,7 @@ def halt_by_hand(model, ids):
 
 @pytest.mark.parametrize("bias", [-3.0, -0.5, 0.5, 3.0])
 def test_tokens_halt_by_graves_rule(bias):
-    model = fresh(universal(halting=True, family="encoder", encoder_layers=6)).requires_grad_(False)
+    model = fresh(universal(act_halting=True, family="encoder", encoder_layers=6)).requires_grad_(False)
     model.encoder.halt.bias.fill_(bias)
     model.encoder.halt.weight.mul_(3)
     pondered = []
@@ -98,7 +101,7 @@ def test_tokens_halt_by_graves_rule(bias):
 
 
 def test_different_tokens_think_for_different_times_and_a_batch_ends_with_its_last():
-    model = fresh(universal(halting=True, family="encoder", encoder_layers=8)).requires_grad_(False)
+    model = fresh(universal(act_halting=True, family="encoder", encoder_layers=8)).requires_grad_(False)
     halt, pondered, calls = model.encoder.halt, [], []
     model.encoder.ponder.register_forward_hook(lambda module, given, out: pondered.append(out))
     for block in model.encoder.blocks:
@@ -116,7 +119,7 @@ def test_different_tokens_think_for_different_times_and_a_batch_ends_with_its_la
 
 
 def test_the_price_of_thinking_reaches_the_halting_unit():
-    model = fresh(universal(halting=True, family="encoder"))
+    model = fresh(universal(act_halting=True, family="encoder"))
     pondered = []
     model.encoder.ponder.register_forward_hook(lambda module, given, out: pondered.append(out))
     model(sentences([6, 6]))

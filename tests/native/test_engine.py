@@ -14,12 +14,12 @@ import torch
 from heedful import native
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError, SettingError
-from heedful.model import EncoderDecoder, build
-from heedful.native import Asked, Engine, EngineSearch, EngineSearches, computes, library, search_all
-from heedful.native.bridge import EngineNextToken, Live
+from heedful.inference.torch_backend import ModelNextToken
+from heedful.model.transformer import EncoderDecoder, build_model
+from heedful.native import Engine, EngineSearch, SearchPool, SearchRequest, library, search_all, supports
 from heedful.native.capi import Shape
-from heedful.plain import ModelNextToken
-from heedful.search import Options
+from heedful.native.torch_bridge import EngineNextToken, ModuleWeights
+from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
 from heedful.search.sample import sample
 
@@ -30,7 +30,7 @@ VOCABULARY = 61
 def model(seed: int = 1, **changes: Any) -> EncoderDecoder:
     torch.manual_seed(seed)
     sizes = {"vocab_size": VOCABULARY, "d_model": 24, "d_ff": 40, "n_heads": 3, "encoder_layers": 2}
-    made = build(ModelConfig(**sizes | {"decoder_layers": 2, "max_length": 64, "dropout": 0.0} | changes))
+    made = build_model(ModelConfig(**sizes | {"decoder_layers": 2, "max_length": 64, "dropout": 0.0} | changes))
     with torch.no_grad():
         for each in made.parameters():  # biases and norms that matter, and distributions with a shape
             each.add_(torch.randn_like(each) * 0.3)
@@ -52,8 +52,8 @@ def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 KINDS: list[dict[str, Any]] = [
     {},
-    {"norm": "pre", "positions": "learned", "bias": False},
-    {"positions": "rotary", "activation": "gelu", "norm": "pre", "d_model": 36, "n_heads": 3},
+    {"pre_norm": True, "positions": "learned", "bias": False},
+    {"positions": "rotary", "activation": "gelu", "pre_norm": True, "d_model": 36, "n_heads": 3},
     {"positions": "alibi", "activation": "swiglu", "tie": "none", "output_bias": True},
     {"activation": "gelu_tanh", "tie": "target", "source_vocab_size": VOCABULARY, "embedding_norm": True},
     {"activation": "silu", "scale_embedding": False, "d_model": 128, "d_ff": 200, "n_heads": 2, "encoder_layers": 1},
@@ -66,7 +66,7 @@ KINDS: list[dict[str, Any]] = [
 def test_every_step_has_the_numbers_of_torch(kind: dict[str, Any]) -> None:
     plain = model(**kind)
     source, lengths = padded(sources([7, 1, 12, 3]))
-    theirs, ours = ModelNextToken(plain), EngineNextToken(Engine(Live(plain), small=False))
+    theirs, ours = ModelNextToken(plain), EngineNextToken(Engine(ModuleWeights(plain), small=False))
     caches = theirs.start(source, lengths), ours.start(source, lengths)
     ids, generator = torch.full((4,), 2), torch.Generator().manual_seed(3)
     for step in range(6):
@@ -85,25 +85,25 @@ def test_every_step_has_the_numbers_of_torch(kind: dict[str, Any]) -> None:
 
 
 SEARCHES = [
-    Options(beam=1, max_length=9),
-    Options(beam=4, n_best=3, max_length=20),
-    Options(beam=5, n_best=5, alpha=0.0, max_length=6),
-    Options(beam=2, alpha=2.0, max_extra=3),
-    Options(beam=40, n_best=2, max_length=7),  # more candidates than there are tokens
+    SearchOptions(beam=1, max_length=9),
+    SearchOptions(beam=4, n_best=3, max_length=20),
+    SearchOptions(beam=5, n_best=5, length_penalty=0.0, max_length=6),
+    SearchOptions(beam=2, length_penalty=2.0, max_extra=3),
+    SearchOptions(beam=40, n_best=2, max_length=7),  # more candidates than there are tokens
 ]
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_search_is_that_of_python(options: Options, seed: int) -> None:
+def test_the_search_is_that_of_python(options: SearchOptions, seed: int) -> None:
     plain = model(seed)
     asked = sources([7, 1, 12, 3, 5, 9], seed)
     prefixes = [(), (8,), (), (9, 10, 11), (), (1,)]
-    engine = Engine(Live(plain), small=False)
+    engine = Engine(ModuleWeights(plain), small=False)
     expected = beam_search(
         EngineNextToken(engine), *padded(asked), options.model_copy(update={"prefix": tuple(prefixes)})
     )
-    found = list(search_all(engine, [Asked(s, options, p) for s, p in zip(asked, prefixes, strict=True)]))
+    found = list(search_all(engine, [SearchRequest(s, options, p) for s, p in zip(asked, prefixes, strict=True)]))
     assert [[(h.ids, h.finished) for h in each] for each in found] == [
         [(h.ids, h.finished) for h in each] for each in expected
     ]
@@ -114,12 +114,12 @@ def test_the_search_is_that_of_python(options: Options, seed: int) -> None:
 
 @pytest.mark.parametrize("small", [False, True])
 def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool) -> None:
-    engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small)
-    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), Options(beam=3, n_best=3, max_length=25)
-    alone = [next(search_all(engine, [Asked(each, options)])) for each in asked]
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small)
+    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
+    alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
     for workers, threads in ((1, 1), (3, 1), (1, 2)):
-        assert list(search_all(engine, [Asked(each, options) for each in asked], workers, threads)) == alone
-    for search in (EngineSearch(engine), EngineSearches(engine, 3)):
+        assert list(search_all(engine, [SearchRequest(each, options) for each in asked], workers, threads)) == alone
+    for search in (EngineSearch(engine), SearchPool(engine, 3)):
         numbers, found = dict[int, int](), dict[int, Any]()
         for index, each in enumerate(asked):  # one joins at every step
             numbers[search.add(each, options)] = index
@@ -130,10 +130,10 @@ def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool
 
 
 def test_searches_wait_for_no_other_and_who_leaves_meanwhile_is_gone() -> None:
-    engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small=False)
-    asked, options = sources([7, 12, 9, 5]), Options(beam=3, n_best=1, max_length=25)
-    alone = [next(search_all(engine, [Asked(each, options)])) for each in asked]
-    search, go = EngineSearches(engine, 2), threading.Event()
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small=False)
+    asked, options = sources([7, 12, 9, 5]), SearchOptions(beam=3, n_best=1, max_length=25)
+    alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
+    search, go = SearchPool(engine, 2), threading.Event()
     slow = search.searches[0].search
     step, slow.step = slow.step, lambda: go.wait(60) and step()
     numbers = [search.add(each, options) for each in asked[:3]]  # 0 and 2 wait in the slow one
@@ -154,11 +154,11 @@ def test_searches_wait_for_no_other_and_who_leaves_meanwhile_is_gone() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_many_come_and_go_at_any_time_and_who_stays_gets_the_same_as_alone(threads: int) -> None:
-    engine = Engine(Live(model()), small=False)
+    engine = Engine(ModuleWeights(model()), small=False)
     random = np.random.default_rng(3)
-    asked, options = sources(random.integers(3, 15, 200).tolist()), Options(beam=2, max_length=12)
-    alone = list(search_all(engine, (Asked(each, options) for each in asked)))
-    search, indices, found = EngineSearches(engine, threads), dict[int, int](), dict[int, Any]()
+    asked, options = sources(random.integers(3, 15, 200).tolist()), SearchOptions(beam=2, max_length=12)
+    alone = list(search_all(engine, (SearchRequest(each, options) for each in asked)))
+    search, indices, found = SearchPool(engine, threads), dict[int, int](), dict[int, Any]()
     dropped = set()
     for index, each in enumerate(asked):
         indices[search.add(each, options)] = index
@@ -179,7 +179,7 @@ def test_many_come_and_go_at_any_time_and_who_stays_gets_the_same_as_alone(threa
 
 def test_searches_that_nobody_uses_any_more_end() -> None:
     before = set(threading.enumerate())
-    search = EngineSearches(Engine(Live(model()), small=False), 3)
+    search = SearchPool(Engine(ModuleWeights(model()), small=False), 3)
     mine = set(threading.enumerate()) - before
     assert len(mine) == 3
     del search
@@ -189,10 +189,10 @@ def test_searches_that_nobody_uses_any_more_end() -> None:
 
 
 def test_a_search_that_breaks_leaves_the_others_in_order() -> None:
-    engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small=False)
-    asked, options = sources([7, 12, 9]), Options(beam=3, n_best=1, max_length=25)
-    expected = next(search_all(engine, [Asked(asked[2], options)]))
-    search, broken = EngineSearches(engine, 2), threading.Event()
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small=False)
+    asked, options = sources([7, 12, 9]), SearchOptions(beam=3, n_best=1, max_length=25)
+    expected = next(search_all(engine, [SearchRequest(asked[2], options)]))
+    search, broken = SearchPool(engine, 2), threading.Event()
     step = search.searches[1].search.step
 
     def breaks() -> Any:
@@ -226,13 +226,13 @@ def shortlists(count: int, seed: int = 7) -> list[Any]:
 
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[3], KINDS[6] | {"vocab_size": VOCABULARY}], ids=str)
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_shortlists_are_those_of_python(options: Options, kind: dict[str, Any]) -> None:
+def test_shortlists_are_those_of_python(options: SearchOptions, kind: dict[str, Any]) -> None:
     plain, asked = model(**kind), sources([7, 1, 12, 3, 5, 9])
     prefixes, lists = [(), (8,), (), (9, 10, 11), (), (1,)], shortlists(6)
     changes = {"prefix": tuple(prefixes), "shortlists": tuple(lists)}
-    given = [Asked(s, options, p, ids) for s, p, ids in zip(asked, prefixes, lists, strict=True)]
+    given = [SearchRequest(s, options, p, ids) for s, p, ids in zip(asked, prefixes, lists, strict=True)]
     for small in (False, True):
-        engine = Engine(Live(plain), small, shortlists=True)
+        engine = Engine(ModuleWeights(plain), small, shortlists=True)
         theirs = EngineNextToken(engine) if small else ModelNextToken(plain)
         expected = beam_search(theirs, *padded(asked), options.model_copy(update=changes))
         found = list(search_all(engine, given))
@@ -243,9 +243,9 @@ def test_shortlists_are_those_of_python(options: Options, kind: dict[str, Any]) 
 
 @pytest.mark.parametrize("small", [False, True])
 def test_a_shortlist_depends_on_no_other_sentence(small: bool) -> None:
-    engine = Engine(Live(model(d_model=128, d_ff=256, n_heads=4)), small, shortlists=True)
-    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), Options(beam=3, n_best=3, max_length=25)
-    given = [Asked(s, options, (), ids) for s, ids in zip(asked, shortlists(18), strict=True)]
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small, shortlists=True)
+    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
+    given = [SearchRequest(s, options, (), ids) for s, ids in zip(asked, shortlists(18), strict=True)]
     alone = [next(search_all(engine, [each])) for each in given]
     for workers, threads in ((1, 1), (3, 1), (1, 2)):
         assert list(search_all(engine, given, workers, threads)) == alone
@@ -253,22 +253,25 @@ def test_a_shortlist_depends_on_no_other_sentence(small: bool) -> None:
 
 @pytest.mark.parametrize("wrong", [[0, 2, 3, 5, 4], [2, 3, 5], [0, 2, 3, VOCABULARY], [-1, 0, 2, 3], [0, 2, 3]])
 def test_a_wrong_shortlist_is_refused(wrong: list[int]) -> None:
-    search = EngineSearch(Engine(Live(model()), False, shortlists=True))
+    search = EngineSearch(Engine(ModuleWeights(model()), False, shortlists=True))
     with pytest.raises(HeedfulError, match="shortlist"):
-        search.add([5, 3], Options(beam=2), (9,), np.array(wrong, dtype=np.int32))
+        search.add([5, 3], SearchOptions(beam=2), (9,), np.array(wrong, dtype=np.int32))
 
 
 def test_what_is_longer_than_the_model_takes_is_refused() -> None:
-    engine = Engine(Live(model()), False)
+    engine = Engine(ModuleWeights(model()), False)
     most = engine.config.max_length
-    for source, options in (([5] * (most + 1), Options(max_length=3)), ([5, 3], Options(max_length=most + 1))):
+    for source, options in (
+        ([5] * (most + 1), SearchOptions(max_length=3)),
+        ([5, 3], SearchOptions(max_length=most + 1)),
+    ):
         with pytest.raises(ValueError, match=f"{most + 1} tokens, but the model takes {most} at most"):
             EngineSearch(engine).add(source, options)
 
 
 def test_sentences_have_options_of_their_own_and_may_leave() -> None:
-    engine, (one, other, third) = Engine(Live(model()), False), sources([5, 9, 4])
-    wide, narrow = Options(beam=4, n_best=2, max_length=12), Options(beam=1, max_length=5)
+    engine, (one, other, third) = Engine(ModuleWeights(model()), False), sources([5, 9, 4])
+    wide, narrow = SearchOptions(beam=4, n_best=2, max_length=12), SearchOptions(beam=1, max_length=5)
     search = EngineSearch(engine)
     first, gone, last = search.add(one, wide), search.add(other, wide), search.add(third, narrow)
     unread = search.add(other, wide)
@@ -278,16 +281,16 @@ def test_sentences_have_options_of_their_own_and_may_leave() -> None:
     while search.options:
         found |= dict(search.step())
     assert found == {
-        first: next(search_all(engine, [Asked(one, wide)])),
-        last: next(search_all(engine, [Asked(third, narrow)])),
+        first: next(search_all(engine, [SearchRequest(one, wide)])),
+        last: next(search_all(engine, [SearchRequest(third, narrow)])),
     }
 
 
 def test_sampling_and_constraints_see_the_same_model() -> None:
     plain = model()
-    engine = EngineNextToken(Engine(Live(plain), False))
+    engine = EngineNextToken(Engine(ModuleWeights(plain), False))
     given = padded(sources([7, 1, 12, 3]))
-    options = Options(n_best=3, max_length=12, top_k=9)
+    options = SearchOptions(n_best=3, max_length=12, top_k=9)
     ours, theirs = sample(engine, *given, options), sample(ModelNextToken(plain), *given, options)
     assert [[h.ids for h in each] for each in ours] == [[h.ids for h in each] for each in theirs]
 
@@ -306,7 +309,7 @@ def fake_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 @pytest.mark.parametrize("extreme", [False, True])
 @torch.no_grad()
 def test_int8_is_whole_numbers_of_64_and_127(extreme: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = model(d_model=34, n_heads=1, d_ff=51, norm="pre")  # no multiple of four
+    plain = model(d_model=34, n_heads=1, d_ff=51, pre_norm=True)  # no multiple of four
     if extreme:  # all weights are 64 or -64, more than sums of 16 bits can take
         for each in (weight for weight in plain.parameters() if weight.dim() > 1):
             each.copy_(each.sign() * each.std())
@@ -314,7 +317,7 @@ def test_int8_is_whole_numbers_of_64_and_127(extreme: bool, monkeypatch: pytest.
     whole = plain.embedding.weight / scale
     source, lengths = padded(sources([7, 1, 12]))
     ids = torch.full((3,), 2)
-    found = EngineNextToken(Engine(Live(plain), small=True))
+    found = EngineNextToken(Engine(ModuleWeights(plain), small=True))
     cache = found.start(source, lengths)
     ours = found.step(ids, cache)
     monkeypatch.setattr("torch.nn.functional.linear", fake_linear)
@@ -331,30 +334,30 @@ def test_weights_that_are_no_numbers_are_said() -> None:
     with torch.no_grad():
         broken.embedding.weight.fill_(1e38)
     with pytest.raises(HeedfulError, match="not numbers"):
-        list(search_all(Engine(Live(broken), False), [Asked([5, 3], Options(beam=2))]))
+        list(search_all(Engine(ModuleWeights(broken), False), [SearchRequest([5, 3], SearchOptions(beam=2))]))
 
 
 def test_what_it_does_not_know_is_left_to_torch() -> None:
     usual = model().config
-    assert computes(usual)
-    for change in ({"attention": "window"}, {"recurrent_depth": True}, {"positions": "relative"}, {"d_key": 4}):
-        assert not computes(ModelConfig(**usual.model_dump() | change))
-    assert not computes(ModelConfig(**usual.model_dump() | {"architecture": "rnn"}))
+    assert supports(usual)
+    for change in ({"attention": "window"}, {"universal": True}, {"positions": "relative"}, {"d_key": 4}):
+        assert not supports(ModelConfig(**usual.model_dump() | change))
+    assert not supports(ModelConfig(**usual.model_dump() | {"architecture": "rnn"}))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("empty", [{0}, {0, 1, 2}, {2}, {1, 2}])
 def test_sentences_of_no_tokens_keep_their_places(empty: set[int], workers: int) -> None:
-    asked = [Asked([] if i in empty else [5, 6, 3], Options(beam=2, max_length=4)) for i in range(3)]
-    found = list(search_all(Engine(Live(model()), False), asked, workers))
+    asked = [SearchRequest([] if i in empty else [5, 6, 3], SearchOptions(beam=2, max_length=4)) for i in range(3)]
+    found = list(search_all(Engine(ModuleWeights(model()), False), asked, workers))
     assert [not each for each in found] == [i in empty for i in range(3)]
 
 
 def test_a_problem_in_a_worker_reaches_the_caller_and_an_early_end_stops_them() -> None:
-    engine, options = Engine(Live(model()), False), Options(beam=2, max_length=9)
+    engine, options = Engine(ModuleWeights(model()), False), SearchOptions(beam=2, max_length=9)
     with pytest.raises(SettingError, match="n_best"):
-        list(search_all(engine, [Asked([5, 3], Options(beam=1, n_best=2))] * 3, workers=2))
-    endless = (Asked([5, 6, 3], options) for _ in itertools.count())
+        list(search_all(engine, [SearchRequest([5, 3], SearchOptions(beam=1, n_best=2))] * 3, workers=2))
+    endless = (SearchRequest([5, 6, 3], options) for _ in itertools.count())
     flow = search_all(engine, endless, workers=2)
     assert next(flow)
     flow.close()
@@ -367,9 +370,9 @@ def test_a_sentence_that_ends_where_another_fails_keeps_no_rows() -> None:
     broken = model(tie="target", source_vocab_size=VOCABULARY)
     with torch.no_grad():
         broken.source_embedding.weight[7] = float("nan")
-    engine = Engine(Live(broken), small=False)
-    search, options = EngineSearch(engine), Options(beam=20, max_length=1)
-    expected = next(search_all(engine, [Asked([5, 3], options)]))
+    engine = Engine(ModuleWeights(broken), small=False)
+    search, options = EngineSearch(engine), SearchOptions(beam=20, max_length=1)
+    expected = next(search_all(engine, [SearchRequest([5, 3], options)]))
     for _ in range(3):  # as many rows as a search may have, and more
         good, bad = search.add([5, 3], options), search.add([7, 3], options)
         with pytest.raises(HeedfulError, match="not numbers"):
@@ -387,7 +390,7 @@ def test_a_sentence_that_ends_where_another_fails_keeps_no_rows() -> None:
 
 def test_a_search_that_finds_no_memory_is_refused() -> None:
     """Python passes no such number; a search that was not made must not be used."""
-    engine = Engine(Live(model()), small=False)
+    engine = Engine(ModuleWeights(model()), small=False)
     engine.library = NoMemory(engine.library)
     with pytest.raises(HeedfulError, match="there is not enough memory"):
         EngineSearch(engine)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.ops import attention
-from heedful.ops.attention import attend, attend_fused, attend_plain
+from heedful.ops import scaled_dot_product
+from heedful.ops.scaled_dot_product import attend, attend_fused, attend_plain
 
 MASKS = ["nothing", "padding", "causal", "bias", "padding and bias", "causal, padding and bias"]
 
@@ -76,8 +76,8 @@ def test_fused_equals_plain_in_values_and_gradients(masks, batch, dtype):
 def test_large_score_matrices_take_the_fused_body_unless_tapped(monkeypatch, queries, keys, tapped, expected):
     taken = []
     for body in ("plain", "fused"):
-        monkeypatch.setattr(attention, f"attend_{body}", lambda *_, body=body: taken.append(body))
-    monkeypatch.setattr(attention, "FUSED_FROM", 1024)
+        monkeypatch.setattr(scaled_dot_product, f"attend_{body}", lambda *_, body=body: taken.append(body))
+    monkeypatch.setattr(scaled_dot_product, "FUSED_FROM", 1024)
     x, y = torch.randn(2, 2, queries, 4), torch.randn(2, 2, keys, 4)
     attend(x, y, y, tap=torch.nn.Identity() if tapped else None)
     assert taken == [expected]
@@ -87,7 +87,7 @@ def test_large_score_matrices_take_the_fused_body_unless_tapped(monkeypatch, que
 def test_both_choices_of_attend_agree(monkeypatch, masks):
     tensors, options = example(masks)
     plain = attend(*tensors, **options)
-    monkeypatch.setattr(attention, "FUSED_FROM", 0)
+    monkeypatch.setattr(scaled_dot_product, "FUSED_FROM", 0)
     torch.testing.assert_close(attend(*tensors, **options), plain)
 
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.ops import cross_entropy
-from heedful.ops.cross_entropy import linear_cross_entropy, linear_cross_entropy_plain, linear_twin_cross_entropy
+from heedful.ops.cross_entropy import linear_cross_entropy, linear_cross_entropy_plain, linear_rdrop_cross_entropy
 
 VOCABULARY = 23
 CHUNKS = [1, 20 * VOCABULARY, 37 * VOCABULARY, 1 << 21]  # 16 rows at once (the least), 20, 37, all
@@ -175,7 +175,7 @@ def test_negatives_are_drawn_alike_and_never_twice():
     counts = torch.zeros(VOCABULARY)
     for seed in range(2000):
         torch.manual_seed(seed)
-        rows, stand_for = cross_entropy.draw(labels, VOCABULARY, 5)
+        rows, stand_for = cross_entropy.sample_softmax_tokens(labels, VOCABULARY, 5)
         assert rows[:2].tolist() == [3, 7]
         assert len(set(rows.tolist())) == len(rows) == 7
         torch.testing.assert_close(stand_for.sum(), torch.tensor(float(VOCABULARY)))
@@ -207,7 +207,7 @@ def test_negatives_in_autocast_leave_gradients_in_float32():
 def test_twins_are_the_mean_of_both_and_how_far_they_are_apart(bias, smoothing):
     tensors, labels = example(38, bias)
     labels = torch.cat((labels[:19], labels[:19]))
-    found = values_and_gradients(lambda *given: linear_twin_cross_entropy(*given, 0, 3.0), tensors, labels, smoothing)
+    found = values_and_gradients(lambda *given: linear_rdrop_cross_entropy(*given, 0, 3.0), tensors, labels, smoothing)
     logits = F.linear(*tensors)
     p, q = logits.log_softmax(-1).chunk(2)
     apart = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
@@ -225,6 +225,6 @@ def test_twins_that_agree_lose_what_one_loses(negatives):
     expected = values_and_gradients(lambda *given: linear_cross_entropy(*given, negatives), tensors, labels, 0.1)
     hidden, *rest = tensors
     torch.manual_seed(7)
-    found = linear_twin_cross_entropy(torch.cat((hidden, hidden)), *rest, labels.repeat(2), 0.1, negatives, 5.0)
+    found = linear_rdrop_cross_entropy(torch.cat((hidden, hidden)), *rest, labels.repeat(2), 0.1, negatives, 5.0)
     gradients = torch.autograd.grad(found[0], tensors)
     torch.testing.assert_close([*found, *gradients], expected, atol=1e-4, rtol=1e-4)

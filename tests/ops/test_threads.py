@@ -8,19 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from heedful.ops.threads import compute_with_one_thread, set_threads, threads
+from heedful.ops.threads import compute_with_one_thread, num_threads, set_num_threads
 
 CODE = """
 import sys
-from heedful.ops.threads import set_threads, threads
-given = [threads()]
+from heedful.ops.threads import num_threads, set_num_threads
+given = [num_threads()]
 for count in map(int, sys.argv[1:]):
-    set_threads(count)
-    given.append(threads())
+    set_num_threads(count)
+    given.append(num_threads())
 assert "torch" not in sys.modules
 import torch
-print(given, torch.get_num_threads(), threads())
-set_threads(1)
+print(given, torch.get_num_threads(), num_threads())
+set_num_threads(1)
 print(torch.get_num_threads())
 """
 
@@ -46,16 +46,16 @@ def test_torch_takes_what_was_said_before_it_came(variable: str, words: list[str
 def test_torch_is_asked_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert threads() == before
+    assert num_threads() == before
     try:
-        set_threads(2)
-        assert threads() == torch.get_num_threads() == 2
+        set_num_threads(2)
+        assert num_threads() == torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
 
 def test_without_a_word_all_cores_compute() -> None:
-    code = "from heedful.ops.threads import threads; print(threads())"
+    code = "from heedful.ops.threads import num_threads; print(num_threads())"
     for variable in ("", "0", "many"):
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -67,13 +67,13 @@ def test_without_a_word_all_cores_compute() -> None:
 
 def test_one_python_thread_may_compute_with_one_thread_while_the_others_keep_theirs():
     before = torch.get_num_threads()
-    set_threads(3)
+    set_num_threads(3)
     try:
         with ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(1) as earlier, ThreadPoolExecutor(1) as later:
-            assert earlier.submit(threads).result() == 3
+            assert earlier.submit(num_threads).result() == 3
             alone.submit(compute_with_one_thread).result()
-            counts = [pool.submit(threads).result() for pool in (alone, earlier, later)]
+            counts = [pool.submit(num_threads).result() for pool in (alone, earlier, later)]
         assert counts == [1, 3, 3]
-        assert threads() == 3
+        assert num_threads() == 3
     finally:
-        set_threads(before)
+        set_num_threads(before)

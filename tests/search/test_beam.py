@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from search_toys import BOS, EOS, PAD, Conditional, Toy, batch, exhaustive, greedy, reference_beam
 
 from heedful.errors import HeedfulError, SettingError
-from heedful.search import Options, length_penalty
+from heedful.search import SearchOptions, length_penalty
 from heedful.search.beam import beam_search, beam_steps
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3), (3, 3)]
 
 
 def run(toy, sentences, **options):
-    return beam_search(toy, *batch(sentences), Options(**options))
+    return beam_search(toy, *batch(sentences), SearchOptions(**options))
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("vocab_size, max_extra", [(5, 2), (6, 1)])
 def test_a_wide_beam_finds_what_exhaustive_search_finds_in_the_same_order(alpha, vocab_size, max_extra):
     toy = Toy(vocab_size, seed=3)
-    found = run(toy, SENTENCES, beam=300, n_best=20, alpha=alpha, max_extra=max_extra)
+    found = run(toy, SENTENCES, beam=300, n_best=20, length_penalty=alpha, max_extra=max_extra)
     for sentence, mine in zip(SENTENCES, found, strict=True):
         all_of_them = exhaustive(toy, sentence, len(sentence) + max_extra, alpha)[:20]
         assert [(h.finished, h.ids) for h in mine] == [(finished, ids) for finished, _, ids in all_of_them]
@@ -43,7 +43,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds_in_the_same_order(alpha,
 def test_beams_equal_a_reference_in_plain_loops(seed, beam, alpha, eos, data):
     toy = Toy(9, seed=seed, eos=eos)
     n_best = data.draw(st.integers(1, beam))
-    found = run(toy, SENTENCES, beam=beam, n_best=n_best, alpha=alpha, max_extra=4)
+    found = run(toy, SENTENCES, beam=beam, n_best=n_best, length_penalty=alpha, max_extra=4)
     steps_taken, longest = len(toy.rows), 0
     for sentence, mine in zip(SENTENCES, found, strict=True):
         theirs, steps = reference_beam(toy, sentence, beam, n_best, len(sentence) + 4, alpha)
@@ -112,7 +112,7 @@ def test_a_sentence_gives_the_same_alone_and_in_any_batch(
     sentences: list[tuple[int, ...]], seed: int, beam: int, alpha: float, eos: float, order: random.Random
 ):
     toy = Toy(10, seed=seed, eos=eos)
-    options = {"beam": beam, "n_best": (beam + 1) // 2, "alpha": alpha, "max_extra": 5}
+    options = {"beam": beam, "n_best": (beam + 1) // 2, "length_penalty": alpha, "max_extra": 5}
     alone, rows = [], []
     shuffled = order.sample(sentences, len(sentences))
     for each in shuffled:
@@ -150,13 +150,13 @@ class Ties(Toy):
 
 @pytest.mark.parametrize("vocab_size", [8, 700])
 def test_ties_go_to_the_lowest_row_and_the_lowest_id(vocab_size):
-    (found,) = run(Ties(vocab_size), [(3, 4)], beam=3, n_best=3, alpha=0, max_extra=1)
+    (found,) = run(Ties(vocab_size), [(3, 4)], beam=3, n_best=3, length_penalty=0, max_extra=1)
     assert [h.ids for h in found] == [(), (3,), (3, 3)]
 
 
 def test_a_search_ends_when_nothing_can_improve():
     toy = Toy(10, seed=4, eos=8.0)  # eos is almost certain at once
-    run(toy, SENTENCES, beam=5, alpha=0, max_extra=50)
+    run(toy, SENTENCES, beam=5, length_penalty=0, max_extra=50)
     assert len(toy.rows) < 4
 
 
@@ -180,7 +180,7 @@ class Script(Toy):
 def test_a_search_ends_exactly_when_no_row_can_win(log_prob, steps):
     """An ending of log 0.5 at once, against log_prob / 2 at a length of 7, for which the penalty is 2."""
     toy = Script(lambda t, last: {EOS: math.log(0.5), 3: log_prob} if t == 1 else {3: 0.0})
-    run(toy, [(3,)], beam=2, alpha=1, max_length=7)
+    run(toy, [(3,)], beam=2, length_penalty=1, max_length=7)
     assert len(toy.rows) == steps
 
 
@@ -193,7 +193,7 @@ def test_a_row_that_may_still_win_is_waited_for_after_a_short_sentence_has_left(
         return {3: 0.0} if t < 13 else {EOS: 0.0}
 
     toy = Script(script)
-    short, (mine,) = run(toy, [(3,), (3,) * 19], beam=2, alpha=1, max_extra=0)
+    short, (mine,) = run(toy, [(3,), (3,) * 19], beam=2, length_penalty=1, max_extra=0)
     assert [h.ids for h in short] == [(3,)]
     assert mine.ids == (3,) * 12 and mine.score == pytest.approx(-2 / 3)  # and not -1 / (7 / 6) after two steps
 
@@ -237,7 +237,7 @@ def test_a_broken_model_is_refused():
 
 
 def test_sentences_that_are_gone_leave_at_the_next_step_and_change_nothing_for_the_others():
-    options = Options(beam=3, n_best=2, max_extra=6)
+    options = SearchOptions(beam=3, n_best=2, max_extra=6)
     whole = beam_search(Toy(9, seed=4, eos=-1.0), *batch(SENTENCES), options)
     toy, gone, ended = Toy(9, seed=4, eos=-1.0), set(), {}
     for number, step in enumerate(beam_steps(toy, *batch(SENTENCES), options, gone)):

@@ -11,9 +11,9 @@ from transformers.generation.logits_process import (
 )
 
 from heedful.errors import SettingError
-from heedful.search import Options
+from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
-from heedful.search.constraints import ban, compose, force_prefix, min_length, no_repeat, penalise_repetition
+from heedful.search.constraints import ban, compose, force_prefix, min_length, no_repeat, penalize_repetition
 from heedful.search.sample import sample
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3)]
@@ -32,8 +32,8 @@ def prefixes(rows=6, length=9, columns=7):
 def both(toy, **options):
     """The results of beam search and of sampling, flat."""
     source = batch(SENTENCES)
-    beams = beam_search(toy, *source, Options(beam=3, n_best=3, max_extra=6, **options))
-    samples = sample(toy, *source, Options(n_best=3, max_extra=6, **options))
+    beams = beam_search(toy, *source, SearchOptions(beam=3, n_best=3, max_extra=6, **options))
+    samples = sample(toy, *source, SearchOptions(n_best=3, max_extra=6, **options))
     return [[*b, *s] for b, s in zip(beams, samples, strict=True)]
 
 
@@ -42,7 +42,7 @@ def both(toy, **options):
 def test_the_repetition_penalty_is_that_of_transformers(penalty, length):
     ids = prefixes(length=length)
     theirs = RepetitionPenaltyLogitsProcessor(penalty)(ids, table()) if length else table()
-    assert torch.allclose(penalise_repetition(penalty)(table(), ids, SENTENCE), theirs)
+    assert torch.allclose(penalize_repetition(penalty)(table(), ids, SENTENCE), theirs)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -70,7 +70,7 @@ def test_constraints_apply_one_after_the_other():
     def double(log_probs, prefix, sentence):
         return log_probs * 2
 
-    out = compose(double, penalise_repetition(3.0), double)(table(), prefixes(length=1), SENTENCE)
+    out = compose(double, penalize_repetition(3.0), double)(table(), prefixes(length=1), SENTENCE)
     theirs = table() * 4
     theirs.scatter_(1, prefixes(length=1), theirs.gather(1, prefixes(length=1)) * 3)
     assert torch.allclose(out, theirs)
@@ -83,10 +83,10 @@ def test_a_forced_token_keeps_its_number_whatever_the_other_constraints_say():
     assert torch.equal(out[1], ban([5, 6])(table(2), prefixes(2, 0), SENTENCE)[1])
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_a_forced_prefix_gives_what_exhaustive_search_under_it_gives(alpha):
     toy = Toy(6, seed=8)
-    options = Options(beam=200, n_best=5, alpha=alpha, max_extra=3, prefix=PREFIXES)
+    options = SearchOptions(beam=200, n_best=5, length_penalty=alpha, max_extra=3, prefix=PREFIXES)
     found = beam_search(toy, *batch(SENTENCES), options)
     for sentence, prefix, mine in zip(SENTENCES, PREFIXES, found, strict=True):
         theirs = exhaustive(toy, sentence, max(len(sentence) + 3, len(prefix) + 1), alpha, prefix)[:5]
@@ -105,7 +105,7 @@ def test_outputs_begin_with_their_prefix_at_the_model_s_log_probabilities():
 
 
 def test_a_prefix_longer_than_source_and_extra_is_not_cut():
-    options = Options(beam=2, max_extra=0, prefix=((4, 4, 4, 4),))
+    options = SearchOptions(beam=2, max_extra=0, prefix=((4, 4, 4, 4),))
     (found,) = beam_search(Toy(eos=9.0), *batch([(3,)]), options)
     assert found[0].ids == (4, 4, 4, 4) and found[0].finished
 
@@ -124,7 +124,7 @@ def test_a_prefix_longer_than_source_and_extra_is_not_cut():
 def test_impossible_prefixes_are_refused(prefix, more, message):
     for search in (beam_search, sample):
         with pytest.raises(SettingError, match=message):
-            search(Toy(6), *batch(SENTENCES), Options(prefix=prefix, **more))
+            search(Toy(6), *batch(SENTENCES), SearchOptions(prefix=prefix, **more))
 
 
 def test_banned_tokens_never_come():
@@ -146,7 +146,7 @@ def test_no_output_is_shorter_than_asked_for():
 
 def test_a_repetition_penalty_is_part_of_the_score():
     toy, penalty = Toy(5, seed=3, eos=-1.0), 1.7
-    found = both(toy, constraints=(penalise_repetition(penalty),))
+    found = both(toy, constraints=(penalize_repetition(penalty),))
     for sentence, each in zip(SENTENCES, found, strict=True):
         model = Conditional(toy, sentence)
         for h in each:
@@ -171,7 +171,7 @@ def test_no_token_is_not_an_end_even_if_eos_is_the_last_id():
 
 
 def test_what_can_only_end_is_not_cut_off_as_well():
-    for each in beam_search(Toy(5), *batch(SENTENCES), Options(beam=9, n_best=9, constraints=(no_repeat(1),))):
+    for each in beam_search(Toy(5), *batch(SENTENCES), SearchOptions(beam=9, n_best=9, constraints=(no_repeat(1),))):
         assert {h.ids for h in each} == {(), (3,), (4,), (3, 4), (4, 3)}
         assert [h.finished for h in each] == [True] * 5
 
@@ -189,7 +189,7 @@ def test_a_sentence_is_known_by_its_place_in_the_batch():
         assert {token for h in each for token in h.ids} == {int(words[b])}
 
 
-@pytest.mark.parametrize("build", [lambda: penalise_repetition(0.0), lambda: no_repeat(0)])
+@pytest.mark.parametrize("build", [lambda: penalize_repetition(0.0), lambda: no_repeat(0)])
 def test_numbers_out_of_range_are_refused(build):
     with pytest.raises(SettingError):
         build()

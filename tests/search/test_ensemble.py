@@ -6,7 +6,7 @@ import torch
 from search_toys import Conditional, Toy, batch
 
 from heedful.errors import SettingError
-from heedful.search import Options
+from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
 from heedful.search.ensemble import Ensemble
 from heedful.search.sample import sample
@@ -16,7 +16,7 @@ SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3)]
 
 def test_models_with_one_opinion_keep_it():
     toy = Toy(9, seed=1)
-    options = Options(beam=4, n_best=4, max_extra=4)
+    options = SearchOptions(beam=4, n_best=4, max_extra=4)
     alone = beam_search(toy, *batch(SENTENCES), options)
     for together in (Ensemble([toy]), Ensemble([toy, Toy(9, seed=1), Toy(9, seed=1)])):
         for mine, theirs in zip(beam_search(together, *batch(SENTENCES), options), alone, strict=True):
@@ -27,7 +27,7 @@ def test_models_with_one_opinion_keep_it():
 @pytest.mark.parametrize("search", [beam_search, sample])
 def test_two_models_say_the_mean_of_their_probabilities(search):
     toys = [Toy(9, seed=1), Toy(9, seed=2)]
-    found = search(Ensemble(toys), *batch(SENTENCES), Options(beam=3, n_best=3, max_extra=4))
+    found = search(Ensemble(toys), *batch(SENTENCES), SearchOptions(beam=3, n_best=3, max_extra=4))
     for sentence, each in zip(SENTENCES, found, strict=True):
         models = [Conditional(toy, sentence) for toy in toys]
         for h in each:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from search_toys import EOS, Conditional, Toy, batch
 
-from heedful.search import Observer, Options
+from heedful.search import Observer, SearchOptions
 from heedful.search.beam import beam_search
 from heedful.search.sample import sample
 
@@ -34,7 +34,7 @@ class Diary(Observer):
 
 def test_a_diary_holds_the_rows_and_endings_of_a_beam():
     toy, diary = Toy(8, seed=1, eos=1.0), Diary()
-    options = Options(beam=3, n_best=2, max_extra=5)
+    options = SearchOptions(beam=3, n_best=2, max_extra=5)
     quiet = beam_search(toy, *batch(SENTENCES), options)
     watched = beam_search(toy, *batch(SENTENCES), options.model_copy(update={"observer": diary}))
     assert watched == quiet
@@ -51,7 +51,7 @@ def test_a_diary_holds_the_rows_and_endings_of_a_beam():
 
 def test_sampling_is_watched_too():
     toy, diary = Toy(8, seed=1, eos=1.0), Diary()
-    options = Options(n_best=2, max_extra=5, observer=diary)
+    options = SearchOptions(n_best=2, max_extra=5, observer=diary)
     found = sample(toy, *batch(SENTENCES), options)
     seen = {(index, ids) for index, ids, _ in diary.seen}
     for index, each in enumerate(found):

@@ -9,12 +9,12 @@ import torch
 import heedful.search
 from heedful.config import SearchSettings
 from heedful.errors import SettingError
-from heedful.search import Options
+from heedful.search import SearchOptions
 
 
 def test_the_defaults_of_a_folder_are_changed_by_a_request():
-    options = Options.of(SearchSettings(beam=7, alpha=0.2), n_best=3, prefix=[[4, 5], []])
-    assert (options.beam, options.alpha, options.max_extra, options.n_best) == (7, 0.2, 50, 3)
+    options = SearchOptions.of(SearchSettings(beam=7, length_penalty=0.2), n_best=3, prefix=[[4, 5], []])
+    assert (options.beam, options.length_penalty, options.max_extra, options.n_best) == (7, 0.2, 50, 3)
     assert options.prefix == ((4, 5), ())
 
 
@@ -29,16 +29,16 @@ def test_the_defaults_of_a_folder_are_changed_by_a_request():
 )
 def test_wrong_options_are_refused_in_a_sentence(change, message):
     with pytest.raises(SettingError, match=message):
-        Options.of(SearchSettings(), **change)
+        SearchOptions.of(SearchSettings(), **change)
 
 
 def test_the_limit_of_a_sentence_is_its_own():
     lengths = torch.tensor([0, 3, 8])
-    assert Options(max_extra=2).limits(lengths).tolist() == [2, 5, 10]
-    assert Options(max_extra=0).limits(lengths).tolist() == [1, 3, 8]
-    assert Options(max_extra=2, limit=6).limits(lengths).tolist() == [2, 5, 6]
-    assert Options(max_length=9, limit=6).limits(lengths).tolist() == [6, 6, 6]
-    assert Options(max_extra=0, prefix=[[5, 5, 5, 5], [5], []]).limits(lengths).tolist() == [5, 3, 8]
+    assert SearchOptions(max_extra=2).limits(lengths).tolist() == [2, 5, 10]
+    assert SearchOptions(max_extra=0).limits(lengths).tolist() == [1, 3, 8]
+    assert SearchOptions(max_extra=2, limit=6).limits(lengths).tolist() == [2, 5, 6]
+    assert SearchOptions(max_length=9, limit=6).limits(lengths).tolist() == [6, 6, 6]
+    assert SearchOptions(max_extra=0, prefix=[[5, 5, 5, 5], [5], []]).limits(lengths).tolist() == [5, 3, 8]
 
 
 def test_search_knows_no_model():

@@ -16,15 +16,15 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from heedful.search import Options
+from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
-from heedful.search.sample import draw, keep_min_p, keep_top_p, sample, throw
+from heedful.search.sample import draw, keep_min_p, keep_top_p, sample, sample_rows
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3), (3, 3)]
 
 
 def run(toy, sentences, **options):
-    return sample(toy, *batch(sentences), Options(**options))
+    return sample(toy, *batch(sentences), SearchOptions(**options))
 
 
 def table(rows=8, columns=40, sharp=2.0, seed=1):
@@ -82,7 +82,7 @@ SETTINGS = [
 def test_tokens_are_drawn_from_the_filtered_distribution(options):
     log_probs = table(columns=12)
     numbers = torch.rand(len(log_probs), 20_000, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    drawn = draw(log_probs, numbers, Options(**options)).numpy()
+    drawn = draw(log_probs, numbers, SearchOptions(**options)).numpy()
     for row, ids in zip(log_probs.numpy(), drawn, strict=True):
         probs = filtered_by_loop(row, *(options.get(name, off) for name, off in OFF.items()))
         assert not unlikely(np.bincount(ids, minlength=12), probs)
@@ -134,7 +134,7 @@ def test_all_filters_together_leave_what_transformers_leaves():
     for warper in (TopKLogitsWarper(30), TopPLogitsWarper(0.8), MinPLogitsWarper(0.1)):
         scores = warper(None, scores)
     even = torch.linspace(0, 1, 100_001, dtype=torch.float64)[:-1].expand(4, -1).contiguous()
-    drawn = draw(log_probs, even, Options(temperature=1.4, top_k=30, top_p=0.8, min_p=0.1))
+    drawn = draw(log_probs, even, SearchOptions(temperature=1.4, top_k=30, top_p=0.8, min_p=0.1))
     for ids, row in zip(drawn, scores, strict=True):
         share = torch.bincount(ids, minlength=300) / len(even[0])
         assert torch.allclose(share, row.softmax(0), atol=1e-4)
@@ -145,21 +145,21 @@ def test_all_filters_together_leave_what_transformers_leaves():
 )
 def test_without_choice_sampling_is_greedy(options):
     toy = Toy(12, seed=6)
-    greedy = beam_search(toy, *batch(SENTENCES), Options(beam=1, max_extra=9))
+    greedy = beam_search(toy, *batch(SENTENCES), SearchOptions(beam=1, max_extra=9))
     assert run(toy, SENTENCES, max_extra=9, **options) == greedy
 
 
 def test_ties_at_top_k_go_to_the_lowest_ids():
     flat = torch.full((1, 700), -math.log(700))
     numbers = torch.linspace(0, 0.999, 50, dtype=torch.float64).expand(1, -1).contiguous()
-    assert set(draw(flat, numbers, Options(top_k=3))[0].tolist()) == {0, 1, 2}
+    assert set(draw(flat, numbers, SearchOptions(top_k=3))[0].tolist()) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
 def test_the_ends_of_the_dice_never_hit_an_impossible_token(number):
     log_probs = table(columns=50)
     log_probs[:, [0, 1, 48, 49]] = -torch.inf
-    ids = draw(log_probs, torch.full((8, 1), number, dtype=torch.float64), Options())
+    ids = draw(log_probs, torch.full((8, 1), number, dtype=torch.float64), SearchOptions())
     assert ids.tolist() == [[2 if number == 0 else 47]] * 8
 
 
@@ -179,12 +179,12 @@ def test_samples_of_a_sentence_differ_and_more_samples_begin_with_the_same():
 
 def test_the_dice_are_even_and_belong_to_source_seed_and_number():
     source, lengths = batch([(3, 4), (3, 4, 5), (3, 4)])
-    dice = throw(source, lengths, 3, 4000, seed=1)
+    dice = sample_rows(source, lengths, 3, 4000, seed=1)
     assert dice.shape == (3, 3, 4000) and dice.dtype == torch.float64
     assert torch.equal(dice[0], dice[2]) and not torch.equal(dice[0], dice[1])
     assert len({float(row[0]) for row in dice[:2].flatten(0, 1)}) == 6
-    assert torch.equal(throw(source, lengths, 2, 50, seed=1), dice[:, :2, :50])
-    assert not torch.equal(throw(source, lengths, 3, 4000, seed=2), dice)
+    assert torch.equal(sample_rows(source, lengths, 2, 50, seed=1), dice[:, :2, :50])
+    assert not torch.equal(sample_rows(source, lengths, 3, 4000, seed=2), dice)
     for row in dice[0]:
         assert row.min() >= 0 and row.max() < 1
         assert not unlikely(np.histogram(row.numpy(), 20, (0, 1))[0], np.full(20, 1 / 20))

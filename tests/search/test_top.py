@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.search.top import BLOCK, WORTH_BLOCKS, top
+from heedful.search.top import BLOCK, WORTH_BLOCKS, top_k
 
 
 def by_loop(x: np.ndarray, k: int) -> list[list[int]]:
@@ -22,7 +22,7 @@ def by_loop(x: np.ndarray, k: int) -> list[list[int]]:
 )
 def test_the_largest_numbers_come_in_order_and_ties_by_index(seed, columns, k, levels):
     x = np.random.default_rng(seed).integers(0, levels, (4, columns)).astype(np.float32)
-    values, indices = top(torch.from_numpy(x), k)
+    values, indices = top_k(torch.from_numpy(x), k)
     expected = by_loop(x, k)
     assert indices.tolist() == expected
     assert values.tolist() == np.take_along_axis(x, np.array(expected), 1).tolist()
@@ -32,7 +32,7 @@ def test_the_largest_numbers_come_in_order_and_ties_by_index(seed, columns, k, l
 def test_what_is_minus_infinity_fills_up(columns):
     x = torch.full((2, columns), -torch.inf)
     x[0, 3], x[0, 1], x[1, 4] = -1.0, -1.0, -2.0
-    values, indices = top(x, 4)
+    values, indices = top_k(x, 4)
     assert indices[0, :2].tolist() == [1, 3] and indices[1, 0] == 4
     assert values[0].tolist() == [-1, -1, -torch.inf, -torch.inf]
     assert all(len(set(row)) == 4 for row in indices.tolist())
@@ -52,7 +52,7 @@ def test_sums_are_ranked_over_all_rows_of_a_sentence(seed, columns, width, k, le
     score = random.integers(-3, 0, (12, width)).astype(np.float64)
     score[0, 0] = -np.inf
     sums = (score.reshape(-1, 1) + x).reshape(12, -1)
-    values, places = top(torch.from_numpy(x), k, torch.from_numpy(score))
+    values, places = top_k(torch.from_numpy(x), k, torch.from_numpy(score))
     expected = by_loop(sums, k)
     possible = np.isfinite(np.take_along_axis(sums, np.array(expected), 1))
     assert values.tolist() == np.take_along_axis(sums, np.array(expected), 1).tolist()
@@ -71,11 +71,11 @@ def test_blocks_change_nothing(seed, columns, k, levels):
     x = random.integers(0, levels, (20, columns)).astype(np.float32)
     x[np.arange(5), -random.integers(1, 4, 5)] = levels  # the last block has its turn
     assert x.size >= WORTH_BLOCKS and columns // BLOCK >= 4 * k
-    values, indices = top(torch.from_numpy(x), k)
+    values, indices = top_k(torch.from_numpy(x), k)
     assert indices.tolist() == by_loop(x, k)
     assert values.tolist() == np.take_along_axis(x, indices.numpy(), 1).tolist()
 
 
 def test_rows_do_not_have_to_be_contiguous():
     x = torch.randn(1003, 40).T
-    assert torch.equal(top(x, 2)[1], x.topk(2).indices)
+    assert torch.equal(top_k(x, 2)[1], x.topk(2).indices)

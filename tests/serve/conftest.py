@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from heedful.config import SearchSettings
-from heedful.folder import save
-from heedful.serve.engine import start_thread
-from heedful.serve.run import Server, bind, make_state
-from heedful.serve.settings import Limits, Served, Settings
-from heedful.serve.state import State
+from heedful.serve.model_process import start_thread
+from heedful.serve.server import Server, bind, make_state
+from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings
+from heedful.serve.state import ServerState
+from heedful.storage.folder import save_folder
 from tests.inside.conftest import make_folder, one_thread, tokenizer
 
 __all__ = ["make_folder", "one_thread", "tokenizer"]
@@ -32,7 +32,7 @@ class Running:
 
     url: str
     port: int
-    state: State
+    state: ServerState
     server: Server
     loop: asyncio.AbstractEventLoop
 
@@ -47,8 +47,8 @@ class Running:
 @contextlib.contextmanager
 def serving(models: dict[str, Path], limits: Limits | None = None, drain: float = 2.0, **changes) -> Iterator[Running]:
     """Serve these models until the end of the block; drained and ended as by SIGTERM, but without notice."""
-    served = tuple(Served.parse(f"{name}={path}") for name, path in models.items())
-    settings = Settings(served, port=0, limits=limits or Limits(), drain=drain, **changes)
+    served = tuple(ServedFolder.parse(f"{name}={path}") for name, path in models.items())
+    settings = ServerSettings(served, port=0, limits=limits or Limits(), drain=drain, **changes)
     begun: list[Running | BaseException] = []
     ready = threading.Event()
 
@@ -101,10 +101,10 @@ def folders(make_folder, tmp_path_factory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("served")
     families = {"en-de": "encoder-decoder", "de-en": "encoder-decoder", "gpt": "decoder", "bert": "encoder"}
     for name, family in families.items():
-        changes = {"norm": "pre"} if name == "de-en" else {}
+        changes = {"pre_norm": True} if name == "de-en" else {}
         folder = make_folder(family, **changes)
         folder.path, folder.search = root / name, SearchSettings(beam=3, max_extra=3)
-        save(folder)
+        save_folder(folder)
     return {name: root / name for name in families}
 
 

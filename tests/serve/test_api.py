@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from heedful.folder import load
-from heedful.translate import Translator
+from heedful.inference.translator import Translator
+from heedful.storage.folder import load_folder
 from tests.interop.makers import marian
 from tests.serve.conftest import TEXT, serving
 
@@ -16,7 +16,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture(scope="module")
 def translator(folders) -> Translator:
-    return Translator([load(folders["en-de"])])
+    return Translator([load_folder(folders["en-de"])])
 
 
 def ask(client, **changes):

@@ -6,15 +6,15 @@ import openai
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-from heedful.folder import load
-from heedful.generate import Generator
-from heedful.translate import Translator
+from heedful.inference.generator import Generator
+from heedful.inference.translator import Translator
+from heedful.storage.folder import load_folder
 from tests.serve.conftest import TEXT, serving
 
 
 def test_libretranslates_client(running, folders):
     client = LibreTranslateAPI(running.url)
-    expected = Translator([load(folders["en-de"])]).translate(["The dog sleeps.", "The old man reads a book."])
+    expected = Translator([load_folder(folders["en-de"])]).translate(["The dog sleeps.", "The old man reads a book."])
     assert client.translate(TEXT, "en", "de") == " ".join(expected)
     assert {each["code"] for each in client.languages()} == {"en", "de"}
     assert client.detect(TEXT)[0]["language"] in ("en", "de")
@@ -28,7 +28,7 @@ def gpt(running) -> openai.OpenAI:
 
 @pytest.fixture(scope="module")
 def generator(folders) -> Generator:
-    return Generator(load(folders["gpt"]))
+    return Generator(load_folder(folders["gpt"]))
 
 
 ASKED = {"model": "gpt", "prompt": "The dog", "max_tokens": 12, "seed": 4, "temperature": 0.9}

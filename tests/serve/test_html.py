@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from heedful.errors import SettingError
-from heedful.serve.html import Block, Frame, Tag, read, rewrite, write
-from heedful.serve.sentences import Translated, sentences
+from heedful.serve.html import Frame, HtmlBlock, Tag, read, rewrite, write
+from heedful.serve.text_sentences import Translated, sentences
 
 PAYLOADS = [  # inert in the parts of HTML that they are in
     "<!-- a -- > <img src=x onerror=x()> -->",
@@ -93,7 +93,7 @@ def test_without_alignments_tags_stay_about_where_they_were():
 
 
 def test_sentences_that_white_space_does_not_separate_share_a_word():
-    block = Block("狗。貓 睡。x y", [Tag("<b>", "</b>", 8, 9)])
+    block = HtmlBlock("狗。貓 睡。x y", [Tag("<b>", "</b>", 8, 9)])
     parts = sentences(block.text)
     assert [part.text for part in parts] == ["狗。", "貓 睡。", "x y"]
     ways = [
@@ -259,7 +259,7 @@ def test_the_server_keeps_tags(client):
         "/translate", json={"q": [markup, "x"], "source": "en", "target": "de", "format": "html", "alternatives": 1}
     )
     assert both.json()["translatedText"][0] == text
-    assert isinstance(read(markup)[1], Block)
+    assert isinstance(read(markup)[1], HtmlBlock)
 
 
 def test_the_model_s_process_reads_and_writes_html(running, client, monkeypatch):

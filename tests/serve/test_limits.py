@@ -14,13 +14,13 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from heedful.serve import logs, run
+from heedful.serve import logs, server
 from heedful.serve.admission import unless_gone
-from heedful.serve.engine import Engine
-from heedful.serve.joining import Joining
+from heedful.serve.continuous_batching import ContinuousBatching
+from heedful.serve.lanes import TranslationWorkload
+from heedful.serve.model_process import ModelProcess
 from heedful.serve.problems import GoneError, ProblemError
-from heedful.serve.settings import Limits
-from heedful.serve.work import Translating
+from heedful.serve.server_settings import Limits
 from tests.serve.conftest import TEXT, response, serving
 
 BODY = {"q": TEXT, "source": "en", "target": "de"}
@@ -31,7 +31,7 @@ REQUEST = b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/jso
 def held(folders, monkeypatch):
     """A server whose translator stands still until it is let go."""
     go = threading.Event()
-    for kind in (Translating, Joining):
+    for kind in (TranslationWorkload, ContinuousBatching):
 
         def held(self, step=kind.step):
             go.wait(20)
@@ -50,7 +50,7 @@ def raw(running, data: bytes = b"", address: str = "127.0.0.1") -> socket.socket
     return made
 
 
-def asking(running) -> tuple[socket.socket, Engine]:
+def asking(running) -> tuple[socket.socket, ModelProcess]:
     """A connection with a request that is being worked on, and who works on it."""
     body = json.dumps(BODY).encode()
     connection = raw(running, REQUEST % len(body) + body)
@@ -60,7 +60,7 @@ def asking(running) -> tuple[socket.socket, Engine]:
     return connection, engine
 
 
-def wait_until_idle(engine: Engine) -> None:
+def wait_until_idle(engine: ModelProcess) -> None:
     end = time.monotonic() + 30
     while engine.outstanding and time.monotonic() < end:
         time.sleep(0.005)
@@ -300,7 +300,7 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(running):
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="of Linux")
 def test_a_client_that_reads_nothing_is_sent_away(folders, monkeypatch):
-    monkeypatch.setattr(run, "UNREAD", 0.3)
+    monkeypatch.setattr(server, "UNREAD", 0.3)
     with serving({"en-de": folders["en-de"]}) as running, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", running.port))
@@ -316,8 +316,8 @@ def test_a_client_that_reads_nothing_is_sent_away(folders, monkeypatch):
 
 
 def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
-    monkeypatch.setattr(run, "NOTICE", 60.0)  # until we say so
-    monkeypatch.setattr(run, "LINGER", 0.2)
+    monkeypatch.setattr(server, "NOTICE", 60.0)  # until we say so
+    monkeypatch.setattr(server, "LINGER", 0.2)
     statuses: list[object] = []
     with serving({"en-de": folders["en-de"]}, drain=300.0) as running:
 
@@ -352,7 +352,7 @@ def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
 def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("# ours\nthe-first-key\n")
-    with serving({"en-de": folders["en-de"]}, keys=run.read_keys(keys)) as running:
+    with serving({"en-de": folders["en-de"]}, keys=server.read_keys(keys)) as running:
         done, statuses = threading.Event(), []
 
         def ask() -> None:
@@ -367,7 +367,7 @@ def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):
             assert all(each.is_alive() for each in threads)
             time.sleep(0.001)
         before = running.state.engines.by_name["en-de"].child
-        running.call(run.reload(running.state, keys))
+        running.call(server.reload(running.state, keys))
         after = running.state.engines.by_name["en-de"].child
         assert after is not before
         done.set()
@@ -375,12 +375,12 @@ def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):
             each.join(20)
         assert statuses and set(statuses) == {200}
         keys.write_text("the-second-key")
-        running.call(run.reload(running.state, keys))
+        running.call(server.reload(running.state, keys))
         with running.client() as client:
             assert client.post("/translate", json=BODY | {"api_key": "the-first-key"}).status_code == 401
             assert client.post("/translate", json=BODY | {"api_key": "the-second-key"}).status_code == 200
         keys.unlink()
-        running.call(run.reload(running.state, keys))
+        running.call(server.reload(running.state, keys))
         assert running.state.keys == {"the-second-key"}
 
 

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.serve import engine
-from heedful.serve.messages import Event, Task, Unpacked, packed
+from heedful.serve import model_process
+from heedful.serve.messages import Event, MessageReader, WorkerTask, packed
 
 messages = st.one_of(
-    st.integers(), st.builds(Task, st.integers(), st.dictionaries(st.text(max_size=3), st.text(), max_size=2)),
+    st.integers(), st.builds(WorkerTask, st.integers(), st.dictionaries(st.text(max_size=3), st.text(), max_size=2)),
     st.builds(Event, st.integers(), st.sampled_from(["piece", "done"]), st.text()),
 )  # fmt: skip
 
 
 @given(st.lists(st.lists(messages, max_size=4), max_size=5), st.lists(st.integers(0, 400), max_size=9))
 def test_messages_come_out_as_they_went_in(bunches, cuts):
-    data, unpacked, found = b"".join(map(packed, bunches)), Unpacked(), []
+    data, unpacked, found = b"".join(map(packed, bunches)), MessageReader(), []
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     for start, end in pairwise(edges):
         found += unpacked(data[start:end])
@@ -29,13 +29,13 @@ def test_messages_come_out_as_they_went_in(bunches, cuts):
 
 def test_the_pace_is_that_of_the_last_seconds_and_nothing_older_is_kept(monkeypatch):
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    pace = engine.Pace()
+    monkeypatch.setattr(model_process, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    pace = model_process.ThroughputMeter()
     assert pace.seconds(50) == 1.0  # nothing is known
     for _ in range(600):  # 20 a second for a minute
         pace.add(2)
         clock.now += 0.1
     assert abs(pace.seconds(50) - 2.5) < 0.05
-    assert len(pace.done) <= 10 * engine.REMEMBERED + 1
-    clock.now += engine.REMEMBERED
+    assert len(pace.done) <= 10 * model_process.REMEMBERED + 1
+    clock.now += model_process.REMEMBERED
     assert pace.seconds(50) == 1.0 and not pace.done and not pace.total

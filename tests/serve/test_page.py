@@ -8,8 +8,8 @@ from urllib.parse import urlparse
 
 import pytest
 
-from heedful.folder import load
-from heedful.translate import Translator
+from heedful.inference.translator import Translator
+from heedful.storage.folder import load_folder
 from tests.browser.chromium import Browser, Page
 from tests.browser.conftest import browser
 
@@ -53,7 +53,7 @@ def opened(browser, running):
 
 @pytest.fixture(scope="module")
 def translator(folders) -> Translator:
-    return Translator([load(folders["en-de"])])
+    return Translator([load_folder(folders["en-de"])])
 
 
 def write(page: Page, text: str, selector: str = "#source") -> None:

@@ -12,7 +12,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from heedful.serve import openapi
+from heedful.serve.api import openapi
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 BUSY = {503}  # an answer as described, though its number begins with 5

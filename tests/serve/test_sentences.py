@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.serve.sentences import NO_END, rebuilt, sentences
+from heedful.serve.text_sentences import NO_END, rebuilt, sentences
 
 
 @pytest.mark.parametrize(

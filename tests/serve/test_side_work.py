@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from heedful.errors import SettingError
-from heedful.folder import load
-from heedful.serve.engine import RefusedError
-from heedful.serve.messages import Event, Task
+from heedful.serve.messages import Event, WorkerTask
+from heedful.serve.model_process import RefusedError
 from heedful.serve.side_work import SideWork, Steps
 from heedful.serve.worker import Worker
+from heedful.storage.folder import load_folder
 from tests.serve.conftest import TEXT
 
 
@@ -77,9 +77,9 @@ def test_errors_end_their_own_request_alone():
 
 
 def test_attention_is_a_step_for_each_translation_and_torch_has_one_thread(folders):
-    worker = Worker(SimpleNamespace(), load(folders["en-de"]), "float32")
+    worker = Worker(SimpleNamespace(), load_folder(folders["en-de"]), "float32")
     asked = {"texts": [TEXT, "He sleeps."], "fields": ("text",), "search": {"n_best": 3}, "attention": True}
-    worker.work.add(task := Task(1, asked))
+    worker.work.add(task := WorkerTask(1, asked))
     while not (events := worker.work.step()):
         pass
     steps, threads = worker._looked_at(task, *events[0].value), []

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from heedful.config import SearchSettings
-from heedful.folder import load, save
-from heedful.generate import Generator
-from heedful.translate import Translator
+from heedful.inference.generator import Generator
+from heedful.inference.translator import Translator
+from heedful.storage.folder import load_folder, save_folder
 from tests.serve.conftest import TEXT, serving
 
 SENTENCES = ["The dog sleeps.", "The old man reads a book."]
@@ -21,7 +21,7 @@ TRANSLATORS = {
     "en-gr": {"architecture": "rnn", "cell": "gru", "source_attention": "dot"},
     "en-bl": {"architecture": "rnn", "cell": "gru", "source_attention": "none", "bidirectional": False},
     "en-co": {"architecture": "conv"},
-    "en-un": {"recurrent_depth": True, "halting": True},
+    "en-un": {"universal": True, "act_halting": True},
     "en-wi": {"attention": "window", "attention_window": 3, "positions": "relative"},
 }
 BLIND = "en-bl"  # it has no attention
@@ -40,7 +40,7 @@ def systems(make_folder, tmp_path_factory) -> dict[str, Path]:
     for name, (family, shape) in every.items():
         folder = make_folder(family, **shape)
         folder.path, folder.search = root / name, SearchSettings(beam=3, max_extra=3)
-        save(folder)
+        save_folder(folder)
     return {name: root / name for name in every}
 
 
@@ -52,7 +52,7 @@ def client(systems) -> Iterator[httpx.Client]:
 
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_translators_say_what_they_say_alone_in_whatever_company(client, systems, name):
-    translator = Translator([load(systems[name])])
+    translator = Translator([load_folder(systems[name])])
     expected = " ".join(translator.translate(SENTENCES))
     with ThreadPoolExecutor(4) as pool:
         asked = {"q": TEXT, "source": "en", "target": name[3:]}
@@ -73,7 +73,7 @@ def test_translators_say_what_they_say_alone_in_whatever_company(client, systems
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if name.startswith("gpt")])
 def test_language_models_write_what_they_write_alone(client, systems, name):
-    generator = Generator(load(systems[name]))
+    generator = Generator(load_folder(systems[name]))
     body = {"model": name, "prompt": "The dog", "max_tokens": 8, "n": 2, "seed": 3}
     choices = client.post("/v1/completions", json=body).json()["choices"]
     assert [each["text"] for each in choices] == generator.samples("The dog", 2, max_tokens=8, seed=3)

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from heedful import sections
+from heedful.config import schema
 from heedful.data import scan
 from heedful.demo import structure
-from heedful.encode import BLANK
-from heedful.inside import aligner, pieces
-from heedful.interop import card
+from heedful.inference.encoder import BLANK
+from heedful.inference.results import Translation, join_parts
+from heedful.inside import aligner, tokens
+from heedful.interop import model_card
 from heedful.serve import languages
-from heedful.serve.sentences import NO_END, rebuilt, sentences
+from heedful.serve.text_sentences import NO_END, rebuilt, sentences
 from heedful.text import glue, split_long
-from heedful.text.normalise import normaliser
-from heedful.text.split import BORDERS
-from heedful.translation import Translation, joined
+from heedful.text.normalization import normalize_function
+from heedful.text.sentence_splitting import BORDERS
 
 LENGTH = 20_000
 
@@ -46,7 +46,7 @@ def again(text: str) -> str:
 
 def in_parts(text: str) -> list[Translation]:
     made: Any = [[Translation(text[at : at + 9], 0.0, 0.0, (), (), None, [(0, 0)])] for at in range(0, len(text), 9)]  # type: ignore[arg-type]
-    return joined(made)
+    return join_parts(made)
 
 
 FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
@@ -55,18 +55,18 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "text.split, white space": (" \nx", BORDERS[2].findall),
     "text.split_long": ('.。" x', lambda text: split_long(text, lambda part: len(part) <= 100)),
     "text.glue": ("字 ", lambda text: glue(text, text)),
-    "text.normalise": (" \té\u0301", normaliser(lowercase=True)),
+    "text.normalize": (" \té\u0301", normalize_function(lowercase=True)),
     "serve.sentences, abbreviations": (" (.e", NO_END.search),
     "serve.sentences, apart and together": (".。\n", again),
     "serve.languages": ("-_.ab", languages._named),
     "translation.joined": ("a", in_parts),
     "inside.aligner": ("a'. ", aligner.MARKS.findall),
-    "inside.pieces": ("<0xF", pieces.BYTE.findall),
-    "interop.card": ("- \n\r", lambda text: card.FRONT.match("---\n" + text)),
+    "inside.pieces": ("<0xF", tokens.BYTE.findall),
+    "interop.card": ("- \n\r", lambda text: model_card.FRONT.match("---\n" + text)),
     "demo.words": ("a'. ", structure.words),
     "encode.blanks": ("[<M", BLANK.split),
     "data.scan": ("a\u200b\r", scan.ANY_ODD.findall),
-    "sections.seconds": ("1.s", refused(sections.seconds)),
+    "sections.seconds": ("1.s", refused(schema.seconds)),
 }
 
 
@@ -87,6 +87,6 @@ def test_a_run_of_marks_ends_a_sentence_once(text: str, cuts: list[int]) -> None
 def test_durations(text: str, value: float | None) -> None:
     if value is None:
         with pytest.raises(ValueError, match=re.escape("a duration looks like 90s, 30m or 1h30m")):
-            sections.seconds(text)
+            schema.seconds(text)
     else:
-        assert sections.seconds(text) == value
+        assert schema.seconds(text) == value

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import DataError
-from heedful.text import Tokenizer, learn_plain
+from heedful.text import Tokenizer, train_plain_vocabulary
 
 TEXT = [
     "To be, or not to be:\n  that is the question.\n",
@@ -13,7 +13,7 @@ TEXT = [
     "Ω 你好 🙂\n" * 2,
 ]
 KINDS = ["bpe", "bytes", "characters"]
-VOCABULARIES = {kind: learn_plain(TEXT, kind) for kind in KINDS}
+VOCABULARIES = {kind: train_plain_vocabulary(TEXT, kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -31,7 +31,9 @@ def test_a_vocabulary_survives_its_file(kind: str) -> None:
     text = "To be,\n\tor </s> 🙂 not"
     assert again.encode(text) == tokenizer.encode(text)
     assert again.decode_text(again.encode(text)) == text
-    assert learn_plain(TEXT, kind).to_json() == tokenizer.to_json(), "the same text gives the same vocabulary"
+    assert train_plain_vocabulary(TEXT, kind).to_json() == tokenizer.to_json(), (
+        "the same text gives the same vocabulary"
+    )
 
 
 def test_kinds_are_what_they_say() -> None:
@@ -42,13 +44,13 @@ def test_kinds_are_what_they_say() -> None:
 
 
 def test_extra_tokens_case_and_sizes() -> None:
-    tokenizer = learn_plain(TEXT, "characters", lowercase=True, extra=["<mask>"])
+    tokenizer = train_plain_vocabulary(TEXT, "characters", lowercase=True, extra=["<mask>"])
     assert tokenizer.mask_id == 4
     assert tokenizer.decode_text(tokenizer.encode("TO BE")) == "to be"
-    assert learn_plain(TEXT, "bpe", 270).vocab_size == 270
+    assert train_plain_vocabulary(TEXT, "bpe", 270).vocab_size == 270
     with pytest.raises(DataError, match=r"text\.vocab_size is 100"):
-        learn_plain(TEXT, "bpe", 100)
+        train_plain_vocabulary(TEXT, "bpe", 100)
     with pytest.raises(DataError, match="enough repetition"):
-        learn_plain(TEXT, "bpe", 5000)
+        train_plain_vocabulary(TEXT, "bpe", 5000)
     with pytest.raises(DataError, match="as many tokens as there are bytes"):
-        learn_plain(TEXT, "bytes", 300)
+        train_plain_vocabulary(TEXT, "bytes", 300)

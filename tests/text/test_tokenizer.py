@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers
 
 from heedful.errors import FolderError, HeedfulError
-from heedful.text import Specials, Tokenizer, learn, normaliser
+from heedful.text import Specials, Tokenizer, normalize_function, train_vocabulary
 
 from .corpus import sentences
 
@@ -21,12 +21,12 @@ BLANKS = "\t\n\x0b\x0c\r \x85\u2028\u2029"
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return learn(sentences())
+    return train_vocabulary(sentences())
 
 
 @pytest.fixture(scope="module")
 def lower() -> Tokenizer:
-    return learn(sentences(), lowercase=True)
+    return train_vocabulary(sentences(), lowercase=True)
 
 
 def expected(text: str) -> str:
@@ -62,7 +62,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=60)
 @example("")
 def test_every_text_round_trips(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
-    assert tokenizer.decode(ids) == tokenizer.normalise(text) == expected(text)
+    assert tokenizer.decode(ids) == tokenizer.normalize(text) == expected(text)
     assert tokenizer.unk_id not in ids
     assert all(4 <= i < tokenizer.vocab_size for i in ids)
 
@@ -80,8 +80,8 @@ def test_text_that_looks_like_tokens_round_trips(tokenizer: Tokenizer, parts: li
 @given(TEXT)
 @example("İstanbul ΑΣ Σ \u212b A\u030a")
 def test_lower_case_round_trips_and_normalising_twice_changes_nothing(lower: Tokenizer, text: str) -> None:
-    once = lower.normalise(text)
-    assert lower.decode(lower.encode(text)) == once == lower.normalise(once) == normaliser(True)(text)
+    once = lower.normalize(text)
+    assert lower.decode(lower.encode(text)) == once == lower.normalize(once) == normalize_function(True)(text)
 
 
 def test_lower_case_folds(lower: Tokenizer, tokenizer: Tokenizer) -> None:
@@ -101,7 +101,7 @@ def test_literal_special_tokens_are_text(tokenizer: Tokenizer, name: str) -> Non
 
 
 def test_special_tokens_in_the_corpus_are_not_learned_as_text() -> None:
-    tokenizer = learn([*sentences(), *["<s> a </s> <0x41> <pad>"] * 500])
+    tokenizer = train_vocabulary([*sentences(), *["<s> a </s> <0x41> <pad>"] * 500])
     assert tokenizer.decode(tokenizer.encode("<0x41></s>")) == "<0x41></s>"
     assert not set(tokenizer.encode("<s></s><pad><unk>")) & {0, 1, 2, 3}
 
@@ -127,7 +127,7 @@ def test_decoding_skips_specials_and_stays_on_one_line(tokenizer: Tokenizer) -> 
 
 def test_lone_surrogates_become_replacement_characters(tokenizer: Tokenizer) -> None:
     for text in ("a\ud800b", "\udce9"):  # what Python makes of arguments that are not UTF-8
-        fixed = tokenizer.normalise(text)
+        fixed = tokenizer.normalize(text)
         assert "\ufffd" in fixed
         assert tokenizer.decode(tokenizer.encode(text)) == fixed
         assert tokenizer.encode_batch([text]) == [tokenizer.encode(text)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from heedful.errors import DataError
-from heedful.text import Tokenizer, learn
+from heedful.text import Tokenizer, train_vocabulary
 from heedful.text.vocabulary import suggest_size
 
 from .corpus import sentences
@@ -18,23 +18,23 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
 
 
 def test_an_explicit_size_is_met_exactly() -> None:
-    assert learn(sentences(), vocab_size=400).vocab_size == 400
+    assert train_vocabulary(sentences(), vocab_size=400).vocab_size == 400
 
 
 def test_a_size_that_the_corpus_cannot_fill_is_told() -> None:
     with pytest.raises(DataError, match="vocab_size is 5000, but this corpus has only enough") as caught:
-        learn(sentences(), vocab_size=5000)
+        train_vocabulary(sentences(), vocab_size=5000)
     check_sentence(caught.value)
     reachable = int(re.findall(r"at most (\d+)", str(caught.value))[0])
-    assert learn(sentences(), vocab_size=reachable).vocab_size == reachable
+    assert train_vocabulary(sentences(), vocab_size=reachable).vocab_size == reachable
 
 
 def test_a_size_below_the_alphabet_is_told() -> None:
     with pytest.raises(DataError, match="vocab_size is 300, but the special tokens, 256 bytes and") as caught:
-        learn(sentences(), vocab_size=300)
+        train_vocabulary(sentences(), vocab_size=300)
     check_sentence(caught.value)
     least = int(re.findall(r"alone take (\d+)", str(caught.value))[0])
-    assert learn(sentences(), vocab_size=least).vocab_size == least
+    assert train_vocabulary(sentences(), vocab_size=least).vocab_size == least
 
 
 def test_a_size_is_chosen_from_the_corpus() -> None:
@@ -42,36 +42,40 @@ def test_a_size_is_chosen_from_the_corpus() -> None:
     assert suggest_size(10, 300) == 500
     assert suggest_size(10**9, 400) == 37_000
     assert suggest_size(1000, 3260) == 6260  # many characters, as in Chinese
-    assert learn(sentences()).vocab_size <= 500  # fewer are accepted when there are no more merges
-    assert learn([]).vocab_size == 4 + 256 + 1
+    assert train_vocabulary(sentences()).vocab_size <= 500  # fewer are accepted when there are no more merges
+    assert train_vocabulary([]).vocab_size == 4 + 256 + 1
 
 
 def test_the_same_lines_give_the_same_vocabulary() -> None:
     def lines() -> Iterator[str]:
         yield from sentences()
 
-    assert learn(sentences()).to_json() == learn(lines()).to_json() == learn(tuple(sentences())).to_json()
+    assert (
+        train_vocabulary(sentences()).to_json()
+        == train_vocabulary(lines()).to_json()
+        == train_vocabulary(tuple(sentences())).to_json()
+    )
 
 
 def test_ties_among_rare_characters_are_not_broken_at_random() -> None:
     tied = [chr(0x4E00 + i) * 2 for i in range(2000)] + ["abcdefg " * 10_000]
-    assert len({learn(tied).to_json() for _ in range(3)}) == 1
+    assert len({train_vocabulary(tied).to_json() for _ in range(3)}) == 1
 
 
 def test_rare_characters_are_spelled_in_bytes() -> None:
-    tokenizer = learn([*sentences() * 20, "ж", "語 ツ"])
+    tokenizer = train_vocabulary([*sentences() * 20, "ж", "語 ツ"])
     assert not {"ж", "語", "ツ"} & set(pieces_of(tokenizer))
     assert tokenizer.decode(tokenizer.encode("ж語ツ")) == "ж語ツ"
 
 
 def test_what_was_seen_once_is_not_learned() -> None:
-    tokenizer = learn([*sentences(), "Donaudampfschiff"])
+    tokenizer = train_vocabulary([*sentences(), "Donaudampfschiff"])
     assert len(tokenizer.encode("Donaudampfschiff")) > 5
     assert tokenizer.pieces(tokenizer.encode("Katze")) == ["▁Katze"]
 
 
 def test_pieces_do_not_mix_words_with_punctuation_digits_or_spaces() -> None:
-    learned = [piece.removeprefix("▁") for piece in pieces_of(learn(sentences() * 3))]
+    learned = [piece.removeprefix("▁") for piece in pieces_of(train_vocabulary(sentences() * 3))]
     assert {"dog", "Katze", "中国", "...", "'t", "L'", "qu'"} <= set(learned)
     for piece in learned:
         assert "▁" not in piece
@@ -81,13 +85,13 @@ def test_pieces_do_not_mix_words_with_punctuation_digits_or_spaces() -> None:
 
 def test_scripts_without_spaces_learn_no_sentences() -> None:
     line = "的一是不了人我在有他这中大来上国和地到以说时要就出会可也你对生能而子那得于着下自之年"
-    tokenizer = learn([line] * 50)
+    tokenizer = train_vocabulary([line] * 50)
     assert max(map(len, pieces_of(tokenizer))) <= 16
     assert set(line) <= set(pieces_of(tokenizer))
 
 
 def test_extra_special_tokens_have_ids_of_their_own() -> None:
-    tokenizer = learn(sentences(), vocab_size=400, extra=["<mask>"])
+    tokenizer = train_vocabulary(sentences(), vocab_size=400, extra=["<mask>"])
     assert (tokenizer.mask_id, tokenizer.vocab_size) == (4, 400)
     assert tokenizer.decode([4, *tokenizer.encode("<mask> 我")]) == "<mask> 我"
 
@@ -100,6 +104,6 @@ def test_long_runs_take_no_long_time() -> None:
         "\ue000" * 300_000,
         "我" * 300_000,
     ]
-    tokenizer = learn(runs)
+    tokenizer = train_vocabulary(runs)
     for run in runs:
         assert tokenizer.decode(tokenizer.encode(run)) == run

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.text import NO_WORD, Tokenizer, learn, learn_plain, words_at, words_of_spans
+from heedful.text import NO_WORD, Tokenizer, train_plain_vocabulary, train_vocabulary, words_at, words_of_spans
 
 LINES = ["the old dog sleeps", "the dog reads a book", "der alte Hund schläft, der Hund liest"] * 3
 BLANKS = " \t\x0b\x1c\x1f\x85\u00a0\u1680\u2003\u2028\u3000"
@@ -16,9 +16,9 @@ TEXTS = st.lists(st.sampled_from([*BLANKS, " ", "  ", "dog", "the", "schläft", 
     "".join
 )
 VOCABULARIES = {
-    "learned": learn(LINES),
-    "bytes": learn_plain(LINES, kind="bytes"),
-    "characters": learn_plain(LINES, kind="characters"),
+    "learned": train_vocabulary(LINES),
+    "bytes": train_plain_vocabulary(LINES, kind="bytes"),
+    "characters": train_plain_vocabulary(LINES, kind="characters"),
 }
 
 

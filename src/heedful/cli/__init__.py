@@ -8,7 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from heedful.errors import HeedfulError, shown
+from heedful.config import renamed
+from heedful.errors import HeedfulError, SettingError, shown
 
 NEW_OBJECTS = 10_000  # before rubbish is looked for: importing torch makes many and keeps all, and is a tenth faster so
 
@@ -18,9 +19,9 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS)
     import typer
 
-    from heedful.cli.app import app
+    from heedful.cli.commands import app
     from heedful.cli.streams import abandon_stdout
-    from heedful.disk import remedy
+    from heedful.storage.atomic import remedy
 
     if sys.stdin is None:  # closed: what is opened next would be taken for it
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
@@ -28,6 +29,7 @@ def main() -> None:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     try:
+        _refuse_old_names(sys.argv[1:])
         code = app(prog_name="heedful", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code)
@@ -53,3 +55,12 @@ def main() -> None:
             raise
         error.show()
         sys.exit(2)
+
+
+def _refuse_old_names(words: list[str]) -> None:
+    """An option or command under the name that it had before says its name now."""
+    if words and (now := renamed.COMMANDS.get(words[0])):
+        raise SettingError(f"`heedful {words[0]}` is called `heedful {now}` now.")
+    for word in words:
+        if now := renamed.OPTIONS.get(word.partition("=")[0]):
+            raise SettingError(f"{word.partition('=')[0]} is called {now} now.")

@@ -31,14 +31,14 @@ def align(
 
     Read are the heads of cross-attention that agree best with what hiding a source word does to the target.
     """
-    from heedful.align import Choice
-    from heedful.data.readers import read_pairs
     from heedful.errors import SettingError
+    from heedful.formats.line_files import read_pairs
+    from heedful.inference.alignment import HeadChoice
+    from heedful.inference.results import pharaoh
     from heedful.inside import Head
     from heedful.inside.aligner import Aligner, align_both
     from heedful.inside.patch import heads as all_heads
     from heedful.interop import open_folder
-    from heedful.translation import pharaoh
 
     check_outputs(out)
     set_threads(threads)
@@ -51,7 +51,7 @@ def align(
                 raise SettingError(
                     f"{head} is no head of cross-attention in {model}; one looks like decoder.0.cross.0."
                 )
-        forward.choice = Choice(tuple((head.layer, head.number) for head in chosen))
+        forward.choice = HeadChoice(tuple((head.layer, head.number) for head in chosen))
     forward.notice = lambda text: print(text, file=sys.stderr)
     pairs = read_pairs(source, target)
     found = forward.align(pairs)

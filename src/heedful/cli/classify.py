@@ -12,14 +12,14 @@ import typer
 from heedful.cli.streams import DASH, Device, check_outputs, input_lines, output_lines, prepare_torch
 
 if TYPE_CHECKING:
-    from heedful.encode import Encoder
+    from heedful.inference.encoder import Encoder
 
 
 def classify(
     model: Annotated[Path, typer.Argument(help="The folder of a classifier.")],
     input: Annotated[Path, typer.Option("--input", "-i", help="text [TAB text] a line; - is standard input.")] = DASH,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to; - is standard output.")] = DASH,
-    labelled: Annotated[Path | None, typer.Option(help="Measure on label TAB text [TAB text] instead.")] = None,
+    labeled: Annotated[Path | None, typer.Option(help="Measure on label TAB text [TAB text] instead.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Put a TAB and the probability behind each label.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
@@ -29,16 +29,16 @@ def classify(
 
     For example: heedful classify runs/tagger < lines > labels
 
-    With --labelled test.tsv: accuracy and macro-F1 on examples whose labels are known.
+    With --labeled test.tsv: accuracy and macro-F1 on examples whose labels are known.
     """
-    from heedful.encode import Encoder
+    from heedful.inference.encoder import Encoder
     from heedful.interop import open_folder
 
     check_outputs(output)
     encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
     encoder.notice = lambda text: print(text, file=sys.stderr)
-    if labelled is not None:
-        measure(encoder, labelled)
+    if labeled is not None:
+        measure(encoder, labeled)
         return
     lines, number = input_lines(input), 1
     with output_lines(output, input) as put:
@@ -50,11 +50,11 @@ def classify(
 
 
 def measure(encoder: Encoder, path: Path) -> None:
-    """Print accuracy and macro-F1 on labelled examples."""
-    from heedful.data.labelled import read_labelled
-    from heedful.evaluate import label_scores
+    """Print accuracy and macro-F1 on labeled examples."""
+    from heedful.data.labeled_corpus import read_labeled
+    from heedful.evaluation.metrics import label_scores
 
-    examples = read_labelled(path)
+    examples = read_labeled(path)
     found = encoder.classify([each.text for each in examples], [each.second for each in examples])
     labels = [each.label for each in found], [each.label for each in examples]
     result = label_scores(*labels)

@@ -19,7 +19,7 @@ def convert(
 
     A model that the other side cannot express is refused, and so is a result that computes anything else.
     """
-    from heedful.interop.convert import convert as convert_folder
+    from heedful.interop.conversion import convert as convert_folder
 
     agreement = convert_folder(source, out, to)
     tokens = "the same tokens, and " if agreement.decoded else ""

@@ -14,9 +14,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "text": {"vocab_size": 3000},
     "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0},
     "train": {
-        "embeddings": "random",  # invented sentences do not tell which words belong together
-        "negatives": 0,
-        "split": 0.0,
+        "embedding_init": "random",  # invented sentences do not tell which words belong together
+        "sampled_softmax": 0,
+        "bpe_dropout": 0.0,
         "weight_decay": 0.0,
         "learning_rate": 8e-3,
         "warmup": 100,
@@ -24,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "max_updates": 1050,
         "checkpoint_every": 350,
         "batch_tokens": 1024,
-        "average": 1,
+        "average_checkpoints": 1,
         "valid_sentences": 200,
     },
 }
@@ -40,9 +40,9 @@ def demo(
     from heedful import demo as corpus
     from heedful.cli.train import run_training
     from heedful.errors import FolderError
-    from heedful.evaluate import evaluate
+    from heedful.evaluation.metrics import evaluate
+    from heedful.inference.translator import Translator
     from heedful.inside import draw_cross_attention
-    from heedful.translate import Translator
 
     if out.exists() and not out.is_dir():
         raise FolderError(f"{out} is a file, and --out is a folder for the corpus and the model; choose another --out.")

@@ -28,10 +28,10 @@ def embed(
     """
     import numpy as np
 
-    from heedful.disk import write_file
-    from heedful.encode import Encoder
     from heedful.errors import SettingError
+    from heedful.inference.encoder import Encoder
     from heedful.interop import open_folder
+    from heedful.storage.atomic import atomic_write
 
     if output == DASH and sys.stdout.isatty():
         raise SettingError("vectors are not for a screen; write them to a file with > vectors.npy or -o vectors.npy.")
@@ -44,4 +44,4 @@ def embed(
     if output == DASH:
         sys.stdout.buffer.write(data.getvalue())
     else:
-        write_file(output, data.getvalue())
+        atomic_write(output, data.getvalue())

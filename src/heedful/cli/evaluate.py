@@ -17,7 +17,7 @@ def evaluate(
     source: Annotated[Path, typer.Option(help="Text to translate, one sentence a line; plain or .gz.")],
     reference: Annotated[Path, typer.Option(help="Its translation, line by line.")],
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Length penalty.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="α of GNMT's length penalty.")] = None,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokeniser: 13a, none, zh, …")] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -37,13 +37,15 @@ def evaluate(
 
     For example: heedful evaluate runs/x --source test.en --reference test.de
     """
-    from heedful import evaluate as measures
-    from heedful.data.readers import read_pairs
+    from heedful.evaluation import metrics as measures
+    from heedful.formats.line_files import read_pairs
 
     measures.bleu_of(tokenize, lowercase)  # what cannot be measured is not translated first
     pairs = list(read_pairs(source, reference))
     translator = open_translator(models, threads, precision, device, shortlist=shortlist)
-    options = {name: value for name, value in {"beam": beam, "alpha": alpha}.items() if value is not None}
+    options = {
+        name: value for name, value in {"beam": beam, "length_penalty": length_penalty}.items() if value is not None
+    }
     began = time.perf_counter()
     translated = translator.translate([text for text, _ in pairs], **options)
     seconds = time.perf_counter() - began

@@ -32,9 +32,9 @@ def generate(
     For example: heedful generate runs/gpt "To be, or" --temperature 0.8
     """
     from heedful.errors import SettingError
-    from heedful.generate import Generator
+    from heedful.inference.generator import Generator
     from heedful.interop import open_folder
-    from heedful.text.normalise import valid
+    from heedful.text.normalization import valid
 
     if n < 1:
         raise SettingError(f"--n is {n}; ask for one sample or more.")

@@ -29,7 +29,7 @@ def heads(
     from rich.console import Console
 
     from heedful.cli.streams import check_outputs, input_lines, set_threads
-    from heedful.data.readers import read_pairs
+    from heedful.formats.line_files import read_pairs
     from heedful.inside import draw_heads, importance
     from heedful.inside import heads as all_heads
     from heedful.interop import open_folder

@@ -13,7 +13,7 @@ def info() -> None:
     """
     from heedful import __version__
     from heedful.native.engine import chosen, fitting
-    from heedful.ops.threads import threads
+    from heedful.ops.threads import num_threads
 
     engine = chosen()  # which logs why there is none, unless it was turned off
     print(f"heedful {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
@@ -24,7 +24,7 @@ def info() -> None:
         print(f"engine: {engine.path}")
         print(f"instruction set: {engine.name}; available: {', '.join(engine.available)}{why}")
         print(f"precision by default: int8 to translate, {fitting('auto', engine.library)} to train a translator")
-    print(f"threads: {threads()}")
+    print(f"threads: {num_threads()}")
     print(f"torch: {_torch()}")
 
 

@@ -22,22 +22,23 @@ def quantize(
     """
     from dataclasses import replace
 
-    from heedful import folder, shortlist
-    from heedful.disk import check_new, new_folder
+    from heedful.inference import shortlist
     from heedful.interop import open_folder
-    from heedful.interop.card import card
+    from heedful.interop.model_card import card
+    from heedful.storage import folder
+    from heedful.storage.atomic import atomic_folder, check_output_path
 
     if out is None:
         named = model.resolve() if model.name in ("", "..") else model
         out = named.with_name(f"{named.name}-int8")
-    check_new(out)
+    check_output_path(out)
     opened = open_folder(model)
     words = card(opened, "heedful") + "\nThe weights are of 8 bits (`heedful quantize`).\n"
-    with new_folder(out.resolve()) as temporary:
-        folder.save(replace(opened, path=temporary), words, precision="int8")
-        folder.load(temporary)  # what is there opens
+    with atomic_folder(out.resolve()) as temporary:
+        folder.save_folder(replace(opened, path=temporary), words, precision="int8")
+        folder.load_folder(temporary)  # what is there opens
         if (model / shortlist.FILE).exists():
-            shortlist.save(shortlist.load(opened), replace(opened, path=temporary))
+            shortlist.save_shortlist(shortlist.load_shortlist(opened), replace(opened, path=temporary))
     before = sum(each.nbytes for each in opened.model.state_dict().values())
     after = (out / folder.WEIGHTS).stat().st_size
     print(f"{out} holds the model in {after / 1e6:.1f} MB instead of {before / 1e6:.1f}.")

@@ -25,7 +25,7 @@ def score(
     For example: heedful score runs/x --source test.en --target test.de
     """
     from heedful.config import DataSettings
-    from heedful.data.readers import training_corpus
+    from heedful.formats.line_files import training_corpus
 
     corpus = training_corpus(DataSettings(source=source, target=target, pairs=pairs, strict=True))
     translator = open_translator(models, threads, prepare_torch(threads, precision, device), device)

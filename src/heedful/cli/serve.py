@@ -40,7 +40,7 @@ def serve(
     The API is LibreTranslate's and OpenAI's, see /docs. SIGTERM ends it gracefully, SIGHUP loads the folders again.
     """
     from heedful.errors import SettingError
-    from heedful.ops.threads import threads as all_threads
+    from heedful.ops.threads import num_threads as all_threads
 
     least: dict[str, float] = {
         "queue": queue,
@@ -60,8 +60,8 @@ def serve(
     if not 0 <= port < 2**16:
         raise SettingError(f"--port is {port}; it must be from 0 to 65535.")
     try:
-        from heedful.serve.run import run
-        from heedful.serve.settings import Limits, Served, Settings, read_keys
+        from heedful.serve.server import run
+        from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings, read_keys
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "heedful":
             raise
@@ -69,8 +69,8 @@ def serve(
         raise SettingError(f"serving needs {error.name}, which is not installed; pip install {packages}.") from None
 
     limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue)
-    served = tuple(Served.parse(model) for model in models)
-    settings = Settings(
+    served = tuple(ServedFolder.parse(model) for model in models)
+    settings = ServerSettings(
         served, host, port, limits, read_keys(keys), tuple(cors or ()), drain,
         threads or all_threads(), precision, shortlist,
     )  # fmt: skip

@@ -19,17 +19,17 @@ def shortlist(
 
     It pays with large vocabularies: about a third of the time at 37,000 tokens, little below 10,000.
     """
-    from heedful import shortlist as lists
-    from heedful.data.readers import read_pairs
-    from heedful.folder import unfit
+    from heedful.formats.line_files import read_pairs
+    from heedful.inference import shortlist as lists
     from heedful.interop import open_folder
+    from heedful.storage.folder import unfit
 
     opened = open_folder(model)
     if opened.config.family != "encoder-decoder":
         raise unfit(opened, "does not translate")
     pairs = lists.encoded(read_pairs(source, target), opened)
-    learned = lists.learn(pairs, opened.source_tokenizer, opened.tokenizer)
-    path = lists.save(learned, opened)
+    learned = lists.build_shortlist(pairs, opened.source_tokenizer, opened.tokenizer)
+    path = lists.save_shortlist(learned, opened)
     mean, all_tokens = learned.size(pairs), opened.tokenizer.vocab_size
     print(
         f"{path}: a translation has {mean:,.0f} of {all_tokens:,} tokens to choose from, in the mean of these sources."

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from heedful.disk import check_output, remedy
 from heedful.errors import FolderError, SettingError
+from heedful.storage.atomic import check_output, remedy
 
 if TYPE_CHECKING:
-    from heedful.translate import Translator
+    from heedful.inference.translator import Translator
 
 DASH = Path("-")
 Device = Annotated[str, typer.Option(help="cpu, or cuda for a GPU.")]
@@ -36,7 +36,7 @@ def input_lines(path: Path) -> Iterator[str]:
 
 def arriving_lines(path: Path) -> tuple[Iterator[str], Callable[[], bool]]:
     """The same, and whether the next one can be had without waiting for it."""
-    from heedful.data.readers import decode_lines, read_lines
+    from heedful.formats.line_files import decode_lines, read_lines
 
     if path != DASH:
         return read_lines(path), lambda: True
@@ -177,13 +177,13 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def prepare_torch(threads: int = 0, precision: str = "float32", device: str = "cpu") -> str:
     """Check and apply what every command that computes can be told; the precision to compute in."""
-    from heedful.ops.precision import choose
+    from heedful.ops.precision import choose_precision
 
     if precision not in ("auto", "float32", "bfloat16"):
         raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
     set_threads(threads)
     check_device(device)
-    return choose(precision, device)
+    return choose_precision(precision, device)
 
 
 def check_device(device: str) -> None:
@@ -207,7 +207,7 @@ def set_threads(threads: int) -> None:
     if threads < 0:
         raise SettingError(f"--threads is {threads}; it must be 0 (all cores) or more.")
     if threads:
-        cpu.set_threads(threads)
+        cpu.set_num_threads(threads)
 
 
 def open_translator(
@@ -221,9 +221,9 @@ def open_translator(
     """Load model folders for translation; what they have to say while translating goes to stderr."""
     import gc
 
+    from heedful.inference.translator import Translator
     from heedful.interop import open_folder
     from heedful.ops.precision import PRECISION_NAMES, PRECISIONS
-    from heedful.translate import Translator
 
     if precision not in PRECISIONS:
         raise SettingError(f"--precision is {precision!r}; it must be {PRECISION_NAMES}.")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from heedful.config import RunConfig
-    from heedful.train.checkpoint import State
+    from heedful.training.checkpoint import TrainState
 
 
 def train(
@@ -27,37 +27,42 @@ def train(
     valid_pairs: Annotated[Path | None, typer.Option(help="Validation set as one TSV file.")] = None,
     text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None,
     valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None,
-    labelled: Annotated[Path | None, typer.Option(help="Examples for a classifier: label TAB text [TAB text].")] = None,
-    valid_labelled: Annotated[Path | None, typer.Option(help="Validation examples for a classifier.")] = None,
+    labeled: Annotated[Path | None, typer.Option(help="Examples for a classifier: label TAB text [TAB text].")] = None,
+    valid_labeled: Annotated[Path | None, typer.Option(help="Validation examples for a classifier.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="translation, language-model, masked-lm or classification; else by the files.")
+    ] = None,
     init: Annotated[Path | None, typer.Option(help="Model folder to start from.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model, the checkpoints and the metrics.")] = None,
     preset: Annotated[str | None, typer.Option(help="tiny, small, base or big; else by corpus and time.")] = None,
     time: Annotated[str | None, typer.Option(help="How long to train, such as 30m or 2h.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, exactly.")] = False,
 ) -> None:
-    """Train a translator from sentence pairs, a GPT or a BERT from plain text, or a classifier from labelled text.
+    """Train a translator from sentence pairs, a GPT or a BERT from plain text, or a classifier from labeled text.
 
     For example: heedful train --source train.en --target train.de --out runs/x --time 30m
 
-    Or: heedful train --text book.txt --out runs/gpt; with train.family=encoder it is a BERT.
+    Or: heedful train --task language-model --text book.txt --out runs/gpt; --task masked-lm trains a BERT.
 
-    Or: heedful train --labelled train.tsv --init runs/bert --out runs/tagger
+    Or: heedful train --labeled train.tsv --init runs/bert --out runs/classifier
 
     Settings are listed by `heedful settings`; any of them can be given as section.key=value.
     Ctrl-C saves a checkpoint; --resume goes on from the last one.
     """
     from heedful.errors import SettingError
 
-    files: dict[str, Any] = {"source": source, "target": target, "pairs": pairs, "labelled": labelled}
-    files |= {"text": text, "valid_text": valid_text, "valid_labelled": valid_labelled}
+    files: dict[str, Any] = {"source": source, "target": target, "pairs": pairs, "labeled": labeled}
+    files |= {"text": text, "valid_text": valid_text, "valid_labeled": valid_labeled}
     files |= {"valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs}
-    config = read_settings(settings or [], files, preset, {"time": time, "init": init})
+    config = read_settings(settings or [], files, {"preset": preset, "task": task}, {"time": time, "init": init})
     if out is None:
         raise SettingError("--out is missing; say in which folder the model is to be written, such as --out runs/x.")
     run_training(config, out, resume)
 
 
-def read_settings(settings: list[str], files: dict[str, Any], preset: str | None, train: dict[str, Any]) -> RunConfig:
+def read_settings(
+    settings: list[str], files: dict[str, Any], top: dict[str, str | None], train: dict[str, Any]
+) -> RunConfig:
     """One RUN.toml at most, options, and overrides, in rising order of strength."""
     from heedful import config
     from heedful.errors import SettingError
@@ -71,19 +76,19 @@ def read_settings(settings: list[str], files: dict[str, Any], preset: str | None
     sections: dict[str, dict[str, Any]] = {"data": {name: path for name, path in files.items() if path}}
     if any(train.values()):
         sections["train"] = {name: value for name, value in train.items() if value}
-    overrides = ([f"preset={preset}"] if preset else []) + [text for text in settings if "=" in text]
+    overrides = [f"{name}={value}" for name, value in top.items() if value] + [text for text in settings if "=" in text]
     return config.read(Path(paths[0]) if paths else None, overrides, **sections)
 
 
-def run_training(config: RunConfig, out: Path, resume: bool = False, console: Console | None = None) -> State:
+def run_training(config: RunConfig, out: Path, resume: bool = False, console: Console | None = None) -> TrainState:
     """Train, and tell the user how it went."""
     from rich.console import Console
 
     from heedful.cli.validation import closing_searches, measure, settle_search, show
     from heedful.interop import open_folder
-    from heedful.train.loop import train as train_model
-    from heedful.train.report import CURVE, duration
-    from heedful.train.start import open_run
+    from heedful.training.loop import train as train_model
+    from heedful.training.run_report import CURVE, duration
+    from heedful.training.setup import open_run
 
     run = open_run(
         config,

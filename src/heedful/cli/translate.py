@@ -11,7 +11,7 @@ import typer
 from heedful.cli.streams import DASH, Device, arriving_lines, check_outputs, open_translator, output_lines, progress
 
 if TYPE_CHECKING:
-    from heedful.translate import Translation
+    from heedful.inference.translator import Translation
 
 
 def translate(
@@ -19,8 +19,8 @@ def translate(
     input: Annotated[Path, typer.Option("--input", "-i", help="Text to translate; - is standard input.")] = DASH,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to; - is standard output.")] = DASH,
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Length penalty: scores are divided by ((5 + length) / 6) ** alpha.")
+    length_penalty: Annotated[
+        float | None, typer.Option(help="α of GNMT: scores are divided by ((5 + length) / 6) ** α.")
     ] = None,
     max_length: Annotated[int | None, typer.Option(help="Most tokens of a translation.")] = None,
     n_best: Annotated[
@@ -56,7 +56,13 @@ def translate(
     For example: heedful translate runs/x < in.en > out.de
     """
     check_outputs(output)
-    asked = {"beam": beam, "alpha": alpha, "max_length": max_length, "temperature": temperature, "top_k": top_k}
+    asked = {
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "max_length": max_length,
+        "temperature": temperature,
+        "top_k": top_k,
+    }
     asked |= {"top_p": top_p, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
@@ -75,7 +81,7 @@ def translate(
 
 def line(translation: Translation, score: bool) -> str:
     """Score, text and alignment, as far as they are wanted, between TABs."""
-    from heedful.translation import pharaoh
+    from heedful.inference.results import pharaoh
 
     fields = [f"{translation.score:.4f}"] if score else []
     fields.append(translation.text)
@@ -86,7 +92,7 @@ def line(translation: Translation, score: bool) -> str:
 
 def n_best_line(number: int, translation: Translation) -> str:
     """One line of an n-best list, as other tools read it."""
-    from heedful.translation import pharaoh
+    from heedful.inference.results import pharaoh
 
     fields = [str(number), translation.text, f"{translation.log_prob:.4f}", f"{translation.score:.4f}"]
     if translation.alignment is not None:

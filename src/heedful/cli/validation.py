@@ -6,73 +6,73 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from heedful.encode import Encoder
-from heedful.evaluate import label_scores, quick_scores
-from heedful.folder import Folder, load, save_search
-from heedful.generate import Generator
-from heedful.train.classification import Classification
-from heedful.train.clock import SEARCH_SHARE
-from heedful.train.language import Language
-from heedful.train.loop import Run
-from heedful.train.masked import MaskedLanguage
-from heedful.train.task import Scores
-from heedful.train.translation import Translation
-from heedful.translate import Translator
+from heedful.evaluation.metrics import label_scores, quick_scores
+from heedful.inference.encoder import Encoder
+from heedful.inference.generator import Generator
+from heedful.inference.translator import Translator
+from heedful.storage.folder import ModelFolder, load_folder, save_search
+from heedful.training.clock import SEARCH_SHARE
+from heedful.training.loop import TrainingRun
+from heedful.training.tasks.classification import ClassificationTask
+from heedful.training.tasks.language_model import LanguageModelTask
+from heedful.training.tasks.masked_lm import MaskedLMTask
+from heedful.training.tasks.task import Scores
+from heedful.training.tasks.translation import TranslationTask
 
 ALPHA_STEP, LARGEST_ALPHA = 0.2, 1.0
 CHUNK = 25  # sentences between two looks at the clock
 
 
-def measure(run: Run, folder: Folder) -> Scores:
+def measure(run: TrainingRun, folder: ModelFolder) -> Scores:
     """Scores that take more than the loss."""
-    if isinstance(run.task, Translation):
+    if isinstance(run.task, TranslationTask):
         return _translate(run, run.task, folder)
-    if isinstance(run.task, Classification):
+    if isinstance(run.task, ClassificationTask):
         return _classify(run, run.task, folder)
     return {}
 
 
-def show(run: Run, folder: Folder) -> list[str]:
+def show(run: TrainingRun, folder: ModelFolder) -> list[str]:
     """Lines by which one sees what the model has learned."""
-    if isinstance(run.task, Language) and run.config.train.sample:
+    if isinstance(run.task, LanguageModelTask) and run.config.train.sample:
         written = Generator(folder, device=str(run.ranks.device)).generate(
             max_tokens=run.config.train.sample, temperature=0.8, seed=run.config.train.seed
         )
         return ["", *written.split("\n"), ""]
-    if isinstance(run.task, MaskedLanguage):
+    if isinstance(run.task, MaskedLMTask):
         return _fill(run, run.task, folder)
     return []
 
 
-def closing_searches(run: Run) -> int:
+def closing_searches(run: TrainingRun) -> int:
     """How often `settle_search` translates the validation set at least."""
-    settled = not isinstance(run.task, Translation) or "alpha" in run.config.search.model_fields_set
+    settled = not isinstance(run.task, TranslationTask) or "length_penalty" in run.config.search.model_fields_set
     return 0 if settled else 2
 
 
-def settle_search(run: Run, out: Path) -> None:
+def settle_search(run: TrainingRun, out: Path) -> None:
     """Choose the length penalty of a translator by BLEU on the validation set, unless it was given.
 
     Models that have not learned for long, or from little, prefer sentences that are too short. The paper chose its
     penalty on the development set, too. With 1 a sentence counts for about its mean token; more would reward length for
     itself, and fit how long the references of this one set are. A run of a given time tries what there is time for.
     """
-    if not isinstance(run.task, Translation) or not closing_searches(run):
+    if not isinstance(run.task, TranslationTask) or not closing_searches(run):
         return
     if not run.clock.affords(1):
-        run.report.say(f"length penalty {run.config.search.alpha:g}: no time is left to try others")
+        run.report.say(f"length penalty {run.config.search.length_penalty:g}: no time is left to try others")
         return
-    task, folder = run.task, load(out)
+    task, folder = run.task, load_folder(out)
 
     def bleu(alpha: float) -> float:
         if not run.clock.affords(1):
             return 0.0  # no better than what is known
-        search = folder.search.model_copy(update={"alpha": alpha})
+        search = folder.search.model_copy(update={"length_penalty": alpha})
         return _translate(run, task, replace(folder, search=search))["valid_bleu"]
 
     assert run.state.best is not None  # its BLEU is by the penalty that the run has validated with
-    alpha, best = climb(bleu, run.config.search.alpha, run.state.best[0], ALPHA_STEP, LARGEST_ALPHA)
-    save_search(out, folder.search.model_copy(update={"alpha": alpha}))
+    alpha, best = climb(bleu, run.config.search.length_penalty, run.state.best[0], ALPHA_STEP, LARGEST_ALPHA)
+    save_search(out, folder.search.model_copy(update={"length_penalty": alpha}))
     run.report.say(f"length penalty {alpha:g}, chosen on the validation set: BLEU {best:.2f}")
 
 
@@ -89,15 +89,15 @@ def climb(
     return best, reached
 
 
-def _translate(run: Run, task: Translation, folder: Folder) -> Scores:
+def _translate(run: TrainingRun, task: TranslationTask, folder: ModelFolder) -> Scores:
     sentences = task.store.valid_text[: run.state.valid_sentences or run.config.train.valid_sentences]
     translator = Translator([folder], device=str(run.ranks.device))
     translated = _translate_in_time(run, translator, [source for source, _ in sentences])
-    normalise = task.store.target_tokenizer.normalise  # a model of lower-case text is not blamed for its case
+    normalise = task.store.target_tokenizer.normalize  # a model of lower-case text is not blamed for its case
     return quick_scores(translated, [normalise(target) for _, target in sentences[: len(translated)]])
 
 
-def _translate_in_time(run: Run, translator: Translator, sources: list[str]) -> list[str]:
+def _translate_in_time(run: TrainingRun, translator: Translator, sources: list[str]) -> list[str]:
     """All sentences; at the first validation of a run of a given time those that there is time for.
 
     Later validations translate as many, so that they can be compared.
@@ -114,7 +114,7 @@ def _translate_in_time(run: Run, translator: Translator, sources: list[str]) -> 
     return translated
 
 
-def _classify(run: Run, task: Classification, folder: Folder) -> Scores:
+def _classify(run: TrainingRun, task: ClassificationTask, folder: ModelFolder) -> Scores:
     examples = task.store.valid_examples
     encoder = Encoder(folder, device=str(run.ranks.device))
     encoder.notice = lambda text: None  # the report has said how many are cut
@@ -122,7 +122,7 @@ def _classify(run: Run, task: Classification, folder: Folder) -> Scores:
     return label_scores([each.label for each in found], [each.label for each in examples])
 
 
-def _fill(run: Run, task: MaskedLanguage, folder: Folder) -> list[str]:
+def _fill(run: TrainingRun, task: MaskedLMTask, folder: ModelFolder) -> list[str]:
     """The first words of the held-out text, one of them hidden."""
     encoder = Encoder(folder, device=str(run.ranks.device))
     length = min(24, task.block - 3)
@@ -131,6 +131,6 @@ def _fill(run: Run, task: MaskedLanguage, folder: Folder) -> list[str]:
         return []
     hidden = words[len(words) // 2]
     words[len(words) // 2] = "[MASK]"
-    guesses = encoder.fill(" ".join(words), top=3)[0]
+    guesses = encoder.fill_mask(" ".join(words), top=3)[0]
     likely = ", ".join(f"{each.token} {each.probability:.2f}" for each in guesses)
     return [" ".join(words), f"it was {hidden!r}; guessed: {likely}"]

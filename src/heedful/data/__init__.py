@@ -4,10 +4,12 @@
 stands apart in `heedful.data.batch`, so that reading and reporting stay light.
 """
 
+from heedful.data.bucketing import micro_batches, padding, plan_batches
+from heedful.data.data_report import DataReport, Lengths, UnusualCharacter
 from heedful.data.pairs import Pairs
-from heedful.data.plan import padding, pieces, plan
-from heedful.data.readers import (
-    Corpus,
+from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
+from heedful.formats.line_files import (
+    ParallelFiles,
     decode_lines,
     read_lines,
     read_pairs,
@@ -15,21 +17,19 @@ from heedful.data.readers import (
     training_corpus,
     validation_corpus,
 )
-from heedful.data.report import Lengths, Oddity, Report
-from heedful.data.store import Store, prepare
 
 __all__ = [
-    "Corpus",
+    "DataReport",
     "Lengths",
-    "Oddity",
     "Pairs",
-    "Report",
-    "Store",
+    "ParallelCorpus",
+    "ParallelFiles",
+    "UnusualCharacter",
     "decode_lines",
+    "micro_batches",
     "padding",
-    "pieces",
-    "plan",
-    "prepare",
+    "plan_batches",
+    "prepare_parallel",
     "read_lines",
     "read_pairs",
     "read_tsv",

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.pairs import Pairs, Ragged
+from heedful.data.pairs import Pairs, RaggedIds
 from heedful.text import Specials
 
 
@@ -81,7 +81,7 @@ def collate(
 
 
 def _padded(
-    sequences: Ragged, rows: NDArray[np.int64], ids: Specials, start: bool
+    sequences: RaggedIds, rows: NDArray[np.int64], ids: Specials, start: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(B, longest + 1 or 2) with the end and, if asked, the start; lengths (B,) that count the end."""
     lengths = sequences.offsets[rows + 1] - sequences.offsets[rows]

@@ -19,7 +19,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Blocks:
+class TokenBlocks:
     """(B, T + 1) tokens of a text: each but the last is an input, each but the first a label."""
 
     ids: Tensor
@@ -28,7 +28,7 @@ class Blocks:
     def tokens(self) -> int:
         return self.ids.size(0) * (self.ids.size(1) - 1)
 
-    def to(self, device: torch.device | str) -> Blocks:
+    def to(self, device: torch.device | str) -> TokenBlocks:
         return replace(self, ids=self.ids.to(device))
 
 

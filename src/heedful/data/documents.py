@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.readers import BadLine, DroppedLines, read_good_and_bad_lines
 from heedful.errors import DataError, SettingError
+from heedful.formats.line_files import BadLine, DroppedLines, read_good_and_bad_lines
 
 PART = 1 << 20  # characters of a document that are held at once
 MOST_HELD_OUT = 1 << 20  # bytes of text that leave the corpus for validation
 FEW = 20  # with fewer documents, the end of the longest one is held out
 
 
-class Part(NamedTuple):
+class DocumentPart(NamedTuple):
     """A run of lines of a document; `last` where the document ends with it."""
 
     document: int
@@ -42,7 +42,7 @@ class Documents:
         first = str(self.files[0])
         return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more"
 
-    def parts(self, dropped: DroppedLines | None = None) -> Iterator[Part]:
+    def parts(self, dropped: DroppedLines | None = None) -> Iterator[DocumentPart]:
         """In order; every part but the last of a document ends in a line feed. `dropped` counts lines left out."""
         number = 0
         for file, path in enumerate(self.files):
@@ -57,17 +57,17 @@ class Documents:
                     continue
                 if self.ends == "blank-lines" and not line.strip():
                     if begun:
-                        yield Part(number, "\n".join(lines), last=True)
+                        yield DocumentPart(number, "\n".join(lines), last=True)
                         number += 1
                     lines, size, begun = [], 0, False
                     continue
                 if size > PART:
-                    yield Part(number, "\n".join(lines) + "\n", last=False)
+                    yield DocumentPart(number, "\n".join(lines) + "\n", last=False)
                     lines, size = [], 0
                 lines.append(line)
                 size, begun = size + len(line) + 1, True
             if begun:
-                yield Part(number, "\n".join(lines), last=True)
+                yield DocumentPart(number, "\n".join(lines), last=True)
                 number += 1
 
 
@@ -78,7 +78,7 @@ class HeldOut:
     documents: frozenset[int] = frozenset()
     tail: tuple[int, int] | None = None  # a document, and the bytes of it that stay
 
-    def divide(self, parts: Iterator[Part]) -> Iterator[tuple[Part, bool]]:
+    def divide(self, parts: Iterator[DocumentPart]) -> Iterator[tuple[DocumentPart, bool]]:
         """Every part with whether it is held out; the document of a tail is cut in two at a line end."""
         before = 0
         for part in parts:
@@ -88,12 +88,12 @@ class HeldOut:
             stays, goes = _cut(part.text, self.tail[1] - before)
             before += len(part.text.encode())
             if stays:
-                yield Part(part.document, stays, last=bool(goes) or part.last), False
+                yield DocumentPart(part.document, stays, last=bool(goes) or part.last), False
             if goes:
-                yield Part(part.document, goes, part.last), True
+                yield DocumentPart(part.document, goes, part.last), True
 
 
-def hold_out(sizes: NDArray[np.int64], asked: int | None, seed: int) -> HeldOut:
+def hold_out_documents(sizes: NDArray[np.int64], asked: int | None, seed: int) -> HeldOut:
     """A tenth of the text, at most a megabyte, in whole documents drawn at random; or as many documents as asked."""
     count = len(sizes)
     order = np.random.default_rng(seed).permutation(count)

@@ -22,7 +22,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Masked:
+class MaskedBatch:
     """(B, T) each: what is read, which segment it belongs to, what it really was, and what has to be guessed."""
 
     ids: Tensor
@@ -31,18 +31,18 @@ class Masked:
     chosen: Tensor
     tokens: int  # to be guessed
 
-    def to(self, device: torch.device | str) -> Masked:
+    def to(self, device: torch.device | str) -> MaskedBatch:
         moved = {name: getattr(self, name).to(device) for name in ("ids", "types", "labels", "chosen")}
         return replace(self, **moved)
 
-    def rows(self, part: slice) -> Masked:
+    def rows(self, part: slice) -> MaskedBatch:
         """Some of the rows."""
         chosen = self.chosen[part]
-        return Masked(self.ids[part], self.types[part], self.labels[part], chosen, int(chosen.sum()))
+        return MaskedBatch(self.ids[part], self.types[part], self.labels[part], chosen, int(chosen.sum()))
 
 
 @dataclass(frozen=True)
-class Corruption:
+class Masking:
     """How tokens are chosen, and what takes their place."""
 
     specials: Specials
@@ -52,7 +52,7 @@ class Corruption:
     rate: float = 0.15
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, rate: float, whole_words: bool) -> Corruption:
+    def of(cls, tokenizer: Tokenizer, rate: float, whole_words: bool) -> Masking:
         special = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, *tokenizer.extras.values()}
         words = np.array([i for i in range(tokenizer.vocab_size) if i not in special])
         starts = word_starts(tokenizer.pieces(range(tokenizer.vocab_size))) if whole_words else None
@@ -73,7 +73,7 @@ class Corruption:
         chosen[none] = (lucky == lucky.min(1, keepdims=True))[none]
         return chosen
 
-    def apply(self, ids: Rows, types: Rows, random: np.random.Generator) -> Masked:
+    def apply(self, ids: Rows, types: Rows, random: np.random.Generator) -> MaskedBatch:
         """(B, T) tokens and types -> the same, corrupted."""
         chosen = self.choose(ids, random)
         dice = random.random(ids.shape)
@@ -81,7 +81,7 @@ class Corruption:
         read = np.where(chosen & (dice < HIDDEN), self.mask_id, ids)
         read = np.where(chosen & (dice >= HIDDEN) & (dice < REPLACED), others, read)
         a, b, c, d = (torch.from_numpy(np.ascontiguousarray(each)) for each in (read, types, ids, chosen))
-        return Masked(a, b, c, d, int(chosen.sum()))
+        return MaskedBatch(a, b, c, d, int(chosen.sum()))
 
 
 def word_starts(pieces: Sequence[str]) -> Flags:

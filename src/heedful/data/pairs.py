@@ -19,7 +19,7 @@ SIDES = ("source", "target")
 
 
 @dataclass(frozen=True)
-class Ragged:
+class RaggedIds:
     """Sequences of different lengths end to end: number i is `ids[offsets[i]:offsets[i + 1]]`."""
 
     ids: Ids
@@ -46,7 +46,7 @@ class Ragged:
         return flat
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
+    def of(cls, rows: Sequence[Sequence[int]]) -> RaggedIds:
         lengths = [len(row) for row in rows]
         flat = np.fromiter((i for row in rows for i in row), np.uint32, sum(lengths))
         return cls(flat, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64))
@@ -56,8 +56,8 @@ class Ragged:
 class Pairs:
     """Source and target ids of every pair, without special tokens; lengths count the same tokens."""
 
-    sources: Ragged
-    targets: Ragged
+    sources: RaggedIds
+    targets: RaggedIds
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -79,7 +79,7 @@ class Pairs:
     @classmethod
     def of(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Pairs:
         """Pairs in memory, from lists of ids."""
-        return cls(Ragged.of([source for source, _ in pairs]), Ragged.of([target for _, target in pairs]))
+        return cls(RaggedIds.of([source for source, _ in pairs]), RaggedIds.of([target for _, target in pairs]))
 
 
 def id_type(vocab_size: int) -> type[np.unsignedinteger]:
@@ -119,7 +119,7 @@ def open_pairs(folder: Path, name: str, types: tuple[type[np.unsignedinteger], t
     sides = []
     for side, kind in zip(SIDES, types, strict=True):
         offsets = map_array(folder / f"{name}.{side}.offsets", np.int64)
-        sides.append(Ragged(map_array(folder / f"{name}.{side}.ids", kind), offsets))
+        sides.append(RaggedIds(map_array(folder / f"{name}.{side}.ids", kind), offsets))
     return Pairs(*sides)
 
 

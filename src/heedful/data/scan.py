@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.config import DataSettings
-from heedful.data.readers import EXTRA_COLUMNS, Corpus, DroppedLines
-from heedful.data.report import Oddity
+from heedful.data.data_report import UnusualCharacter
 from heedful.errors import DataError, SettingError
+from heedful.formats.line_files import EXTRA_COLUMNS, DroppedLines, ParallelFiles
 
 Hashes = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
@@ -43,7 +43,7 @@ class Scan:
     empty: Flags
     identical: int = 0
     extra_columns: int = 0
-    oddities: dict[str, Oddity] = field(default_factory=dict)
+    oddities: dict[str, UnusualCharacter] = field(default_factory=dict)
     dropped: DroppedLines = field(default_factory=DroppedLines)  # whose pairs are empty
 
     def __len__(self) -> int:
@@ -53,12 +53,12 @@ class Scan:
 def scan(
     source_normalise: Callable[[str], str],
     target_normalise: Callable[[str], str],
-    corpus: Corpus,
+    corpus: ParallelFiles,
     progress: Callable[[str], None],
 ) -> Scan:
     """Read every pair once; texts that normalise to the same count as the same."""
     hashes, empty, notes = (bytearray(), bytearray()), bytearray(), Counter[str]()
-    oddities: dict[str, Oddity] = {}
+    oddities: dict[str, UnusualCharacter] = {}
     dropped = DroppedLines()
     identical = 0
     for number, (source, target) in enumerate(corpus.pairs(notes, dropped), 1):
@@ -94,7 +94,7 @@ def duplicates(scan: Scan) -> Flags:
     return repeated
 
 
-def hold_out(sources: Hashes, candidates: Flags, data: DataSettings, seed: int) -> Flags:
+def hold_out_pairs(sources: Hashes, candidates: Flags, data: DataSettings, seed: int) -> Flags:
     """Which pairs leave the corpus for validation: all that have one of the chosen sources."""
     unique = np.unique(sources[candidates])
     size = data.valid_size or _valid_size(len(unique))
@@ -102,7 +102,7 @@ def hold_out(sources: Hashes, candidates: Flags, data: DataSettings, seed: int) 
         if data.valid_size is None:
             raise DataError(
                 f"the corpus has {len(unique)} different sources, too few to hold one out for validation;"
-                " give more, or files for validation (data.valid_source and data.valid_target, or data.valid_labelled)."
+                " give more, or files for validation (data.valid_source and data.valid_target, or data.valid_labeled)."
             )
         raise SettingError(
             f"data.valid_size is {size}, but the corpus has only {len(unique)} different sources; hold out fewer."
@@ -120,8 +120,8 @@ def _hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def _note_odd(oddities: dict[str, Oddity], text: str, side: str, number: int) -> None:
+def _note_odd(oddities: dict[str, UnusualCharacter], text: str, side: str, number: int) -> None:
     for name, pattern in ODD_KINDS:
         if found := len(pattern.findall(text)):
-            first = oddities.get(name, Oddity(0, side, number))
-            oddities[name] = Oddity(first.count + found, first.side, first.line)
+            first = oddities.get(name, UnusualCharacter(0, side, number))
+            oddities[name] = UnusualCharacter(first.count + found, first.side, first.line)

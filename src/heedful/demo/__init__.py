@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.demo import english, german
-from heedful.demo.sentences import Writer, write_sentence
+from heedful.demo.sentence_grammar import Writer, write_sentence
 from heedful.demo.structure import Sentence, align, words
 from heedful.demo.structure import write as _text
 

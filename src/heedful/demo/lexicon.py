@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from heedful.demo import tables
+from heedful.demo import word_tables
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _plain(words: Iterable[str]) -> list[str]:
 
 @cache
 def _traits(infinitive: str) -> list[str]:
-    return [trait for trait, verbs in _rows(tables.TRAITS) if infinitive in verbs.split()]
+    return [trait for trait, verbs in _rows(word_tables.TRAITS) if infinitive in verbs.split()]
 
 
 def _verb(english: str, german: str, subjects: str, objects: str, traits: str) -> Verb:
@@ -223,7 +223,7 @@ def phrase(english: str, german: str, kinds: str = "") -> Phrase:
 
 
 def _names() -> Iterator[Name]:
-    for kind, names in _rows(tables.NAMES):
+    for kind, names in _rows(word_tables.NAMES):
         for name in names.split():
             english, _, german = name.partition("=")
             yield Name(english, german or english, kind)
@@ -234,14 +234,14 @@ def _counted(table: str) -> list[tuple[str, str]]:
     return list(zip(words[::2], words[1::2], strict=True))
 
 
-NOUNS = [_noun(*row) for row in _rows(tables.NOUNS)]
-VERBS = [_verb(*row) for row in _rows(tables.VERBS)]
-CLAUSE_VERBS = {verb.base: verb for verb in (_verb(*row) for row in _rows(tables.CLAUSE_VERBS))}
-VENUES = {verb: tuple(kinds.split()) for verb, kinds in _rows(tables.VENUES)}
-ADJECTIVES = [_adjective(*row) for row in _rows(tables.ADJECTIVES)]
+NOUNS = [_noun(*row) for row in _rows(word_tables.NOUNS)]
+VERBS = [_verb(*row) for row in _rows(word_tables.VERBS)]
+CLAUSE_VERBS = {verb.base: verb for verb in (_verb(*row) for row in _rows(word_tables.CLAUSE_VERBS))}
+VENUES = {verb: tuple(kinds.split()) for verb, kinds in _rows(word_tables.VENUES)}
+ADJECTIVES = [_adjective(*row) for row in _rows(word_tables.ADJECTIVES)]
 NAMES = list(_names())
-PHRASES = [phrase(*row) for row in _rows(tables.PHRASES)]
-HOURS = _counted(tables.HOURS)
+PHRASES = [phrase(*row) for row in _rows(word_tables.PHRASES)]
+HOURS = _counted(word_tables.HOURS)
 
 BE = _verb("be was been", "sein ist gewesen +sein", "", "", "static preterite")
 THERE_IS = _verb("be was been", "geben gibt gegeben", "", "", "static preterite")
@@ -264,7 +264,7 @@ POSSESSIVES = [
 ]
 NUMBERS, TENS = (
     [Determiner("", english, german, "bare", False) for english, german in _counted(table)]
-    for table in (tables.NUMBERS, tables.TENS)
+    for table in (word_tables.NUMBERS, word_tables.TENS)
 )
 
 MODALS = [

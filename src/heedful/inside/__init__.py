@@ -1,33 +1,33 @@
 """What a model attends to, made visible: recording, patching, the work of heads, alignments, the page."""
 
+from heedful.inference.record import Activation, Trace, activation_names, record
 from heedful.inside.aligner import Aligner
 from heedful.inside.explain import Explanation, explain
+from heedful.inside.figures import draw_attention, draw_cross_attention, draw_heads
+from heedful.inside.head_roles import HeadRole, head_roles
 from heedful.inside.importance import Importance, importance
 from heedful.inside.patch import Head, heads, heads_off, patch
-from heedful.inside.picture import draw_attention, draw_cross_attention, draw_heads
-from heedful.inside.run import Run, run
-from heedful.inside.work import Work, work
-from heedful.trace import Activation, Trace, names, record
+from heedful.inside.recorded_run import RecordedRun, record_run
 
 __all__ = [
     "Activation",
     "Aligner",
     "Explanation",
     "Head",
+    "HeadRole",
     "Importance",
-    "Run",
+    "RecordedRun",
     "Trace",
-    "Work",
+    "activation_names",
     "draw_attention",
     "draw_cross_attention",
     "draw_heads",
     "explain",
+    "head_roles",
     "heads",
     "heads_off",
     "importance",
-    "names",
     "patch",
     "record",
-    "run",
-    "work",
+    "record_run",
 ]

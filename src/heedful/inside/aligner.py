@@ -9,25 +9,18 @@ from typing import Any
 
 import torch
 
-from heedful.align import (
-    Choice,
-    align_words,
-    by_words,
-    choose_heads,
-    cross_attention,
-    symmetrise,
-)
 from heedful.data.batch import Batch, collate
+from heedful.data.bucketing import plan_batches
 from heedful.data.pairs import Pairs
-from heedful.data.plan import plan
-from heedful.folder import Folder, unfit
-from heedful.inside.pack import half
-from heedful.inside.run import Run
-from heedful.model import EncoderDecoder
+from heedful.inference.alignment import HeadChoice, align_words, by_words, choose_heads, cross_attention, symmetrize
+from heedful.inference.results import Alignment
+from heedful.inside.page_packing import half
+from heedful.inside.recorded_run import RecordedRun
+from heedful.model.transformer import EncoderDecoder
+from heedful.storage.folder import ModelFolder, unfit
 from heedful.text import NO_WORD, words_of_spans
-from heedful.text.normalise import valid
+from heedful.text.normalization import valid
 from heedful.text.words import WORD
-from heedful.translation import Alignment
 
 SAMPLE = 64  # pairs on which the heads are chosen
 TOKENS = 2048  # of either side that are run at once
@@ -41,7 +34,7 @@ Ids = tuple[list[int], list[int]]
 class Aligner:
     """A translator that aligns what it is given, with its heads chosen once, on the first pairs it sees."""
 
-    def __init__(self, folder: Folder, choice: Choice | None = None, marks: bool = False) -> None:
+    def __init__(self, folder: ModelFolder, choice: HeadChoice | None = None, marks: bool = False) -> None:
         """`marks` counts punctuation marks as words; otherwise a word is what white space separates."""
         if folder.config.family != "encoder-decoder":
             raise unfit(folder, "has no cross-attention")
@@ -66,7 +59,7 @@ class Aligner:
             return found
         pairs = Pairs.of([ids[index] for index in good])
         self.choice = self.choice or choose_heads(self.model, self._collate(pairs, range(min(SAMPLE, len(good)))))
-        for rows in plan(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
+        for rows in plan_batches(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
             weights = cross_attention(self.model, self._collate(pairs, rows.tolist()), self.choice)  # (B, T, S)
             for row, each in zip(rows.tolist(), weights, strict=True):
                 found[good[row]] = align_words(each, *self._words(texts[good[row]]))
@@ -106,10 +99,10 @@ def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> It
     while chunk := list(islice(rest, CHUNK)):
         turned = backward.align([(target, source) for source, target in chunk])
         for mine, theirs in zip(forward.align(chunk), turned, strict=True):
-            yield symmetrise(mine, [(source, target) for target, source in theirs])
+            yield symmetrize(mine, [(source, target) for target, source in theirs])
 
 
-def alignment(run: Run) -> dict[str, Any] | None:
+def alignment(run: RecordedRun) -> dict[str, Any] | None:
     """The alignment of a run that translated, in words, with the weights it was read off."""
     model, source, target = run.folder.model, run.source, run.target
     if not isinstance(model, EncoderDecoder) or source is None or target is None:

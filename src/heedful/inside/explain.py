@@ -10,36 +10,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful import folder as model_folder
-from heedful.disk import write_file
-from heedful.folder import Folder, parameter_count
 from heedful.inside.aligner import alignment
-from heedful.inside.numbers import attention_weights, attentions, outputs, steps
-from heedful.inside.pieces import Reader
-from heedful.inside.places import positions
-from heedful.inside.render import render
-from heedful.inside.run import Run, kinds, run
-from heedful.inside.work import KINDS, work
+from heedful.inside.head_roles import KINDS, head_roles
+from heedful.inside.html_page import render
+from heedful.inside.page_data import all_attention, attention_weights, outputs, steps
+from heedful.inside.position_figures import positions
+from heedful.inside.recorded_run import RecordedRun, kinds, record_run
+from heedful.inside.tokens import TokenReader
+from heedful.storage import folder as model_folder
+from heedful.storage.atomic import atomic_write
+from heedful.storage.folder import ModelFolder, parameter_count
 
 
 @dataclass(frozen=True)
 class Explanation:
     """A run, ready to be shown."""
 
-    run: Run
+    run: RecordedRun
 
     def html(self) -> str:
         """One page that needs nothing but a browser."""
         return render(self.data())
 
     def save(self, path: Path | str) -> None:
-        write_file(Path(path), self.html())
+        atomic_write(Path(path), self.html())
 
     @torch.inference_mode()
     def data(self) -> dict[str, Any]:
         """What the page is made of: words and arrays."""
         found, folder = self.run, self.run.folder
-        reader = Reader(folder.tokenizer)
+        reader = TokenReader(folder.tokenizer)
         sides = {"source": found.source, "target": found.target}
         return {
             "text": found.text,
@@ -48,10 +48,10 @@ class Explanation:
             "model": _card(folder),
             "kinds": KINDS,
             "sides": {name: None if side is None else side.as_json() for name, side in sides.items()},
-            "attentions": attentions(found),
+            "attentions": all_attention(found),
             "steps": steps(found),
             "outputs": outputs(found, reader),
-            "tree": found.tree.as_json(reader, folder.search.alpha) if found.tree is not None else None,
+            "tree": found.tree.as_json(reader, folder.search.length_penalty) if found.tree is not None else None,
             "alignment": alignment(found),
             "positions": positions(found),
         }
@@ -59,7 +59,7 @@ class Explanation:
     @torch.inference_mode()
     def numbers(self) -> dict[str, Any]:
         """The raw numbers: tokens, every attention weight, what heads do, scores, alignment."""
-        found, reader = self.run, Reader(self.run.folder.tokenizer)
+        found, reader = self.run, TokenReader(self.run.folder.tokenizer)
         weights: dict[str, Any] = {}
         for stack, kind, rows, columns, causal in kinds(found.folder.model):
             for layer, heads in enumerate(attention_weights(found, stack, kind)):
@@ -68,7 +68,7 @@ class Explanation:
                     "queries": rows,
                     "keys": columns,
                     "values": _rounded(heads),
-                    "work": [head.as_json() for head in work(heads, kind, causal)],
+                    "work": [head.as_json() for head in head_roles(heads, kind, causal)],
                 }
         sides, links = {"source": found.source, "target": found.target}, alignment(found)
         return {
@@ -79,20 +79,22 @@ class Explanation:
             "tokens": {name: None if side is None else side.as_json() for name, side in sides.items()},
             "attention": weights,
             "alignment": None if links is None else links | {"matrix": links["matrix"].astype(float).round(4).tolist()},
-            "search": found.tree.as_json(reader, found.folder.search.alpha) if found.tree is not None else None,
+            "search": found.tree.as_json(reader, found.folder.search.length_penalty)
+            if found.tree is not None
+            else None,
         }
 
     def save_numbers(self, path: Path | str) -> None:
-        write_file(Path(path), json.dumps(self.numbers(), ensure_ascii=False, allow_nan=False))
+        atomic_write(Path(path), json.dumps(self.numbers(), ensure_ascii=False, allow_nan=False))
 
 
-def explain(model: Folder | Path | str, text: str, target: str | None = None, **search: Any) -> Explanation:
+def explain(model: ModelFolder | Path | str, text: str, target: str | None = None, **search: Any) -> Explanation:
     """Look at what a model does with a text; `target` is an output to look at instead of the model's own."""
-    folder = model if isinstance(model, Folder) else model_folder.load(model)
-    return Explanation(run(folder, text, target, **search))
+    folder = model if isinstance(model, ModelFolder) else model_folder.load_folder(model)
+    return Explanation(record_run(folder, text, target, **search))
 
 
-def _card(folder: Folder) -> dict[str, Any]:
+def _card(folder: ModelFolder) -> dict[str, Any]:
     config = folder.model.config
     layers = [config.encoder_layers] * (config.family != "decoder") + [config.decoder_layers] * (
         config.family != "encoder"
@@ -107,7 +109,7 @@ def _card(folder: Folder) -> dict[str, Any]:
         "vocabulary": config.vocab_size,
         "parameters": parameter_count(folder.model),
         "attention": {"encoder": config.attention, "decoder": config.attention_of_decoder},
-        "norm": config.norm if config.architecture == "transformer" else None,
+        "norm": ("pre" if config.pre_norm else "post") if config.architecture == "transformer" else None,
         "activation": config.activation,
         "positions": config.positions if config.architecture != "rnn" else None,
         "scaled": config.scale_embedding,

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from heedful.data.batch import collate
+from heedful.data.bucketing import plan_batches
 from heedful.data.pairs import Pairs
-from heedful.data.plan import plan
 from heedful.errors import DataError, SettingError
-from heedful.evaluate import quick_scores
-from heedful.folder import Folder
+from heedful.evaluation.metrics import quick_scores
+from heedful.inference.translator import Translator
 from heedful.inside.patch import Head, heads, heads_off
-from heedful.model import DecoderModel, EncoderDecoder
+from heedful.model.transformer import DecoderModel, EncoderDecoder
 from heedful.ops.cross_entropy import linear_cross_entropy
-from heedful.translate import Translator
+from heedful.storage.folder import ModelFolder
 
 TOKENS = 2048  # that are run at once
 MASKED = 7  # every seventh token of an encoder's text is to be guessed
@@ -69,7 +69,7 @@ class Importance:
 
 
 def importance(
-    folder: Folder,
+    folder: ModelFolder,
     sources: Sequence[str],
     references: Sequence[str] | None = None,
     bleu: bool = False,
@@ -108,7 +108,7 @@ def importance(
 
 
 @torch.inference_mode()
-def _loss(folder: Folder, steps: list[Step]) -> float:
+def _loss(folder: ModelFolder, steps: list[Step]) -> float:
     """Nats a token."""
     model, total, tokens = folder.model.eval(), 0.0, 0
     for given, labels in steps:
@@ -119,14 +119,14 @@ def _loss(folder: Folder, steps: list[Step]) -> float:
     return total / tokens
 
 
-def _steps(folder: Folder, sources: Sequence[str], references: Sequence[str] | None) -> Iterator[Step]:
+def _steps(folder: ModelFolder, sources: Sequence[str], references: Sequence[str] | None) -> Iterator[Step]:
     model, tokenizer, longest = folder.model, folder.tokenizer, folder.model.config.max_length - 2
     ids = folder.source_tokenizer.encode_batch(list(sources))
     if isinstance(model, EncoderDecoder):
         targets = tokenizer.encode_batch(list(references or []))
         both = [pair for pair in zip(ids, targets, strict=True) if all(pair) and max(map(len, pair)) <= longest]
         pairs = Pairs.of(both)
-        for rows in plan(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
+        for rows in plan_batches(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
             batch = collate(pairs, rows, folder.source_tokenizer.specials, tokenizer.specials)
             yield (batch.source, batch.decoder_input), batch.labels.masked_fill(batch.labels == tokenizer.pad_id, -1)
         return
@@ -140,7 +140,7 @@ def _next(ids: list[int]) -> Step:
     return (torch.tensor([ids[:-1]]),), torch.tensor([ids[1:]])
 
 
-def _hidden(folder: Folder, ids: list[int]) -> Step:
+def _hidden(folder: ModelFolder, ids: list[int]) -> Step:
     """Some tokens masked, always the same ones."""
     tokenizer = folder.tokenizer
     if tokenizer.mask_id is None:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from heedful.errors import SettingError
-from heedful.model import Heads
-from heedful.trace import module_of, names
+from heedful.inference.record import activation_names, module_of
+from heedful.model.attention.multi_head import Heads
 
 Change = Callable[[Tensor], Tensor] | Tensor | float
 
@@ -60,7 +60,7 @@ def heads(model: Any) -> list[Head]:
 def patch(model: Any, changes: Mapping[str, Change]) -> Iterator[None]:
     """Replace activations by name: with a function of what is there, a tensor that broadcasts to it, or a number."""
     module = module_of(model)
-    known = names(module)
+    known = activation_names(module)
     with ExitStack() as stack:
         for name, change in changes.items():
             if name not in known:

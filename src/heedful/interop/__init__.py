@@ -6,18 +6,18 @@ compared with what it holds before memory is taken.
 
 from pathlib import Path
 
-from heedful import folder
-from heedful.folder import Folder
+from heedful.storage import folder
+from heedful.storage.folder import ModelFolder
 
 __all__ = ["open_folder"]
 
 
-def open_folder(path: Path | str) -> Folder:
+def open_folder(path: Path | str) -> ModelFolder:
     """A model folder, whoever wrote it; only theirs needs torch to be read."""
     path = Path(path)
     description = folder.read_description(path)
     if description.get("model_type") == "heedful":
-        return folder.load(path)
+        return folder.load_folder(path)
     from heedful.interop import huggingface
 
     return huggingface.read(path, description)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from heedful.config import ModelConfig
 from heedful.errors import SettingError
-from heedful.interop.layout import Layout
-from heedful.interop.untrusted import Settings
+from heedful.interop.untrusted import ForeignConfig
+from heedful.interop.weight_mapping import WeightLayout
 
 # Their names of nonlinearities -> ours; of those with the same meaning, the first is the one that we write.
 ACTIVATIONS = {
@@ -35,11 +35,11 @@ class Architecture(ABC):
     aliases: ClassVar[dict[str, str]] = {}  # other names that its settings may go by
 
     @abstractmethod
-    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
+    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
         """Their config.json, and which tensors there are -> ours."""
 
     @abstractmethod
-    def layout(self, config: ModelConfig) -> Layout:
+    def layout(self, config: ModelConfig) -> WeightLayout:
         """Which tensor of theirs is which of ours."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ def activation_name(config: ModelConfig) -> str:
 def refuse_other_systems(config: ModelConfig, title: str) -> None:
     """Others know only the Transformer of the paper: blocks of their own weights, with full attention."""
     usual: dict[str, object] = {"architecture": "transformer", "attention": "full", "decoder_attention": None}
-    for name, value in (usual | {"recurrent_depth": False}).items():
+    for name, value in (usual | {"universal": False}).items():
         given = getattr(config, name)
         if given not in (value, "full"):
             raise refused(name, given, f"a {title} model has nothing of the kind")

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from heedful.config import ModelConfig
 from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name, refused
-from heedful.interop.layout import Layout, Place, both
-from heedful.interop.untrusted import Settings
+from heedful.interop.untrusted import ForeignConfig
+from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both
 
 HEAD, CLASSIFIER = "cls.predictions", "BertForSequenceClassification"
 MOST_LABELS = 10_000
@@ -24,14 +24,14 @@ IGNORED = r"^bert\.embeddings\.(position|token_type)_ids$|^cls\.seq_relationship
 class Bert(Architecture):
     model_type, title, family = "bert", "BERT", "encoder"
     fixed: ClassVar[dict[str, object]] = {
-        "norm": "post",
+        "pre_norm": False,
         "positions": "learned",
         "embedding_norm": True,
         "scale_embedding": False,
         "bias": True,
     }
 
-    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
+    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
         given.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
         head = any(name.startswith(f"{HEAD}.") for name in names)
         labels = _labels(given) if given.values.get("architectures") == [CLASSIFIER] else ()
@@ -73,12 +73,12 @@ class Bert(Architecture):
     def written(self, name: str, config: ModelConfig) -> str:
         return name.removeprefix("bert.") if _kind(config) == "BertModel" else name
 
-    def layout(self, config: ModelConfig) -> Layout:
+    def layout(self, config: ModelConfig) -> WeightLayout:
         words = "bert.embeddings.word_embeddings.weight"
         places = {
-            words: Place(("embedding.weight",)),
-            "bert.embeddings.position_embeddings.weight": Place(("encoder.position.table",)),
-            "bert.embeddings.token_type_embeddings.weight": Place(("token_types.weight",)),
+            words: WeightMapping(("embedding.weight",)),
+            "bert.embeddings.position_embeddings.weight": WeightMapping(("encoder.position.table",)),
+            "bert.embeddings.token_type_embeddings.weight": WeightMapping(("token_types.weight",)),
             **both("bert.embeddings.LayerNorm", "encoder.first_norm"),
         }
         for index in range(config.encoder_layers):
@@ -93,13 +93,13 @@ class Bert(Architecture):
             places |= both(f"{HEAD}.transform.LayerNorm", "transform.norm")
             bias, linear_bias = f"{HEAD}.bias", f"{HEAD}.decoder.bias"
             if config.tie == "none":
-                places[f"{HEAD}.decoder.weight"] = Place(("output.weight",))
+                places[f"{HEAD}.decoder.weight"] = WeightMapping(("output.weight",))
                 bias, linear_bias = linear_bias, bias  # untied, the other one is not used by anything
             else:
                 copies |= {f"{HEAD}.decoder.weight": (words,), linear_bias: (bias,)}
             if config.output_bias:
-                places[bias] = Place(("output_bias",))
-        return Layout(places, copies, ignored=IGNORED)
+                places[bias] = WeightMapping(("output_bias",))
+        return WeightLayout(places, copies, ignored=IGNORED)
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
         numbered = dict(enumerate(config.labels))
@@ -144,7 +144,7 @@ def _kind(config: ModelConfig) -> str:
     return CLASSIFIER if config.labels else "BertForMaskedLM" if config.head == "transform" else "BertModel"
 
 
-def _labels(given: Settings) -> tuple[str, ...]:
+def _labels(given: ForeignConfig) -> tuple[str, ...]:
     """{"0": "bad", "1": "good"} -> the labels in order; without names there are two."""
     table = given.values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     named = isinstance(table, dict) and 1 < len(table) <= MOST_LABELS
@@ -153,7 +153,7 @@ def _labels(given: Settings) -> tuple[str, ...]:
     return tuple(table[str(i)] for i in range(len(table)))
 
 
-def _block(theirs: str, ours: str) -> dict[str, Place]:
+def _block(theirs: str, ours: str) -> dict[str, WeightMapping]:
     names = {
         "attention.self.query": "self.query",
         "attention.self.key": "self.key",

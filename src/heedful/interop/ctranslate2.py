@@ -10,12 +10,13 @@ import numpy.typing as npt
 from torch import Tensor
 
 from heedful.config import ModelConfig
-from heedful.disk import write_file
 from heedful.errors import SettingError
-from heedful.folder import CARD, SOURCE_TOKENIZER, TOKENIZER, Folder
 from heedful.interop.architecture import refuse_other_systems, refused
-from heedful.interop.card import card
-from heedful.model import EncoderDecoder, Stack
+from heedful.interop.model_card import card
+from heedful.model.block import Stack
+from heedful.model.transformer import EncoderDecoder
+from heedful.storage.atomic import atomic_write
+from heedful.storage.folder import CARD, SOURCE_TOKENIZER, TOKENIZER, ModelFolder
 from heedful.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ POSITIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def write(opened: Folder, path: Path, quantization: str | None = None) -> None:
+def write(opened: ModelFolder, path: Path, quantization: str | None = None) -> None:
     """Write a folder that `ctranslate2.Translator` loads, with our tokenisers beside the model."""
     model, config = opened.model, opened.model.config
     if not isinstance(model, EncoderDecoder):
@@ -47,10 +48,10 @@ def write(opened: Folder, path: Path, quantization: str | None = None) -> None:
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(path))
-    write_file(path / CARD, card(opened, "ctranslate2"))
-    write_file(path / TOKENIZER, opened.tokenizer.to_json())
+    atomic_write(path / CARD, card(opened, "ctranslate2"))
+    atomic_write(path / TOKENIZER, opened.tokenizer.to_json())
     if opened.source_tokenizer is not opened.tokenizer:
-        write_file(path / SOURCE_TOKENIZER, opened.source_tokenizer.to_json())
+        atomic_write(path / SOURCE_TOKENIZER, opened.source_tokenizer.to_json())
 
 
 def package() -> Any:
@@ -68,7 +69,7 @@ def _spec(config: ModelConfig) -> TransformerSpec:
     specs = package().specs.transformer_spec
     options = {
         "num_heads": config.n_heads,
-        "pre_norm": config.norm == "pre",
+        "pre_norm": config.pre_norm,
         "activation": getattr(package().specs.Activation, ACTIVATIONS[config.activation]),
         "layernorm_embedding": config.embedding_norm,
         "ffn_glu": config.activation == "swiglu",
@@ -107,7 +108,7 @@ def _stack(spec: Any, name: str, stack: Stack, config: ModelConfig, weights: Wei
         spec.position_encodings.encodings = table.detach().cpu().float().numpy()
     if config.embedding_norm:
         _norm(spec.layernorm_embedding, f"{name}.first_norm", weights)
-    if config.norm == "pre":
+    if config.pre_norm:
         _norm(spec.layer_norm, f"{name}.norm", weights)
     for index, layer in enumerate(spec.layer):
         _layer(layer, f"{name}.{index}", weights)
@@ -146,7 +147,7 @@ def _norm(spec: Any, name: str, weights: Weights) -> None:
     spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
 
 
-def _configure(spec: TransformerSpec, opened: Folder) -> None:
+def _configure(spec: TransformerSpec, opened: ModelFolder) -> None:
     """Vocabularies, the tokens that frame a sequence, and epsilon."""
     config, target = opened.model.config, opened.tokenizer
     spec.register_source_vocabulary(pieces(opened.source_tokenizer, config.source_vocab_size or config.vocab_size))

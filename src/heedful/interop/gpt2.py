@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from heedful.config import ModelConfig
 from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name
-from heedful.interop.layout import Layout, Place, both
-from heedful.interop.untrusted import Settings
+from heedful.interop.untrusted import ForeignConfig
+from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both
 
 
 class Gpt2(Architecture):
     model_type, title, family = "gpt2", "GPT-2", "decoder"
     fixed: ClassVar[dict[str, object]] = {
-        "norm": "pre",
+        "pre_norm": True,
         "positions": "learned",
         "embedding_norm": False,
         "scale_embedding": False,
@@ -28,7 +28,7 @@ class Gpt2(Architecture):
         "num_hidden_layers": "n_layer",
     }
 
-    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
+    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
         given.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
         d_model = given.integer("n_embd", 768, most=65_536)
         eos = given.integer("eos_token_id", 50256, least=0)
@@ -39,7 +39,7 @@ class Gpt2(Architecture):
             d_ff=given.integer("n_inner", 4 * d_model, most=1_048_576),
             n_heads=given.integer("n_head", 12, most=1024),
             decoder_layers=given.integer("n_layer", 12, most=1024),
-            norm="pre",
+            pre_norm=True,
             norm_eps=given.number("layer_norm_epsilon", 1e-5, least=1e-30, below=0.1),
             activation=given.choice("activation_function", "gelu_new", ACTIVATIONS),
             positions="learned",
@@ -57,10 +57,10 @@ class Gpt2(Architecture):
         bare = not name.startswith(("transformer.", "lm_head."))
         return f"transformer.{name}" if bare else name
 
-    def layout(self, config: ModelConfig) -> Layout:
+    def layout(self, config: ModelConfig) -> WeightLayout:
         places = {
-            "transformer.wte.weight": Place(("embedding.weight",)),
-            "transformer.wpe.weight": Place(("decoder.position.table",)),
+            "transformer.wte.weight": WeightMapping(("embedding.weight",)),
+            "transformer.wpe.weight": WeightMapping(("decoder.position.table",)),
         }
         for index in range(config.decoder_layers):
             theirs, ours = f"transformer.h.{index}", f"decoder.{index}"
@@ -73,9 +73,9 @@ class Gpt2(Architecture):
             places |= both(f"{theirs}.mlp.c_proj", f"{ours}.feed.down", form="transposed")
         places |= both("transformer.ln_f", "decoder.norm")
         if config.tie == "none":
-            places["lm_head.weight"] = Place(("output.weight",))
+            places["lm_head.weight"] = WeightMapping(("output.weight",))
         copies = {} if config.tie == "none" else {"lm_head.weight": ("transformer.wte.weight",)}
-        return Layout(places, copies, ignored=r"\.attn\.(bias|masked_bias)$")
+        return WeightLayout(places, copies, ignored=r"\.attn\.(bias|masked_bias)$")
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
         return {

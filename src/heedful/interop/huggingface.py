@@ -8,41 +8,42 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from heedful import folder
 from heedful.config import ModelConfig, SearchSettings
-from heedful.disk import write_file
 from heedful.errors import FolderError, SettingError, shown
 from heedful.files import read_json
-from heedful.folder import Folder
-from heedful.interop import vocabulary
+from heedful.interop import vocabulary_files
 from heedful.interop.architecture import Architecture
 from heedful.interop.bert import Bert
-from heedful.interop.card import card
 from heedful.interop.gpt2 import Gpt2
 from heedful.interop.marian import Marian, Pegasus
-from heedful.interop.untrusted import Settings
-from heedful.interop.weights import SAFE, open_weights
-from heedful.model import DecoderModel, EncoderDecoder, EncoderModel
-from heedful.weights import fill, save_weights, shapes
+from heedful.interop.model_card import card
+from heedful.interop.untrusted import ForeignConfig
+from heedful.interop.weight_files import SAFE, open_weights
+from heedful.model.spec import tensor_spec
+from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
+from heedful.storage import folder
+from heedful.storage.atomic import atomic_write
+from heedful.storage.folder import ModelFolder
+from heedful.storage.module_weights import fill_model, save_weights
 
 ARCHITECTURES: dict[str, Architecture] = {each.model_type: each for each in (Marian(), Pegasus(), Gpt2(), Bert())}
 
 
-def read(path: Path, description: dict[str, Any]) -> Folder:
+def read(path: Path, description: dict[str, Any]) -> ModelFolder:
     """Open somebody's folder, of which `description` is the config.json."""
     model = read_model(path, description)
-    if model.config.source_vocab_size == model.config.vocab_size and not vocabulary.has_two(path):
+    if model.config.source_vocab_size == model.config.vocab_size and not vocabulary_files.has_two(path):
         model.config = model.config.model_copy(update={"source_vocab_size": None})
-    target, source = vocabulary.read(path, model.config)
+    target, source = vocabulary_files.read(path, model.config)
     if isinstance(model, EncoderModel):  # its config.json seldom says what frames a sequence
         ids = {"pad_id": target.pad_id, "bos_id": target.bos_id, "eos_id": target.eos_id}
         model.config = model.config.model_copy(update=ids)
-    return Folder(model, target, source, _search(path, description), path)
+    return ModelFolder(model, target, source, _search(path, description), path)
 
 
 def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | DecoderModel | EncoderModel:
     """The model alone; shapes are compared before any memory is taken."""
-    given = Settings(description, path / folder.CONFIG)
+    given = ForeignConfig(description, path / folder.CONFIG)
     kind = description.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
@@ -57,14 +58,14 @@ def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | Deco
         raise FolderError(f"{given.where} contradicts itself: {reason}.") from None
     layout = architecture.layout(config)
     layout.names(weights)
-    state = architecture.inwards(layout.inwards(weights, shapes(config)))
+    state = architecture.inwards(layout.inwards(weights, tensor_spec(config)))
     if config.output_bias and not state["output_bias"].any():  # where they always have one, zeros mean none
         del state["output_bias"]
         config = config.model_copy(update={"output_bias": False})
-    return fill(config, state.items(), weights.where)
+    return fill_model(config, state.items(), weights.where)
 
 
-def write(opened: Folder, path: Path) -> None:
+def write(opened: ModelFolder, path: Path) -> None:
     """Write a folder that `from_pretrained` loads, or refuse a setting that the other side cannot express."""
     config = opened.model.config
     architecture = architecture_for(config)
@@ -77,25 +78,25 @@ def write(opened: Folder, path: Path) -> None:
         raise SettingError(f"the model holds {homeless[0]}, for which a {architecture.title} model has no place.")
     theirs = architecture.completed(layout.outwards(architecture.outwards(state)), config)
     save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
-    vocabulary.write(opened, path)
+    vocabulary_files.write(opened, path)
     _write_json(path / folder.SEARCH, _generation(opened))
-    write_file(path / folder.CARD, card(opened, "transformers"))
+    atomic_write(path / folder.CARD, card(opened, "transformers"))
     _write_json(path / folder.CONFIG, architecture.description(config) | {"dtype": "float32"})
 
 
 def architecture_for(config: ModelConfig) -> Architecture:
     """The architecture that can express a model; if there is none, that of its family says what it lacks."""
     related = [each for each in ARCHITECTURES.values() if each.family == config.family]
-    return next((each for each in related if each.fixed["norm"] == config.norm), related[0])
+    return next((each for each in related if each.fixed["pre_norm"] == config.pre_norm), related[0])
 
 
 def _search(path: Path, description: dict[str, Any]) -> SearchSettings:
     """Their number of beams; their length penalty is another formula, so ours stays at its default."""
-    given = Settings(description | (read_json(path, folder.SEARCH) or {}), path / folder.SEARCH)
+    given = ForeignConfig(description | (read_json(path, folder.SEARCH) or {}), path / folder.SEARCH)
     return SearchSettings(beam=given.integer("num_beams", SearchSettings().beam, most=1000))
 
 
-def _generation(opened: Folder) -> dict[str, Any]:
+def _generation(opened: ModelFolder) -> dict[str, Any]:
     """Decoding as far as both sides mean the same: greedy, or a beam without length penalty."""
     config, search = opened.model.config, opened.search
     if config.family == "encoder":
@@ -106,9 +107,9 @@ def _generation(opened: Folder) -> dict[str, Any]:
     never = sorted({config.pad_id, config.bos_id} - {config.eos_id})
     start = {"decoder_start_token_id": config.bos_id, "forced_eos_token_id": config.eos_id}
     wide = {"num_beams": search.beam, "length_penalty": 0.0, "early_stopping": True}
-    beam = wide if search.beam > 1 and search.alpha == 0 else {"num_beams": 1}
+    beam = wide if search.beam > 1 and search.length_penalty == 0 else {"num_beams": 1}
     return ids | start | {"bad_words_ids": [[number] for number in never], "max_length": config.max_length} | beam
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_file(path, json.dumps(content, indent=2) + "\n")
+    atomic_write(path, json.dumps(content, indent=2) + "\n")

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from heedful.config import ModelConfig
 from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name, refused
-from heedful.interop.layout import Layout, Place, both
-from heedful.interop.untrusted import Settings
-from heedful.ops.tables import sinusoids
+from heedful.interop.untrusted import ForeignConfig
+from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both
+from heedful.ops.position_tables import sinusoids
 
 MOST_POSITIONS = 2**25  # numbers in the table of positions, which no file has to pay for
 IGNORED = r"^model\.(encoder|decoder)\.embed_positions\.weight$|^final_logits_bias$"
@@ -31,7 +31,7 @@ class Marian(Architecture):
     their_class: ClassVar[str] = "MarianMTModel"
     defaults: ClassVar[dict[str, int]] = {"vocab_size": 58101, "pad_token_id": 58100, "eos_token_id": 0}
     fixed: ClassVar[dict[str, object]] = {
-        "norm": "post",
+        "pre_norm": False,
         "norm_eps": 1e-5,
         "positions": "sinusoidal",
         "embedding_norm": False,
@@ -43,7 +43,7 @@ class Marian(Architecture):
         "num_hidden_layers": "encoder_layers",
     }
 
-    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
+    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
         shared = given.flag("share_encoder_decoder_embeddings", True)
         tied = given.flag("tie_word_embeddings", True)
         given.same("encoder_ffn_dim", "decoder_ffn_dim", 4096)
@@ -75,7 +75,7 @@ class Marian(Architecture):
             eos_id=given.integer("eos_token_id", self.defaults["eos_token_id"], least=0),
         )
 
-    def layout(self, config: ModelConfig) -> Layout:
+    def layout(self, config: ModelConfig) -> WeightLayout:
         embeddings = _embeddings(config)
         places = dict(embeddings.places)
         for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
@@ -88,7 +88,7 @@ class Marian(Architecture):
                 places |= both(f"{theirs}.fc2", f"{ours}.feed.down")
                 places |= both(f"{theirs}.final_layer_norm", f"{ours}.feed_residual.norm")
         if config.output_bias:
-            places["final_logits_bias"] = Place(("output_bias",), "row")
+            places["final_logits_bias"] = WeightMapping(("output_bias",), "row")
         return replace(embeddings, places=places, ignored=IGNORED)
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
@@ -132,12 +132,12 @@ class Pegasus(Marian):
     model_type, title = "pegasus", "PEGASUS"
     their_class = "PegasusForConditionalGeneration"
     defaults: ClassVar[dict[str, int]] = {"vocab_size": 50265, "pad_token_id": 0, "eos_token_id": 1}
-    fixed: ClassVar[dict[str, object]] = Marian.fixed | {"norm": "pre"}
+    fixed: ClassVar[dict[str, object]] = Marian.fixed | {"pre_norm": True}
 
-    def config(self, given: Settings, names: Collection[str]) -> ModelConfig:
-        return super().config(given, names).model_copy(update={"norm": "pre"})
+    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
+        return super().config(given, names).model_copy(update={"pre_norm": True})
 
-    def layout(self, config: ModelConfig) -> Layout:
+    def layout(self, config: ModelConfig) -> WeightLayout:
         layout = super().layout(config)
         last = [both(f"model.{side}.layer_norm", f"{side}.norm") for side in ("encoder", "decoder")]
         return replace(layout, places={**layout.places, **last[0], **last[1]})
@@ -158,20 +158,22 @@ class Pegasus(Marian):
             raise refused("tie", config.tie, "a PEGASUS model ties all of its embeddings or none")
 
 
-def _embeddings(config: ModelConfig) -> Layout:
+def _embeddings(config: ModelConfig) -> WeightLayout:
     """The vocabulary's matrices; untied, `shared` only counts in files that have no others."""
     source, target, output = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"
     shared = "model.shared.weight"
     if config.tie == "all":
-        return Layout({shared: Place(("embedding.weight",))}, dict.fromkeys((source, target, output), (shared,)))
-    places = {source: Place(("source_embedding.weight",)), target: Place(("embedding.weight",))}
+        return WeightLayout(
+            {shared: WeightMapping(("embedding.weight",))}, dict.fromkeys((source, target, output), (shared,))
+        )
+    places = {source: WeightMapping(("source_embedding.weight",)), target: WeightMapping(("embedding.weight",))}
     spares = {shared: (source, target)}
     if config.tie == "none":
-        return Layout(places | {output: Place(("output.weight",))}, {}, spares)
-    return Layout(places, {output: (target,)}, spares)
+        return WeightLayout(places | {output: WeightMapping(("output.weight",))}, {}, spares)
+    return WeightLayout(places, {output: (target,)}, spares)
 
 
-def _attention(theirs: str, ours: str) -> dict[str, Place]:
+def _attention(theirs: str, ours: str) -> dict[str, WeightMapping]:
     names = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
     places = {name: place for t, o in names.items() for name, place in both(f"{theirs}.{t}", f"{ours}.{o}").items()}
     return places | both(f"{theirs}_layer_norm", f"{ours}_residual.norm")

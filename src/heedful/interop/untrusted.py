@@ -11,7 +11,7 @@ from typing import Any
 from heedful.errors import FolderError, shown
 
 
-class Settings:
+class ForeignConfig:
     """Somebody's config.json, asked for one value at a time."""
 
     def __init__(self, values: dict[str, Any], where: Path) -> None:
@@ -62,12 +62,12 @@ class Settings:
                 "for both."
             )
 
-    def with_aliases(self, aliases: dict[str, str]) -> Settings:
+    def with_aliases(self, aliases: dict[str, str]) -> ForeignConfig:
         """The same settings where some may go by another name."""
         for alias, name in aliases.items():
             self.same(name, alias)
         known = {name: self.values[alias] for alias, name in aliases.items() if alias in self.values}
-        return Settings(known | self.values, self.where)
+        return ForeignConfig(known | self.values, self.where)
 
     def wrong(self, name: str, wanted: str) -> FolderError:
         return FolderError(f"{self.where}: {name} is {shown(self.values.get(name))}, and it must be {wanted}.")

@@ -7,29 +7,3 @@ One legend for the shapes of the whole package:
 
 Batches come first, heads are `(B, H, T, d)`, sequences are padded on the right, and masks say what may be attended to.
 """
-
-from heedful.model.attention import Attention, Heads
-from heedful.model.block import Block, FeedForward, Stack
-from heedful.model.cache import Cache
-from heedful.model.masks import causal, not_padding
-from heedful.model.positions import POSITIONS, Position
-from heedful.model.transformer import DecoderModel, Embedding, EncoderDecoder, EncoderModel, Model, build
-
-__all__ = [
-    "POSITIONS",
-    "Attention",
-    "Block",
-    "Cache",
-    "DecoderModel",
-    "Embedding",
-    "EncoderDecoder",
-    "EncoderModel",
-    "FeedForward",
-    "Heads",
-    "Model",
-    "Position",
-    "Stack",
-    "build",
-    "causal",
-    "not_padding",
-]

@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model.attention import Attention
+from heedful.model.attention import ATTENTIONS
+from heedful.model.attention.multi_head import MultiHeadAttention
 from heedful.model.cache import Cache, LayerCache
-from heedful.model.kinds import ATTENTIONS
 from heedful.model.positions import POSITIONS, Position
 from heedful.ops.dropout import dropout
 
@@ -49,7 +49,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
-        self.pre = config.norm == "pre"
+        self.pre = config.pre_norm
         self.rate = config.dropout
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -67,7 +67,7 @@ class Block(nn.Module):
         super().__init__()
         self.self = ATTENTIONS[config.attention_of_decoder if causal else config.attention](config, causal)
         self.self_residual = Residual(config)
-        self.cross = Attention(config) if cross else None
+        self.cross = MultiHeadAttention(config) if cross else None
         self.cross_residual = Residual(config) if cross else None
         self.feed = FeedForward(config)
         self.feed_residual = Residual(config)
@@ -82,13 +82,13 @@ class Block(nn.Module):
         cache: LayerCache | None = None,
     ) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        x = self.self_residual(x, lambda x: self.self.over_itself(x, keep, position, cache))
+        x = self.self_residual(x, lambda x: self.self.self_attention(x, keep, position, cache))
         if self.cross is not None and self.cross_residual is not None:
             cross, projected = self.cross, cache.memory if cache else None
             if projected is None:
                 assert memory is not None
                 projected = cross.project(memory)
-            x = self.cross_residual(x, lambda x: cross.over_memory(x, projected, memory_keep))
+            x = self.cross_residual(x, lambda x: cross.cross_attention(x, projected, memory_keep))
         fed: Tensor = self.feed_residual(x, self.feed)
         return fed
 
@@ -123,7 +123,7 @@ class Stack(Layers):
         super().__init__(config, POSITIONS[config.positions](config, n_layers))
         for index in range(n_layers):
             self.add_module(str(index), Block(config, cross, causal))
-        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.norm == "pre" else None
+        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.pre_norm else None
 
     def forward(
         self,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.ops import tables
+from heedful.ops import position_tables
 
 
 class Position(nn.Module):
@@ -24,7 +24,7 @@ class Position(nn.Module):
         """(B, T, D) -> (B, T, D); `start` tokens are already in the cache, or (B,) so many of each row."""
         return x
 
-    def turn(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
+    def rotate(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
         """(B, H, T, d) -> (B, H, T, d): queries or keys."""
         return x
 
@@ -40,7 +40,7 @@ class Position(nn.Module):
         return self
 
 
-def tabulated(make: Callable[..., tables.Table], *sizes: int) -> Tensor:
+def tabulated(make: Callable[..., position_tables.Table], *sizes: int) -> Tensor:
     """A table that follows from the configuration; a model without memory, made for its shapes, has none."""
     return torch.empty(0) if torch.get_default_device().type == "meta" else torch.from_numpy(make(*sizes))
 
@@ -58,7 +58,7 @@ class Sinusoidal(Position):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.table: Tensor
-        table = tabulated(tables.sinusoids, config.max_length, config.d_model)
+        table = tabulated(position_tables.sinusoids, config.max_length, config.d_model)
         self.register_buffer("table", table, persistent=False)
 
     def embed(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
@@ -86,10 +86,10 @@ class Rotary(Position):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.turns: Tensor  # (max_length, d / 2, 2): cosine and sine of each angle
-        table = tabulated(tables.turns, config.max_length, config.key_width)
+        table = tabulated(position_tables.rotary_table, config.max_length, config.key_width)
         self.register_buffer("turns", table, persistent=False)
 
-    def turn(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
+    def rotate(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
         """Two neighbouring numbers are a complex one, which a product turns."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # there are no complex numbers of half precision
         points = torch.view_as_complex(wide.reshape(*x.shape[:-1], -1, 2))  # (B, H, T, d / 2)
@@ -104,7 +104,7 @@ class Alibi(Position):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.slopes: Tensor
-        self.register_buffer("slopes", tabulated(tables.alibi_slopes, config.n_heads), persistent=False)
+        self.register_buffer("slopes", tabulated(position_tables.alibi_slopes, config.n_heads), persistent=False)
 
     def bias(self, query: Tensor, keys: int, distance: Tensor | None = None) -> Tensor | None:
         slopes = self.slopes.to(query.dtype).view(-1, *[1] * (query.dim() - 2))  # (H, …, 1, 1)

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model import conv, rnn
+from heedful.model.baselines import conv, rnn
+from heedful.model.baselines.universal import UniversalStack
 from heedful.model.block import ACTIVATIONS, Stack
 from heedful.model.cache import Cache
 from heedful.model.masks import causal, not_padding
-from heedful.model.universal import Universal
 from heedful.ops.dropout import dropout
 
 
@@ -32,22 +32,22 @@ class Embedding(nn.Module):
         return F.embedding(ids, self.weight) * self.scale
 
 
-def build_encoder(config: ModelConfig, memory: bool = False) -> Stack | rnn.Encoder | conv.Encoder:
+def build_encoder(config: ModelConfig, memory: bool = False) -> Stack | rnn.RNNEncoder | conv.ConvEncoder:
     """Layers that see a whole sequence, (B, S, D) embeddings and what is no padding -> (B, S, D), or a `memory`."""
     if config.architecture == "rnn":
-        return rnn.Encoder(config, config.encoder_layers)
+        return rnn.RNNEncoder(config, config.encoder_layers)
     if config.architecture == "conv":
-        return conv.Encoder(config, config.encoder_layers, memory)
-    return (Universal if config.recurrent_depth else Stack)(config, config.encoder_layers)
+        return conv.ConvEncoder(config, config.encoder_layers, memory)
+    return (UniversalStack if config.universal else Stack)(config, config.encoder_layers)
 
 
-def build_decoder(config: ModelConfig, cross: bool = False) -> Stack | rnn.Decoder | conv.Decoder:
+def build_decoder(config: ModelConfig, cross: bool = False) -> Stack | rnn.RNNDecoder | conv.ConvDecoder:
     """Layers that see what came before and, if `cross`, a memory."""
     if config.architecture == "rnn":
-        return rnn.Decoder(config, config.decoder_layers, cross)
+        return rnn.RNNDecoder(config, config.decoder_layers, cross)
     if config.architecture == "conv":
-        return conv.Decoder(config, config.decoder_layers, cross)
-    return (Universal if config.recurrent_depth else Stack)(config, config.decoder_layers, cross, causal=True)
+        return conv.ConvDecoder(config, config.decoder_layers, cross)
+    return (UniversalStack if config.universal else Stack)(config, config.decoder_layers, cross, causal=True)
 
 
 class Model(nn.Module):
@@ -76,7 +76,7 @@ class Model(nn.Module):
         logits = F.linear(self.before_output(hidden), self.output_weight, self.output_bias)
         return self.logits(logits) if self._listeners else logits
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Glorot-uniform matrices, zero biases, embeddings of standard deviation d_model ** -0.5."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -105,7 +105,7 @@ class EncoderDecoder(Model):
         self.source_embedding = Embedding(config.source_vocab_size or config.vocab_size, config) if separate else None
         self.encoder = build_encoder(config, memory=True)
         self.decoder = build_decoder(config, cross=True)
-        self.initialise()
+        self.initialize()
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """(B, S), (B, T) -> (B, T, D); `project` makes logits of it."""
@@ -147,7 +147,7 @@ class DecoderModel(Model):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.decoder = build_decoder(config)
-        self.initialise()
+        self.initialize()
 
     def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
         """(B, T) -> (B, T, D); `project` makes logits of it."""
@@ -193,7 +193,7 @@ class EncoderModel(Model):
         self.transform = Transform(config) if config.head == "transform" else None
         self.pooler = nn.Linear(config.d_model, config.d_model, bias=config.bias) if config.pooler else None
         self.classifier = nn.Linear(config.d_model, len(config.labels)) if config.labels else None
-        self.initialise()
+        self.initialize()
 
     def forward(self, ids: Tensor, keep: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """(B, S), (B, 1, 1, S) and (B, S) -> (B, S, D); without `keep`, padding is found by its id."""
@@ -215,7 +215,7 @@ class EncoderModel(Model):
             raise ValueError("this encoder has no pooler: model.pooler is false")
         return torch.tanh(self.pooler(hidden[:, 0]))
 
-    def summarise(self, hidden: Tensor, real: Tensor) -> Tensor:
+    def pool_sequence(self, hidden: Tensor, real: Tensor) -> Tensor:
         """(B, S, D), (B, S) -> (B, D): what a classifier sees, by the pooler or else the mean of the real tokens."""
         if self.pooler is not None:
             vector = self.pool(hidden)
@@ -228,7 +228,7 @@ class EncoderModel(Model):
         """(B, S, D), (B, S) -> (B, C): logits of the labels."""
         if self.classifier is None:
             raise ValueError("this encoder has no classifier: model.labels is empty")
-        logits: Tensor = self.classifier(self.summarise(hidden, real))
+        logits: Tensor = self.classifier(self.pool_sequence(hidden, real))
         return logits
 
 
@@ -239,6 +239,6 @@ FAMILIES: dict[str, type[EncoderDecoder] | type[DecoderModel] | type[EncoderMode
 }
 
 
-def build(config: ModelConfig) -> EncoderDecoder | DecoderModel | EncoderModel:
+def build_model(config: ModelConfig) -> EncoderDecoder | DecoderModel | EncoderModel:
     """A model of the family and shape that `config` says, with fresh weights."""
     return FAMILIES[config.family](config)

@@ -3,19 +3,18 @@
 Torch is imported only by `bridge` and `learner`.
 """
 
-from heedful.native.engine import Engine, EngineSearch, Weights, library, rows_at_once
-from heedful.native.flow import Asked, EngineSearches, search_all
-from heedful.native.known import computes, tensors
+from heedful.native.engine import Engine, EngineSearch, WeightSource, library, rows_at_once
+from heedful.native.scheduler import SearchPool, SearchRequest, search_all
+from heedful.native.support import supports
 
 __all__ = [
-    "Asked",
     "Engine",
     "EngineSearch",
-    "EngineSearches",
-    "Weights",
-    "computes",
+    "SearchPool",
+    "SearchRequest",
+    "WeightSource",
     "library",
     "rows_at_once",
     "search_all",
-    "tensors",
+    "supports",
 ]

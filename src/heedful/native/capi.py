@@ -27,14 +27,14 @@ class Tensor(ctypes.Structure):
     _fields_ = [*((name, c_void_p) for name in ("floats", "wholes", "scales")), ("count", c_int64)]
 
 
-class SearchOptions(ctypes.Structure):
+class SearchOptionsStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("beam", "n_best", "limit", "bos", "eos", "pad")),
-        ("alpha", c_double),
+        ("length_penalty", c_double),
     ]
 
 
-class Outline(ctypes.Structure):
+class TrainConfigStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
         ("norm_first", c_int32),
@@ -42,7 +42,7 @@ class Outline(ctypes.Structure):
     ]
 
 
-class Lesson(ctypes.Structure):
+class BatchStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_void_p) for name in ("sources", "source_lengths", "inputs", "target_lengths", "labels")),
         *((name, c_void_p) for name in ("candidates", "shifts")),
@@ -57,7 +57,14 @@ class Quintic(ctypes.Structure):
     _fields_ = [*((name, c_float) for name in "abc"), ("rounds", c_int32)]
 
 
-STRUCTURES = (Shape, Tensor, SearchOptions, Outline, Lesson, Quintic)  # in the order of heedful_abi
+STRUCTURES = (
+    Shape,
+    Tensor,
+    SearchOptionsStruct,
+    TrainConfigStruct,
+    BatchStruct,
+    Quintic,
+)  # in the order of heedful_abi
 
 
 def open_library(path: Path) -> ctypes.CDLL:

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
-from heedful.native.capi import EngineError, SearchOptions, Shape, Tensor
+from heedful.native.capi import EngineError, SearchOptionsStruct, Shape, Tensor
 from heedful.native.isa import Chosen, choose_library
-from heedful.native.known import POSITIONS, position_tables
-from heedful.search import Hypothesis, Options
+from heedful.native.support import POSITIONS, computed_tables
+from heedful.search import Hypothesis, SearchOptions
 from heedful.search.hypothesis import hypothesis
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are numbered there
@@ -31,7 +31,7 @@ log = logging.getLogger("heedful")
 Array = npt.NDArray[Any]
 
 
-class Weights(Protocol):
+class WeightSource(Protocol):
     """A model whose tensors come one after the other, and with scales if they are of 8 bits."""
 
     config: ModelConfig
@@ -42,7 +42,7 @@ class Weights(Protocol):
 class Engine:
     """The weights of one model, copied and laid out for products; searches share it."""
 
-    def __init__(self, weights: Weights, small: bool, shortlists: bool = False) -> None:
+    def __init__(self, weights: WeightSource, small: bool, shortlists: bool = False) -> None:
         """`shortlists` lets sentences have some: it takes memory for another layout of the output's matrix."""
         self.config = weights.config
         found = library()
@@ -52,7 +52,7 @@ class Engine:
         self._taken(0 if self.model else -1)
         for name, tensor, scale in weights.tensors():
             self._fill(name, tensor, scale)
-        for name, table in position_tables(self.config):
+        for name, table in computed_tables(self.config):
             self._fill(name, table)
         self._taken(self.library.heedful_filled(self.model))
 
@@ -98,7 +98,7 @@ class EngineSearch:
         self.engine, self.most = engine, rows_at_once(engine)
         self.search = c_void_p(engine.library.heedful_search(engine.model, threads))
         engine.checked(0 if self.search else -1)
-        self.options: dict[int, Options] = {}  # of the sentences that are in it
+        self.options: dict[int, SearchOptions] = {}  # of the sentences that are in it
         self.rows = 0  # of all of them, if their beams are full
 
     def __del__(self) -> None:
@@ -108,7 +108,7 @@ class EngineSearch:
     def add(
         self,
         source: Sequence[int],
-        options: Options,
+        options: SearchOptions,
         prefix: Sequence[int] = (),
         shortlist: npt.NDArray[np.int32] | None = None,
     ) -> int:
@@ -120,8 +120,8 @@ class EngineSearch:
             forced.check(1, config.vocab_size, {config.bos_id, config.eos_id, config.pad_id})
         limit = options.longest(len(source), len(prefix))
         self.engine.check_length(max(len(source), limit))
-        asked = SearchOptions(
-            options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.alpha
+        asked = SearchOptionsStruct(
+            options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.length_penalty
         )
         ids, begin = (c_int32 * len(source))(*source), (c_int32 * len(prefix))(*prefix)
         some = c_void_p(None if shortlist is None else shortlist.ctypes.data)
@@ -155,7 +155,7 @@ class EngineSearch:
                     self.search, number, index, byref(ids), byref(log_probs), byref(finished)
                 )
             )
-            found.append(hypothesis(ids[:length], log_probs[:length], options.alpha, bool(finished.value)))
+            found.append(hypothesis(ids[:length], log_probs[:length], options.length_penalty, bool(finished.value)))
         self.drop(number)
         return sorted(found, key=lambda each: (not each.finished, -each.score))[: options.n_best]
 
@@ -166,7 +166,7 @@ def _shape(config: ModelConfig, small: bool, shortlists: bool) -> Shape:
     return Shape(
         config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers, config.vocab_size,
         source, config.max_length, ACTIVATIONS.index(config.activation), POSITIONS[config.positions],
-        config.norm == "pre", config.embedding_norm, config.tie != "none", small, shortlists, config.norm_eps, scale,
+        config.pre_norm, config.embedding_norm, config.tie != "none", small, shortlists, config.norm_eps, scale,
     )  # fmt: skip
 
 

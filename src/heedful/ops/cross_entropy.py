@@ -10,6 +10,7 @@ Most of these logits are of tokens that the batch does not have. A few of them, 
 sampled softmax of Jean et al. (2015). Its smoothing needs no sample: the mean of all logits follows from the mean row.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +19,16 @@ from torch import Tensor
 
 LOGITS_AT_ONCE = 1 << 21  # on a CPU: what stays near it
 LOGITS_ON_A_GPU = 1 << 26  # what keeps it busy
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums over the real target tokens of a batch."""
+
+    smoothed: Tensor  # differentiable
+    likelihood: Tensor  # negative log-likelihood, the logarithm of perplexity once divided by `tokens`
+    tokens: int
+    pondered: Tensor | None = None  # (2): steps that real tokens took, and how many tokens these were; if they halt
 
 
 def linear_cross_entropy(
@@ -46,7 +57,7 @@ def linear_cross_entropy_plain(
     return (1 - smoothing) * likelihood - smoothing * log_probs.mean(-1).sum(), likelihood.detach()
 
 
-def linear_twin_cross_entropy(
+def linear_rdrop_cross_entropy(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -60,7 +71,7 @@ def linear_twin_cross_entropy(
     The first also has `consistency` / 4 times KL(p, q) + KL(q, p) of what the halves say. All logits are held.
     """
     hidden = hidden.to(weight.dtype)
-    rows, weights = draw(labels, len(weight), negatives or len(weight))
+    rows, weights = sample_softmax_tokens(labels, len(weight), negatives or len(weight))
     logits = hidden @ weight[rows].t() + weights.log()  # (2N, C)
     if bias is not None:
         logits = logits + bias[rows]
@@ -77,7 +88,7 @@ def _sampled(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, negatives: int
 ) -> tuple[Tensor, Tensor]:
     """A softmax over the labels of the batch and others drawn at random, which count for as many as they stand for."""
-    rows, weights = draw(labels, len(weight), negatives)
+    rows, weights = sample_softmax_tokens(labels, len(weight), negatives)
     shift = weights.log() if bias is None else weights.log() + bias[rows]
     place = torch.empty(len(weight), dtype=torch.long, device=labels.device)
     place[rows] = torch.arange(len(rows), device=labels.device)
@@ -91,7 +102,7 @@ def _lead(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -
     return lead if bias is None else lead + (bias[labels] - bias.mean()).sum()
 
 
-def draw(labels: Tensor, vocab_size: int, negatives: int) -> tuple[Tensor, Tensor]:
+def sample_softmax_tokens(labels: Tensor, vocab_size: int, negatives: int) -> tuple[Tensor, Tensor]:
     """(n), (n): the tokens of the batch and some others, and how many tokens each stands for."""
     wanted = torch.zeros(vocab_size, dtype=torch.bool, device=labels.device)
     wanted[labels] = True

@@ -5,7 +5,7 @@ import sys
 from threading import Thread
 
 
-def threads() -> int:
+def num_threads() -> int:
     """As many as torch has, or would take."""
     if torch := sys.modules.get("torch"):
         return int(torch.get_num_threads())
@@ -13,7 +13,7 @@ def threads() -> int:
     return int(given) if given.isdecimal() and int(given) else _cores()
 
 
-def set_threads(count: int) -> None:
+def set_num_threads(count: int) -> None:
     """So many for all that computes in this process from now on."""
     os.environ["OMP_NUM_THREADS"] = str(count)  # which torch reads when it is imported
     if torch := sys.modules.get("torch"):

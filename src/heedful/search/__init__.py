@@ -5,8 +5,8 @@ here says how to search and what was found, and does without torch; the searches
 """
 
 from heedful.search.hypothesis import Hypothesis, length_penalty
-from heedful.search.next_token import Cache, NextToken
+from heedful.search.next_token import NextToken, SearchCache
 from heedful.search.observer import Observer
-from heedful.search.options import Constraint, Options
+from heedful.search.options import Constraint, SearchOptions
 
-__all__ = ["Cache", "Constraint", "Hypothesis", "NextToken", "Observer", "Options", "length_penalty"]
+__all__ = ["Constraint", "Hypothesis", "NextToken", "Observer", "SearchCache", "SearchOptions", "length_penalty"]

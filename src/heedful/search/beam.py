@@ -18,9 +18,9 @@ from torch import Tensor
 
 from heedful.search.hypothesis import Hypothesis, hypotheses, length_penalty
 from heedful.search.next_token import NextToken
-from heedful.search.options import Options
+from heedful.search.options import SearchOptions
 from heedful.search.rows import Rows
-from heedful.search.top import top
+from heedful.search.top import top_k
 
 
 class Candidates(NamedTuple):
@@ -42,7 +42,7 @@ class Candidates(NamedTuple):
 
 @torch.no_grad()
 def beam_search(
-    next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options
+    next_token: NextToken, source: Tensor, source_lengths: Tensor, options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """(B, S), (B,) -> for each sentence at most n_best hypotheses, best first; finished ones before those cut off."""
     found: list[list[Hypothesis]] = [[] for _ in source]
@@ -54,7 +54,7 @@ def beam_search(
 
 @torch.no_grad()
 def beam_steps(
-    next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options, gone: Collection[int] = ()
+    next_token: NextToken, source: Tensor, source_lengths: Tensor, options: SearchOptions, gone: Collection[int] = ()
 ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
     """The same, step by step: which sentences each step ended, and their hypotheses.
 
@@ -64,7 +64,7 @@ def beam_steps(
     if not len(source):
         return
     rows = Rows(next_token, source, source_lengths, options)
-    ends = Ends(rows.limit, options)
+    ends = FinishedHypotheses(rows.limit, options)
     score = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)  # (A, w)
     while len(score):
         candidates = extend(score, rows.step(), options.beam)  # 1. the best extensions of each sentence
@@ -94,7 +94,7 @@ def extend(score: Tensor, log_probs: Tensor, beam: int) -> Candidates:
     Each of at most W rows ends in one way, so at least W of them go on.
     """
     sentences, width = score.shape
-    total, place = top(log_probs, 2 * beam, score)  # (A, K) among w * V
+    total, place = top_k(log_probs, 2 * beam, score)  # (A, K) among w * V
     first = torch.arange(sentences, device=score.device).unsqueeze(1) * width  # (A, 1) row of each sentence
     row, ids = first + place // log_probs.size(1), place % log_probs.size(1)
     return _filled(Candidates(total, row, ids, log_probs[row, ids]), 2 * beam)
@@ -122,22 +122,22 @@ def split(candidates: Candidates, beam: int, eos_id: int) -> tuple[Tensor, Candi
     return ends, live
 
 
-class Ends:
+class FinishedHypotheses:
     """The hypotheses that left the beam, and how good a row must become to join them."""
 
-    def __init__(self, limit: Tensor, options: Options) -> None:
+    def __init__(self, limit: Tensor, options: SearchOptions) -> None:
         self.options = options
         self.found: list[list[Hypothesis]] = [[] for _ in limit]
         self.count = torch.zeros_like(limit)  # (A,) finished hypotheses
         self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
-        self.penalty = ((5 + limit.double()) / 6) ** options.alpha  # (A,) of the longest output
+        self.penalty = ((5 + limit.double()) / 6) ** options.length_penalty  # (A,) of the longest output
 
     def finish(self, rows: Rows, candidates: Candidates, ending: Tensor) -> None:
         """(A, K) which candidates end their row."""
         if not ending.any():
             return
         self._add(rows, ending, *rows.extended(*candidates.where(ending)), finished=True)
-        score = candidates.score / length_penalty(rows.length + 1, self.options.alpha)
+        score = candidates.score / length_penalty(rows.length + 1, self.options.length_penalty)
         known = torch.cat((self.best, score.masked_fill(~ending, -torch.inf)), 1)
         self.best = known.topk(self.options.n_best).values  # (A, n_best), largest first
         self.count += ending.sum(1)
@@ -149,7 +149,7 @@ class Ends:
         so far divided by the penalty of the longest output. With W endings such hopes are over: a sentence goes on only
         for a row that is better than an ending as it stands.
         """
-        now = length_penalty(rows.length + 1, self.options.alpha)
+        now = length_penalty(rows.length + 1, self.options.length_penalty)
         penalty = self.penalty.masked_fill(self.count >= self.options.beam, now)
         done = live.score[:, 0] / penalty <= self.best[:, -1]
         return done | rows.at_limit() if rows.length + 1 >= rows.shortest else done
@@ -177,5 +177,7 @@ class Ends:
     def _add(self, rows: Rows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, k) of which N are true, (N, t), (N, t)."""
         sentence = rows.sentence[chosen.nonzero()[:, 0]].tolist()
-        for index, each in zip(sentence, hypotheses(ids, log_probs, self.options.alpha, finished), strict=True):
+        for index, each in zip(
+            sentence, hypotheses(ids, log_probs, self.options.length_penalty, finished), strict=True
+        ):
             self.found[index].append(each)

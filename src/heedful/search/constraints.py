@@ -74,7 +74,7 @@ def force_prefix(prefixes: Sequence[Sequence[int]], then: Constraint) -> Constra
     return apply
 
 
-def penalise_repetition(penalty: float) -> Constraint:
+def penalize_repetition(penalty: float) -> Constraint:
     """Make every token that has come before less probable: log p * penalty (Keskar et al., 2019)."""
     if penalty <= 0:
         raise SettingError(f"the repetition penalty is {penalty}; it must be above 0, and 1 changes nothing.")

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from heedful.errors import SettingError
-from heedful.search.next_token import Cache, NextToken
+from heedful.search.next_token import NextToken, SearchCache
 
 
 class Caches(NamedTuple):
     """One cache for each model, reordered together."""
 
-    each: tuple[Cache, ...]
+    each: tuple[SearchCache, ...]
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
         for cache in self.each:
@@ -40,7 +40,7 @@ class Ensemble:
         """(B, S), (B,) -> the caches of all members."""
         return Caches(tuple(member.start(source, source_lengths) for member in self.members))
 
-    def step(self, ids: Tensor, cache: Cache) -> Tensor:
+    def step(self, ids: Tensor, cache: SearchCache) -> Tensor:
         """(R,) -> (R, V) log of the mean probability; summed as logarithms, so nothing underflows."""
         assert isinstance(cache, Caches)
         total, *others = (member.step(ids, own) for member, own in zip(self.members, cache.each, strict=True))

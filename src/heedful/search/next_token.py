@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Cache(Protocol):
+class SearchCache(Protocol):
     """What a model remembers between two steps. It belongs to the search that was given it."""
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
@@ -38,10 +38,10 @@ class NextToken(Protocol):
     @property
     def vocab_size(self) -> int: ...
 
-    def start(self, source: Tensor, source_lengths: Tensor) -> Cache:
+    def start(self, source: Tensor, source_lengths: Tensor) -> SearchCache:
         """(B, S), (B,) -> a cache with one row for each sentence."""
 
-    def step(self, ids: Tensor, cache: Cache) -> Tensor:
+    def step(self, ids: Tensor, cache: SearchCache) -> Tensor:
         """(R,) the last token of every row -> (R, V) log-probabilities of the next, in float32.
 
         The tensor is a fresh one: the caller may write into it.

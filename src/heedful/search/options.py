@@ -21,7 +21,7 @@ else:
     Constraint = Callable[..., Any]  # all that is checked when a program runs, so that torch need not be there
 
 
-class Options(SearchSettings):
+class SearchOptions(SearchSettings):
     """The settings of a search. Beam search reads `alpha` and `beam`, sampling reads `temperature` to `seed`."""
 
     n_best: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Hypotheses or samples for each sentence.")
@@ -52,9 +52,9 @@ class Options(SearchSettings):
     observer: InstanceOf[Observer] | None = Field(None, description="Told what the search sees and chooses.")
 
     @classmethod
-    def of(cls, settings: SearchSettings, **changes: Any) -> Options:
+    def of(cls, settings: SearchSettings, **changes: Any) -> SearchOptions:
         """The settings of a model folder with the changes of one request."""
-        options: Options = build(cls, settings.model_dump() | changes, where="search")
+        options: SearchOptions = build(cls, settings.model_dump() | changes, where="search")
         return options
 
     def limits(self, source_lengths: Tensor) -> Tensor:

@@ -12,13 +12,13 @@ from torch import Tensor
 from heedful.errors import HeedfulError
 from heedful.search.constraints import ban, compose, force_prefix, only
 from heedful.search.next_token import NextToken
-from heedful.search.options import Constraint, Options
+from heedful.search.options import Constraint, SearchOptions
 
 
 class Rows:
     """A sentences, w rows each (one at first), R = A * w rows of equal length t."""
 
-    def __init__(self, next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options) -> None:
+    def __init__(self, next_token: NextToken, source: Tensor, source_lengths: Tensor, options: SearchOptions) -> None:
         self.next_token = next_token
         self.constrain = _constraint(next_token, options, len(source))
         self.observer = options.observer
@@ -81,7 +81,7 @@ class Rows:
         self.prefix, self.log_probs = self.extended(rows, self.last, log_probs.flatten())
 
 
-def _constraint(next_token: NextToken, options: Options, sentences: int) -> Constraint:
+def _constraint(next_token: NextToken, options: SearchOptions, sentences: int) -> Constraint:
     """What the options ask for; bos and pad are never generated, unless they double as eos."""
     options.check(sentences, next_token.vocab_size, {next_token.bos_id, next_token.eos_id, next_token.pad_id})
     never = {next_token.bos_id, next_token.pad_id} - {next_token.eos_id}

@@ -17,23 +17,25 @@ from torch import Tensor
 
 from heedful.search.hypothesis import Hypothesis, hypotheses
 from heedful.search.next_token import NextToken
-from heedful.search.options import Options
+from heedful.search.options import SearchOptions
 from heedful.search.rows import Rows
-from heedful.search.top import top
+from heedful.search.top import top_k
 
 COLD = 1e-6  # temperatures up to this one are greedy: their quotients would overflow
 HEAD = 256  # most probable tokens among which a nucleus is looked for first
 
 
 @torch.no_grad()
-def sample(next_token: NextToken, source: Tensor, source_lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+def sample(
+    next_token: NextToken, source: Tensor, source_lengths: Tensor, options: SearchOptions
+) -> list[list[Hypothesis]]:
     """(B, S), (B,) -> for each sentence n_best samples, in the order of their numbers."""
     if not len(source):
         return []
     n = options.n_best
     rows = Rows(next_token, source, source_lengths, options)
-    dice = throw(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
-    samples = Samples(len(source), n, options.alpha, source.device)
+    dice = sample_rows(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
+    samples = Samples(len(source), n, options.length_penalty, source.device)
     while len(rows.sentence):
         log_probs = rows.step()  # 1. (R, V)
         number = dice[rows.sentence, :, rows.length].view(len(log_probs), -1)  # 2. (R, n) at first, then (R, 1)
@@ -49,7 +51,7 @@ def sample(next_token: NextToken, source: Tensor, source_lengths: Tensor, option
     return samples.drawn()
 
 
-def throw(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int) -> Tensor:
+def sample_rows(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int) -> Tensor:
     """(B, S), (B,) -> (B, n, length) numbers in [0, 1) that depend on seed, source ids and sample number alone."""
     dice = np.empty((len(source), n, length))
     for b, (ids, end) in enumerate(zip(source.tolist(), source_lengths.tolist(), strict=True)):
@@ -60,10 +62,10 @@ def throw(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int
     return torch.from_numpy(dice).to(source.device)
 
 
-def draw(log_probs: Tensor, number: Tensor, options: Options) -> Tensor:
+def draw(log_probs: Tensor, number: Tensor, options: SearchOptions) -> Tensor:
     """(R, V), (R, m) in [0, 1) -> (R, m) ids, drawn after temperature, top-k, top-p and min-p."""
     k = options.top_k if options.temperature > COLD else 1
-    scores, ids = top(log_probs, k) if k else (log_probs, None)  # what top-k leaves out need not be looked at again
+    scores, ids = top_k(log_probs, k) if k else (log_probs, None)  # what top-k leaves out need not be looked at again
     if COLD < options.temperature != 1:
         scores = scores / options.temperature
     if options.top_p < 1:
@@ -87,7 +89,7 @@ def keep_top_p(scores: Tensor, mass: float) -> Tensor:
 
 def _nucleus(probs: Tensor, mass: float, k: int) -> tuple[Tensor, Tensor]:
     """(R, N) -> (R, N) which of the k best belong to the nucleus, and (R,) what these k hold together."""
-    best, column = top(probs, k)
+    best, column = top_k(probs, k)
     held = best.cumsum(1, dtype=torch.float64)
     before = F.pad(held[:, :-1], (1, 0))  # what the better ones hold without this one
     return torch.zeros_like(probs, dtype=torch.bool).scatter(1, column, before < mass), held[:, -1]

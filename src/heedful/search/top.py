@@ -13,7 +13,7 @@ BLOCK = 64  # numbers whose maximum is taken at once; a few vector registers of 
 WORTH_BLOCKS = 2**15  # numbers from which on the blocks repay the calls they need
 
 
-def top(x: Tensor, k: int, score: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def top_k(x: Tensor, k: int, score: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(R, N) -> (R, k) the largest of each row and their (R, k) indices, largest first; all N if k is more.
 
     With scores (A, w), one for each row: (A, k) the largest of score + x among the w rows of each of A sentences, and

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from heedful.serve.problems import GoneError, ProblemError
-from heedful.serve.settings import Limits
+from heedful.serve.server_settings import Limits
 
 T = TypeVar("T")
 B = TypeVar("B", bound=BaseModel)

@@ -19,7 +19,7 @@ import turbohtml
 from turbohtml import Token, TokenType
 
 from heedful.errors import SettingError
-from heedful.serve.sentences import Translated
+from heedful.serve.text_sentences import Translated
 from heedful.text import words_at
 
 INLINE = {
@@ -47,19 +47,19 @@ class Tag:
 
 
 @dataclass
-class Block:
+class HtmlBlock:
     """Text without tags, and the inline elements over it."""
 
     text: str = ""
     tags: list[Tag] = field(default_factory=list)
 
 
-class Reader:
+class BlockReader:
     """Tokens of HTML -> what is kept as it stands, and blocks to translate, in order."""
 
     def __init__(self) -> None:
-        self.items: list[str | Block] = []
-        self.block: Block | None = None  # the one that is being read
+        self.items: list[str | HtmlBlock] = []
+        self.block: HtmlBlock | None = None  # the one that is being read
         self.pieces: list[str] = []  # of its text
         self.length = 0  # of its text
         self.open: list[tuple[str, Tag]] = []  # its inline elements
@@ -91,9 +91,9 @@ class Reader:
                 tag.end, tag.closing = self.length, ""
         self.block, self.pieces, self.length, self.open = None, [], 0, []
 
-    def _begin_block(self) -> Block:
+    def _begin_block(self) -> HtmlBlock:
         if self.block is None:
-            self.block = Block()
+            self.block = HtmlBlock()
             self.items.append(self.block)
         return self.block
 
@@ -135,11 +135,11 @@ def _protected(token: Token) -> bool:
     return token.attr("translate") == "no" or "notranslate" in (token.attr("class") or "").split()
 
 
-def read(text: str) -> list[str | Block]:
+def read(text: str) -> list[str | HtmlBlock]:
     """What an HTML text consists of."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # as every HTML parser does first
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
-    reader, at = Reader(), 0
+    reader, at = BlockReader(), 0
     for token in turbohtml.tokenize(text, capture_source=True, resolve_references=False):
         start = lines[token.line - 1] + token.col
         if start > at:
@@ -194,7 +194,7 @@ def plain(text: str) -> str:
     return re.sub(r"[\n\r\t\f]", " ", text)
 
 
-def write(block: Block, found: Translated, rank: int = 0) -> str:
+def write(block: HtmlBlock, found: Translated, rank: int = 0) -> str:
     """A block with its translation in place of its text, and its tags around the words they belong to."""
     target = _framed(block.text, found.whole(rank))
     words = _words(target)

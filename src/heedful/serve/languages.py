@@ -25,7 +25,7 @@ CODE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
 
 
 @dataclass(frozen=True)
-class Pair:
+class LanguagePair:
     """Two language codes; `source` and `target` where nobody said which they are."""
 
     source: str
@@ -35,17 +35,17 @@ class Pair:
         return f"{self.source}-{self.target}"
 
 
-UNKNOWN = Pair("source", "target")
+UNKNOWN = LanguagePair("source", "target")
 
 
-def name_of(code: str) -> str:
+def language_name(code: str) -> str:
     """`de` -> German; the code itself if it has no name here."""
     if code in (UNKNOWN.source, UNKNOWN.target):
         return code.capitalize()
     return NAMES.get(_plain(code), code)
 
 
-def pair_of(name: str, folder: Path) -> Pair:
+def pair_of(name: str, folder: Path) -> LanguagePair:
     """What a model translates: by its name, else by the files it was trained on, else by its folder's name."""
     return _named(name) or _trained(folder) or _named(folder.resolve().name) or UNKNOWN
 
@@ -55,21 +55,21 @@ def _plain(code: str) -> str:
     return code.partition("_")[0]
 
 
-def _named(name: str) -> Pair | None:
+def _named(name: str) -> LanguagePair | None:
     """opus-mt-en-de -> en, de; a part of a longer name counts if it is a language with a name."""
     found = re.fullmatch(rf"(?:(.*)[-_.])?({CODE})-({CODE})", name)
     if found is None:
         return None
     before, source, target = found.groups()
     known = _plain(source) in NAMES and _plain(target) in NAMES
-    return Pair(source, target) if known or before is None else None
+    return LanguagePair(source, target) if known or before is None else None
 
 
-def _trained(folder: Path) -> Pair | None:
+def _trained(folder: Path) -> LanguagePair | None:
     """The endings of the files in run.json, where training wrote one: train.en.gz and train.de."""
     try:
         data = (read_json(folder, "run.json") or {})["config"]["data"]
         ends = [Path(str(data[side]).removesuffix(".gz")).suffix[1:] for side in ("source", "target")]
     except (KeyError, TypeError):
         return None
-    return Pair(*ends) if all(re.fullmatch(CODE, end) and end in NAMES for end in ends) else None
+    return LanguagePair(*ends) if all(re.fullmatch(CODE, end) and end in NAMES for end in ends) else None

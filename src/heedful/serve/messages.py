@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 LENGTH = struct.Struct("!I")
 
 
-class Task(NamedTuple):
+class WorkerTask(NamedTuple):
     """One request."""
 
     id: int
@@ -41,7 +41,7 @@ def packed(messages: Sequence[Any]) -> bytes:
     return LENGTH.pack(len(data)) + data
 
 
-class Unpacked:
+class MessageReader:
     """Bytes as they come out of the pipe -> the messages that are complete."""
 
     def __init__(self) -> None:

@@ -7,8 +7,8 @@ from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from heedful.serve.engine import Engine
 from heedful.serve.messages import Counts
+from heedful.serve.model_process import ModelProcess
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -38,7 +38,7 @@ class Metrics:
         self.queue = Gauge("heedful_queue_sentences", "Sentences accepted and not done.", ["model"], registry=registry)
         self.ready = Gauge("heedful_model_ready", "1 if the model is loaded.", ["model"], registry=registry)
 
-    def watch(self, engine: Engine) -> None:
+    def watch(self, engine: ModelProcess) -> None:
         """Count what a model does."""
         name = engine.served.name
         self.queue.labels(name).set_function(lambda: engine.outstanding)

@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serve import logs
 from heedful.serve.problems import GoneError, ProblemError, error_response
-from heedful.serve.settings import Limits
-from heedful.serve.state import State
+from heedful.serve.server_settings import Limits
+from heedful.serve.state import ServerState
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -36,7 +36,7 @@ class LimitsMiddleware:
     Afterwards `scope["deadline"]` is the time of the event loop at which the response is due.
     """
 
-    def __init__(self, app: ASGIApp, state: State) -> None:
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self.app, self.state = app, state
         self.active: Counter[str] = Counter()  # requests in progress by address
 
@@ -117,7 +117,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 class ResponseMiddleware:
     """Adds the headers that every response has, writes a line of the log, and counts."""
 
-    def __init__(self, app: ASGIApp, state: State) -> None:
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self.app, self.state = app, state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,10 +12,10 @@ from starlette.types import Scope
 
 from heedful.errors import HeedfulError
 from heedful.serve import logs
-from heedful.serve.engine import RefusedError
+from heedful.serve.model_process import RefusedError
 
 if TYPE_CHECKING:
-    from heedful.serve.state import State
+    from heedful.serve.state import ServerState
 
 TYPES = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error", 503: "overloaded_error"}
 
@@ -75,7 +75,7 @@ def as_problem(error: BaseException) -> ProblemError | None:
     return error if isinstance(error, ProblemError) else None
 
 
-def error_response(state: State, scope: Scope, error: BaseException) -> Response:
+def error_response(state: ServerState, scope: Scope, error: BaseException) -> Response:
     """The response to a request that ended with an error."""
     if isinstance(error, GoneError):
         return Response(status_code=499)  # it is not sent, but logged

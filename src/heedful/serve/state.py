@@ -10,11 +10,11 @@ from typing import Any
 from starlette.requests import Request
 
 from heedful.serve.admission import B, read
-from heedful.serve.engine import Engine, Engines
 from heedful.serve.metrics import Metrics
+from heedful.serve.model_process import ModelProcess, ModelProcesses
 from heedful.serve.problems import ProblemError
-from heedful.serve.sentences import Translated, sentences
-from heedful.serve.settings import Settings
+from heedful.serve.server_settings import ServerSettings
+from heedful.serve.text_sentences import Translated, sentences
 
 TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}
 USUAL_BEAM = 4  # a wider one counts as more sentences
@@ -23,11 +23,11 @@ OPENING = 24  # characters of a text that may hold a language code, such as >>fr
 
 
 @dataclass
-class State:
+class ServerState:
     """The server."""
 
-    settings: Settings
-    engines: Engines
+    settings: ServerSettings
+    engines: ModelProcesses
     keys: frozenset[str]
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
@@ -37,7 +37,7 @@ class State:
 
     async def translate(
         self,
-        engine: Engine,
+        engine: ModelProcess,
         texts: Sequence[str],
         beam: int | None = None,
         fields: Sequence[str] = ("text",),
@@ -65,7 +65,7 @@ class State:
             said = f"alignments or attention of {n_best} translations of {characters:,} characters take too long"
             raise ProblemError(413, f"{said}; ask for fewer, or send {most // n_best:,} characters at most.")
 
-    def model(self, name: str | None, task: str) -> Engine:
+    def model(self, name: str | None, task: str) -> ModelProcess:
         """The model of this name, or the first that does this."""
         ready = [
             each
@@ -87,7 +87,7 @@ class State:
             raise ProblemError(404, f"the model {name} does not {task}.", param="model", code="model_not_found")
         return engine
 
-    def translator(self, source: str | None, target: str | None) -> Engine:
+    def translator(self, source: str | None, target: str | None) -> ModelProcess:
         """The translator between these languages."""
         found = self.engines.translators(source, target)
         if found:
@@ -102,7 +102,7 @@ class State:
         known = ", ".join(pairs)
         return ProblemError(422, f"{asked} is not translated here; these are: {known}.", param="target")
 
-    async def detect(self, text: str, candidates: Sequence[Engine]) -> list[tuple[Engine, float]]:
+    async def detect(self, text: str, candidates: Sequence[ModelProcess]) -> list[tuple[ModelProcess, float]]:
         """Translators by how sure they are of what they make of a text, with the mean probability of their tokens."""
         first = sentences(text)[:3]
         found = []

@@ -21,24 +21,24 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import HeedfulError, SettingError
-from heedful.folder import Folder, parameter_count
+from heedful.inference.results import SourcePart, Translation
+from heedful.inference.translator import Translator
 from heedful.interop import open_folder
-from heedful.ops.threads import compute_with_one_thread, set_threads
-from heedful.serve.joining import Joining
+from heedful.ops.threads import compute_with_one_thread, set_num_threads
+from heedful.serve.continuous_batching import ContinuousBatching
+from heedful.serve.lanes import TranslationWorkload, Workload, translations
 from heedful.serve.logs import trace
-from heedful.serve.messages import Counts, Event, Task, Unpacked, packed
-from heedful.serve.sentences import Translated
+from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, packed
 from heedful.serve.side_work import SideWork, Steps
-from heedful.serve.work import Translating, Work, translations
-from heedful.stored import Stored
-from heedful.translate import Translator
-from heedful.translation import Part, Translation
+from heedful.serve.text_sentences import Translated
+from heedful.storage.folder import ModelFolder, parameter_count
+from heedful.storage.weight_file import WeightFile
 
 POLITE = 10  # how much the model gives way to the server, which has to answer at once and needs little
 CROWDED = 0.01  # seconds between two looks at the pipe, if more is asked for than is done at once
 SWITCH = 0.0005  # seconds for which Python may keep a search from going on
 COUNTING = 0.1  # seconds between two words about how much was done
-Parts = list[list[Part]]
+Parts = list[list[SourcePart]]
 Found = list[list[list[Translation]]]
 
 
@@ -47,7 +47,7 @@ def process(pipe: socket.socket, folder: Path, threads: int, precision: str, sho
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(POLITE)
-    set_threads(threads)
+    set_num_threads(threads)
     sys.setswitchinterval(SWITCH)
     gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
     code = 0
@@ -73,10 +73,10 @@ def serve(pipe: socket.socket, folder: Path, precision: str = "float32", shortli
 class Worker:
     """A model, its work, and the pipe."""
 
-    def __init__(self, pipe: socket.socket, folder: Folder, precision: str, shortlist: bool = False) -> None:
+    def __init__(self, pipe: socket.socket, folder: ModelFolder, precision: str, shortlist: bool = False) -> None:
         self.pipe, self.folder, self.precision, self.shortlist = pipe, folder, precision, shortlist
         self.work = self._work()
-        self.tasks: dict[int, Task] = {}
+        self.tasks: dict[int, WorkerTask] = {}
         self.counting = 0.0  # when to say again what was done
         self.sending = threading.Lock()
         self.side_work = SideWork(self.tasks.__contains__, self._end)
@@ -85,7 +85,7 @@ class Worker:
 
     def run(self) -> None:
         self._send(Event(0, "ready", self._card()))
-        unpacked = Unpacked()
+        unpacked = MessageReader()
         while (data := self._received()) is not None:
             for message in unpacked(data):
                 self._take(message)
@@ -107,7 +107,7 @@ class Worker:
         except BlockingIOError:
             return b""
 
-    def _take(self, message: Task | int) -> None:
+    def _take(self, message: WorkerTask | int) -> None:
         if isinstance(message, int):
             self.tasks.pop(message, None)
             self.work.cancel(message)
@@ -143,9 +143,9 @@ class Worker:
         if said:
             self._send(*said)
 
-    def _plain(self, task: Task, event: Event) -> Any:
+    def _plain(self, task: WorkerTask, event: Event) -> Any:
         """What a step found, as plain data."""
-        translated = event.kind == "done" and isinstance(self.work, Translating)
+        translated = event.kind == "done" and isinstance(self.work, TranslationWorkload)
         return translations(event.value[1], task.asked["fields"]) if translated else event.value
 
     def _end(self, event: Event) -> None:
@@ -165,7 +165,7 @@ class Worker:
                 return steps(**asked[name])
         return None
 
-    def _looked_at(self, task: Task, parts: Parts, found: Found) -> Steps:
+    def _looked_at(self, task: WorkerTask, parts: Parts, found: Found) -> Steps:
         """Translations with their alignments, and with the attention that these were read off if it is asked for.
 
         A step is one translation of one part.
@@ -191,7 +191,7 @@ class Worker:
                         yield
         return answer
 
-    def _attention(self, translator: Translator, part: Part, found: Translation) -> dict[str, Any]:
+    def _attention(self, translator: Translator, part: SourcePart, found: Translation) -> dict[str, Any]:
         weights = translator.attention(part, found)[: len(found.ids), : len(part.ids)]  # (T, S)
         return {
             "source_tokens": translator.source_tokenizer.pieces(part.ids),
@@ -211,24 +211,24 @@ class Worker:
 
     # ---- the model
 
-    def _work(self) -> Work:
+    def _work(self) -> Workload:
         match self.folder.config.family:
             case "encoder-decoder":
                 translator = Translator([self.folder], self.precision, shortlist=self.shortlist)
                 translator.notice = lambda text: None  # a server says nothing about the texts of its users
-                return (Joining if len(translator.engines) == 1 else Translating)(translator)
+                return (ContinuousBatching if len(translator.engines) == 1 else TranslationWorkload)(translator)
             case "decoder":
-                from heedful.generate import Generator
-                from heedful.serve.writing import Writing
+                from heedful.inference.generator import Generator
+                from heedful.serve.generation import GenerationWorkload
 
-                return Writing(Generator(self.folder, self.precision))
+                return GenerationWorkload(Generator(self.folder, self.precision))
             case _:
-                from heedful.encode import Encoder
-                from heedful.serve.writing import Filling
+                from heedful.inference.encoder import Encoder
+                from heedful.serve.generation import FillMaskWorkload
 
                 encoder = Encoder(self.folder, self.precision)
                 encoder.notice = lambda text: None
-                return Filling(encoder)
+                return FillMaskWorkload(encoder)
 
     def _shared(self) -> Translator | None:
         if self.folder.config.family != "encoder-decoder":
@@ -249,12 +249,12 @@ class Worker:
 
 def read_html(texts: Sequence[str]) -> Steps:
     """The texts of the blocks of each HTML text, and whether any of them has tags."""
-    from heedful.serve.html import Block, plain, read
+    from heedful.serve.html import HtmlBlock, plain, read
 
     blocks = []
     for text in texts:
         yield
-        blocks.append([each for each in read(text) if isinstance(each, Block)])
+        blocks.append([each for each in read(text) if isinstance(each, HtmlBlock)])
     tagged = any(block.tags for each in blocks for block in each)
     return [[plain(block.text) for block in each] for each in blocks], tagged
 
@@ -272,10 +272,10 @@ def write_html(texts: Sequence[str], found: Sequence[Sequence[Translated]], n_be
     return whole
 
 
-def _aside(folder: Folder) -> Folder:
+def _aside(folder: ModelFolder) -> ModelFolder:
     """The same weights in modules of their own; what is only on disk is read once it is looked at."""
     aside = copy.copy(folder)
-    if not isinstance(aside.weights, Stored):
+    if not isinstance(aside.weights, WeightFile):
         shared = [*aside.weights.parameters(), *aside.weights.buffers()]
         aside.weights = copy.deepcopy(aside.weights, {id(tensor): tensor for tensor in shared})
     return aside

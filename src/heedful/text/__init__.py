@@ -4,11 +4,11 @@ Learns a subword vocabulary from lines, turns text into ids and back, and cuts l
 Knows neither files of sentence pairs nor torch.
 """
 
-from heedful.text.normalise import normaliser
-from heedful.text.plain import learn_plain
-from heedful.text.split import glue, split_long
+from heedful.text.normalization import normalize_function
+from heedful.text.plain_vocabulary import train_plain_vocabulary
+from heedful.text.sentence_splitting import glue, split_long
 from heedful.text.tokenizer import Specials, Tokenizer
-from heedful.text.vocabulary import learn
+from heedful.text.vocabulary import train_vocabulary
 from heedful.text.words import NO_WORD, words_at, words_of_spans
 
 __all__ = [
@@ -16,10 +16,10 @@ __all__ = [
     "Specials",
     "Tokenizer",
     "glue",
-    "learn",
-    "learn_plain",
-    "normaliser",
+    "normalize_function",
     "split_long",
+    "train_plain_vocabulary",
+    "train_vocabulary",
     "words_at",
     "words_of_spans",
 ]

@@ -16,7 +16,7 @@ from tokenizers import normalizers
 
 from heedful.errors import FolderError, shown
 from heedful.files import read_text
-from heedful.text.normalise import valid
+from heedful.text.normalization import valid
 from heedful.text.steps import USUAL_GROWTH, check_steps
 from heedful.text.words import Span
 
@@ -110,7 +110,7 @@ class Tokenizer:
     def specials(self) -> Specials:
         return Specials(pad=self.pad_id, bos=self.bos_id, eos=self.eos_id)
 
-    def normalise(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """The text as the vocabulary sees it, and as decoding gives it back."""
         with self._explained():
             return self._normalised(self._bounded(valid(text)))
@@ -174,9 +174,9 @@ class Tokenizer:
     ) -> Tokenizer:
         """The opposite of `to_json`; `where` names the place in the error that damage raises."""
         if text.startswith(SENTENCEPIECE):
-            from heedful.text.sentencepieces import SentencePieces
+            from heedful.text.sentencepiece_models import SentencePieceTokenizer
 
-            return SentencePieces.read(text, where, ids)
+            return SentencePieceTokenizer.read(text, where, ids)
         growth = check_steps(text, where)
         with explained(where):
             inner = tokenizers.Tokenizer.from_str(text)

@@ -17,7 +17,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from heedful.errors import DataError
-from heedful.text.normalise import WORD_START, normalizer
+from heedful.text.normalization import WORD_START, normalizer
 from heedful.text.tokenizer import Tokenizer
 
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -37,7 +37,7 @@ PIECES = (
 )
 
 
-def learn(
+def train_vocabulary(
     lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False, extra: Sequence[str] = ()
 ) -> Tokenizer:
     """Learn a vocabulary of `vocab_size`, or of a size that suits the lines; the same lines give the same vocabulary.

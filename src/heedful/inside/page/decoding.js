@@ -195,7 +195,7 @@ function walkTree(svg, nodes, groups) {
 }
 
 function hypotheses() {
-  const { hypotheses: found, alpha, nodes } = data.tree;
+  const { hypotheses: found, length_penalty: alpha, nodes } = data.tree;
   const ended = nodes.filter(({ fate }) => fate === "ended").length;
   return h(
     "section",

@@ -1,0 +1,69 @@
+"""All commands by name. Importing this must stay cheap: a command imports torch only in its body."""
+
+from typing import Annotated
+
+import typer
+
+from heedful import __version__
+from heedful.cli.align import align
+from heedful.cli.classify import classify
+from heedful.cli.convert import convert
+from heedful.cli.demo import demo
+from heedful.cli.embed import embed
+from heedful.cli.evaluate import evaluate
+from heedful.cli.explain import explain
+from heedful.cli.fill_mask import fill_mask
+from heedful.cli.generate import generate
+from heedful.cli.heads import heads
+from heedful.cli.info import info
+from heedful.cli.quantize import quantize
+from heedful.cli.score import score
+from heedful.cli.serve import serve
+from heedful.cli.settings import settings
+from heedful.cli.shortlist import shortlist
+from heedful.cli.train import train
+from heedful.cli.translate import translate
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"heedful {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def heedful(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
+) -> None:
+    """Transformers of your own: train a translator from two text files, use it, measure it, look inside."""
+
+
+for command in (
+    train,
+    translate,
+    generate,
+    fill_mask,
+    embed,
+    classify,
+    evaluate,
+    score,
+    serve,
+    explain,
+    align,
+    heads,
+    convert,
+    quantize,
+    shortlist,
+    settings,
+    info,
+    demo,
+):
+    app.command()(command)

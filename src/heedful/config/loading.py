@@ -1,0 +1,233 @@
+"""Every setting: its name, default, limits and help text, once.
+
+The command line, the TOML files, the generated reference and the model folder all read these classes. A run is
+described by five sections; a preset fills in what the user did not set. Nothing here knows torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from heedful.config import renamed
+from heedful.config.presets import PRESETS, Family, Preset, preset, preset_for, preset_for_text
+from heedful.config.schema import (
+    DataSettings,
+    ModelConfig,
+    SearchSettings,
+    Section,
+    TextSettings,
+    TrainSettings,
+    seconds,
+)
+from heedful.errors import SettingError, shown
+
+__all__ = [
+    "PRESETS",
+    "DataSettings",
+    "Family",
+    "ModelConfig",
+    "Preset",
+    "RunConfig",
+    "SearchSettings",
+    "TextSettings",
+    "TrainSettings",
+    "build",
+    "preset_for",
+    "preset_for_text",
+    "read",
+    "seconds",
+    "template",
+]
+
+TaskName = Literal["translation", "language-model", "masked-lm", "classification"]
+S = TypeVar("S", bound=Section)
+
+
+class RunConfig(Section):
+    """One training run."""
+
+    preset: Preset | None = Field(
+        None, description="tiny, small, base or big; chosen from the corpus and the time given, if not set."
+    )
+    task: TaskName | None = Field(
+        None,
+        description="What is trained: translation and classification, which follow from the files; language-model (a"
+        " GPT) or masked-lm (a BERT) from plain text.",
+    )
+    data: DataSettings = DataSettings()
+    text: TextSettings = TextSettings()
+    model: ModelConfig = ModelConfig()
+    train: TrainSettings = TrainSettings()
+    search: SearchSettings = SearchSettings()
+
+    def with_preset(self, name: Preset, family: Family = "encoder-decoder") -> RunConfig:
+        """Fill in from the preset whatever the user left open."""
+        return self.with_defaults(preset(family, name, self.model.architecture), preset=name)
+
+    def with_defaults(self, sections: Mapping[str, Mapping[str, Any]], **filled: Any) -> RunConfig:
+        """Fill in whatever the user left open."""
+        for section in SECTIONS:
+            mine = getattr(self, section)
+            filled[section] = dict(sections.get(section, {})) | mine.model_dump(include=mine.model_fields_set)
+        return _validated(RunConfig, filled)
+
+    def replace(self, **sections: Mapping[str, Any]) -> RunConfig:
+        """The same run with some settings changed."""
+        mine = self.model_dump(exclude_unset=True)
+        return _validated(RunConfig, mine | {name: mine.get(name, {}) | dict(new) for name, new in sections.items()})
+
+
+SECTIONS = [name for name in RunConfig.model_fields if name not in ("preset", "task")]
+
+
+def read(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[str, Any]) -> RunConfig:
+    """A TOML file, then the sections given as arguments, then `section.key=value` overrides, checked together."""
+    tree = _read_toml(path) if path else {}
+    for name, values in sections.items():
+        if not isinstance(tree.setdefault(name, {}), dict):
+            raise SettingError(f"{path}: {name} is a section, not a value; write [{name}] above its settings.")
+        tree[name].update(values)
+    for override in overrides:
+        _override(tree, override)
+    return _validated(RunConfig, tree, context="draft")
+
+
+def build(section: type[S], values: Mapping[str, Any], where: str = "", draft: bool = False) -> S:
+    """Check `values` against one section, with the same messages as for a run; those of a draft one by one."""
+    return _validated(section, values, where, "draft" if draft else "")
+
+
+def template() -> str:
+    """A TOML file with every setting, commented out, at its default."""
+    lines = ["# Settings of a heedful run. Remove the # in front of what you want to change.", ""]
+    lines += _template_lines(RunConfig, skip=set(SECTIONS))
+    for name in SECTIONS:
+        section = RunConfig.model_fields[name].annotation
+        assert isinstance(section, type) and issubclass(section, Section)
+        lines += ["", f"[{name}]", f"# {(section.__doc__ or '').splitlines()[0]}"]
+        lines += _template_lines(section, skip=set())
+    return "\n".join(lines) + "\n"
+
+
+def _template_lines(section: type[Section], skip: set[str]) -> list[str]:
+    lines = []
+    for name, field in section.model_fields.items():
+        if name in skip:
+            continue
+        default = "" if field.default is None else _toml(field.default)
+        lines += ["", f"# {field.description}", f"# {name} = {default}".rstrip()]
+    return lines
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return f'"{value}"' if isinstance(value, str | Path) else str(value)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise SettingError(
+            f"{path} does not exist; give the TOML file of a run, or a setting as section.key=value."
+        ) from None
+    except IsADirectoryError:
+        raise SettingError(f"{path} cannot be read: it is a folder; give the TOML file of a run.") from None
+    except OSError as error:
+        raise SettingError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise SettingError(f"{path} is not UTF-8 text; a run is described by a TOML file.") from None
+    except ValueError as error:
+        raise SettingError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    name, equals, text = override.partition("=")
+    if not equals or not name.strip():
+        raise SettingError(f"{shown(override)} is not a setting; write section.key=value, such as train.seed=7.")
+    value = _value(text)
+    section, dot, key = name.strip().partition(".")
+    if not isinstance(value, str | list) and f"{section}.{key}" in _paths():
+        value = text  # a file may be called 2024
+    if not dot and section in SECTIONS:
+        raise SettingError(f"{shown(override)} sets a whole section; write {section}.key=value.")
+    if dot:
+        settings = tree.setdefault(section, {})
+        if not isinstance(settings, dict):
+            raise SettingError(
+                f"{shown(override)}: {section} is a section, not a value, and the file sets it to {shown(settings)}."
+            )
+        settings[key] = value
+    else:
+        tree[section] = value
+
+
+def _value(text: str) -> Any:
+    """A value as TOML has it, or plain text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:  # not TOML, or a number of thousands of digits
+        return text
+
+
+def _paths() -> set[str]:
+    """The settings that name files."""
+    sections = {name: field.annotation for name, field in RunConfig.model_fields.items() if name in SECTIONS}
+    return {
+        f"{name}.{key}"
+        for name, section in sections.items()
+        for key, field in getattr(section, "model_fields", {}).items()
+        if "Path" in str(field.annotation)
+    }
+
+
+def _validated(kind: type[S], values: Mapping[str, Any], where: str = "", context: str = "") -> S:
+    try:
+        return kind.model_validate(values, context=context)
+    except ValidationError as error:
+        raise SettingError(" ".join(_sentence(kind, problem, where) for problem in error.errors()[:3])) from None
+
+
+def _sentence(kind: type[Section], problem: Any, where: str) -> str:
+    loc = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
+    name = shown(".".join(([where] if where else []) + loc[:2]))[1:-1]
+    if problem["type"] == "extra_forbidden":
+        if now := renamed.SETTINGS.get(".".join(loc[:2])):
+            return f"{name} is called {now} now; `heedful settings` explains it."
+        near = _near(kind, loc[:2])
+        hint = f"did you mean {near}?" if near else "`heedful settings` lists them all."
+        return f"unknown key {name}; {hint}"
+    if now := renamed.VALUES.get((".".join(loc[:2]), str(problem["input"]))):
+        return f"{name}={problem['input']} is called {name}={now} now."
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "value_error" and not isinstance(problem["input"], str):
+        return f"{name + ': ' if name else ''}{message}."
+    return f"{name} is {shown(problem['input'])}: {message[0].lower() + message[1:]}."
+
+
+def _near(kind: type[Section], loc: list[str]) -> str | None:
+    """The setting that was probably meant: the same key of another section, or else a name spelled alike."""
+    names = _names(kind)
+    same = [name for name in names if name.rpartition(".")[2] == loc[-1]]
+    alike = [name for name in names if name.count(".") == len(loc) - 1]
+    return next(iter(same or difflib.get_close_matches(".".join(loc), alike, n=1, cutoff=0.6)), None)
+
+
+def _names(kind: type[Section]) -> list[str]:
+    names = []
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            names += [name] + [f"{name}.{key}" for key in inner.model_fields]
+        else:
+            names.append(name)
+    return names

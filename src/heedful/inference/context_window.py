@@ -1,0 +1,136 @@
+"""What a GPT sees of the texts that it writes, and what search sees of a GPT.
+
+Rows of different lengths are computed together. Nothing here draws a token or knows text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.model.cache import Cache
+from heedful.model.transformer import DecoderModel
+
+READ_TOKENS = 4096  # that are read at once
+
+
+class ContextWindow:
+    """What a model sees of each row: all tokens so far, or, once they are more than it takes, the newest of them.
+
+    Rows of any length are computed together; they come and go. Sliding drops a quarter of the window at once, so that
+    the newest three quarters are read again only now and then.
+    """
+
+    def __init__(self, model: DecoderModel, rows: Iterable[Sequence[int]] = ()) -> None:
+        self.model = model
+        self.longest = model.config.max_length
+        self.step = max(1, self.longest // 4)
+        self.rows = [self._newest(ids) for ids in rows]  # ids that are seen
+        self.cache: Cache | None = None
+        self.read: list[int] = []  # the rows that are in the cache, as they stand there
+
+    def add(self, ids: Sequence[int]) -> None:
+        """One more row, below the others."""
+        self.rows.append(self._newest(ids))
+
+    def _newest(self, ids: Sequence[int]) -> list[int]:
+        over = len(ids) - self.longest
+        return list(ids if over <= 0 else ids[-(-over // self.step) * self.step :])
+
+    def next(self) -> Tensor:
+        """-> (R, V) log-probabilities of the token that comes next."""
+        hidden = []  # (R, D), as rows stand in the cache
+        if self.cache is not None:
+            hidden.append(self.model.step(self._ids(self.rows[row][-1:] for row in self.read), self.cache))
+        for rows in self._unread():
+            distinct = list(dict.fromkeys(tuple(self.rows[row]) for row in rows))
+            which = self._ids(distinct.index(tuple(self.rows[row])) for row in rows)
+            cache = self.model.start()
+            hidden.append(self.model.step(self._ids(distinct), cache)[which])
+            cache.select(which)
+            self._join(cache, rows)
+        states = torch.cat([each[:, -1] for each in hidden])
+        if self.read != sorted(self.read) and self.cache is not None:
+            order = self._ids(self.read).argsort()
+            self.cache.select(order)
+            self.read, states = sorted(self.read), states[order]
+        return self.model.project(states).float().log_softmax(-1)
+
+    def _ids(self, numbers: Iterable[int] | Iterable[Sequence[int]]) -> Tensor:
+        return torch.tensor(list(numbers), device=self.model.embedding.weight.device)
+
+    def _unread(self) -> Iterator[list[int]]:
+        """Rows of one length that are not in the cache, so many as can be read at once."""
+        by_length: dict[int, list[int]] = {}
+        for row in sorted(set(range(len(self.rows))) - set(self.read)):
+            by_length.setdefault(len(self.rows[row]), []).append(row)
+        for length, rows in by_length.items():
+            most = max(1, READ_TOKENS // length)
+            yield from (rows[start : start + most] for start in range(0, len(rows), most))
+
+    def _join(self, cache: Cache, rows: list[int]) -> None:
+        if self.cache is None:
+            self.cache, self.read = cache, list(rows)
+        else:
+            self.cache.join(cache)
+            self.read += rows
+
+    def append(self, ids: Sequence[int]) -> None:
+        """(R,)."""
+        slid = set()
+        for row, token in enumerate(ids):
+            self.rows[row].append(token)
+            if len(self.rows[row]) > self.longest:
+                self.rows[row] = self._newest(self.rows[row])
+                slid.add(row)
+        if slid:
+            self._keep([(place, row) for place, row in enumerate(self.read) if row not in slid])
+
+    def select(self, rows: Sequence[int]) -> None:
+        """(R',): new row r continues old row rows[r]."""
+        self.rows = [list(self.rows[row]) for row in rows]
+        places = {row: place for place, row in enumerate(self.read)}
+        self._keep([(places[old], new) for new, old in enumerate(rows) if old in places])
+
+    def _keep(self, kept: list[tuple[int, int]]) -> None:
+        """Places in the cache that stay, and the row that each belongs to."""
+        self.read = [row for _, row in kept]
+        if self.cache is not None and kept:
+            self.cache.select(self._ids(place for place, _ in kept))
+        else:
+            self.cache = None
+
+
+class GPTNextToken:
+    """A GPT as search sees it: the source is the prompt, and its last token is where it starts."""
+
+    def __init__(self, model: DecoderModel) -> None:
+        self.model = model
+        config = model.config
+        self.bos_id, self.eos_id, self.pad_id, self.vocab_size = (
+            config.bos_id, config.eos_id, config.pad_id, config.vocab_size,
+        )  # fmt: skip
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> _SearchCache:
+        pairs = zip(source.tolist(), source_lengths.tolist(), strict=True)
+        return _SearchCache(ContextWindow(self.model, (ids[:length] for ids, length in pairs)))
+
+    def step(self, ids: Tensor, cache: Any) -> Tensor:
+        if cache.begun:
+            cache.window.append(ids.tolist())
+        cache.begun = True
+        log_probs: Tensor = cache.window.next()
+        return log_probs
+
+
+@dataclass
+class _SearchCache:
+    window: ContextWindow
+    begun: bool = False
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        self.window.select(rows.tolist())

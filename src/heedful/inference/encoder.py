@@ -1,0 +1,201 @@
+"""Text in, vectors out; fill in the blank; say which label fits: a BERT at work.
+
+Texts are framed, sorted by length, computed in batches and put back in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.data.labeled_corpus import collate_text_pairs, encode_text_pair
+from heedful.errors import SettingError
+from heedful.model.transformer import EncoderModel
+from heedful.ops.precision import autocast
+from heedful.storage import folder as model_folder
+from heedful.storage.folder import ModelFolder, unfit
+
+BATCH_TOKENS = 4096  # computed at once, padding included
+BLANK = re.compile(r"\[MASK\]|<mask>")
+CARRIER = "0"  # stands before a text that follows a blank directly, so that it is not taken for a new word
+POOLING = ("mean", "first")
+Rows = Sequence[tuple[list[int], list[int]]]
+
+log = logging.getLogger("heedful")
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What an encoder computes: (B, S, D) hidden states, and (B, D) by the pooler if it has one."""
+
+    last_hidden_state: Tensor
+    pooler_output: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class MaskCandidate:
+    """A token that may fill a blank."""
+
+    token: str
+    probability: float
+    text: str  # the whole text with it in place
+
+
+@dataclass(frozen=True)
+class Label:
+    """The most probable label of a text, and the probabilities of all."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class Encoder:
+    """A trained encoder, ready for use."""
+
+    def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
+        if folder.config.family != "encoder":
+            raise unfit(folder, "is no encoder")
+        assert isinstance(folder.model, EncoderModel)
+        self.device, self.precision = torch.device(device), precision
+        self.model = folder.model.to(self.device).eval()
+        self.tokenizer, self.config = folder.tokenizer, folder.model.config
+        self.folder, self.path = folder, folder.path
+        self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
+
+    @classmethod
+    def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Encoder:
+        return cls(model_folder.load_folder(path), precision, device)
+
+    def tokenize(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> dict[str, Tensor]:
+        """Texts, or pairs of them, as the arguments of a call: input_ids, attention_mask, token_type_ids, (B, S)."""
+        ids, types = self._collate(self._rows(texts, seconds))
+        return {"input_ids": ids, "attention_mask": (ids != self.config.pad_id).long(), "token_type_ids": types}
+
+    @torch.inference_mode()
+    def __call__(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Encoding:
+        """(B, S) three times -> (B, S, D); without a mask, padding is found by its id."""
+        keep = None if attention_mask is None else attention_mask.bool()[:, None, None, :].to(self.device)
+        types = None if token_type_ids is None else token_type_ids.to(self.device)
+        with autocast(self.precision, self.device):
+            hidden: Tensor = self.model(input_ids.to(self.device), keep, types)
+            pooled = self.model.pool(hidden) if self.model.pooler is not None else None
+        return Encoding(hidden.float(), None if pooled is None else pooled.float())
+
+    @torch.inference_mode()
+    def embed(self, texts: Sequence[str], pooling: str = "mean", normalise: bool = True) -> NDArray[np.float32]:
+        """-> (N, D): a vector for each text, the mean of its tokens or its first one, of length 1 if normalised."""
+        if pooling not in POOLING:
+            raise SettingError(f"pooling is {pooling!r}; it must be mean or first.")
+        vectors = torch.zeros(len(texts), self.config.d_model)
+        for chosen, ids, types in self._batches(self._rows(texts)):
+            hidden = self(ids, token_type_ids=types).last_hidden_state
+            real = (ids != self.config.pad_id).float().unsqueeze(2).to(self.device)  # (B, S, 1)
+            each = (hidden * real).sum(1) / real.sum(1) if pooling == "mean" else hidden[:, 0]
+            vectors[chosen] = each.cpu()
+        if normalise:
+            vectors = torch.nn.functional.normalize(vectors, dim=1)
+        return np.asarray(vectors.numpy(), np.float32)
+
+    @torch.inference_mode()
+    def fill_mask(self, text: str, top: int = 5) -> list[list[MaskCandidate]]:
+        """For each blank, [MASK] or <mask>, the most probable tokens; each is judged with all the others blank."""
+        if self.config.head == "none":
+            raise unfit(self.folder, "has no head to guess tokens with")
+        if top < 1:
+            raise SettingError(f"top is {top}; ask for one candidate or more.")
+        ids, places = self._with_blanks(text)
+        with autocast(self.precision, self.device):
+            hidden = self.model(torch.tensor([ids], device=self.device))[0, places]  # (M, D)
+            logits = self.model.project(hidden).float().cpu()
+        special = {self.config.pad_id, self.tokenizer.bos_id, self.tokenizer.eos_id, *self.tokenizer.extras.values()}
+        logits[:, sorted(special)] = -torch.inf
+        probabilities, best = logits.softmax(1).topk(min(top, logits.size(1)))
+        blanks = list(BLANK.finditer(text))
+        return [
+            [self._candidate(text, *blank.span(), token, p) for p, token in zip(ps, tokens, strict=True)]
+            for blank, ps, tokens in zip(blanks, probabilities.tolist(), best.tolist(), strict=True)
+        ]
+
+    @torch.inference_mode()
+    def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
+        """The label of each text, or pair of texts; they are counted from `first` where one of them is spoken of."""
+        if not self.config.labels:
+            raise unfit(self.folder, "has no labels: `heedful train --labeled FILE --init` makes a classifier of it")
+        found: list[Label | None] = [None] * len(texts)
+        for chosen, ids, types in self._batches(self._rows(texts, seconds, first)):
+            with autocast(self.precision, self.device):
+                hidden = self.model(ids.to(self.device), types=types.to(self.device))
+                logits = self.model.classify(hidden, (ids != self.config.pad_id).to(self.device))
+            for index, row in zip(chosen, logits.float().softmax(1).tolist(), strict=True):
+                best = max(range(len(row)), key=row.__getitem__)
+                found[index] = Label(
+                    self.config.labels[best], row[best], dict(zip(self.config.labels, row, strict=True))
+                )
+        return [label for label in found if label is not None]
+
+    def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> Rows:
+        if seconds is not None and len(seconds) != len(texts):
+            raise SettingError(f"{len(texts)} first texts and {len(seconds)} second ones; give one for each.")
+        rows = []
+        for number, (text, second) in enumerate(zip(texts, seconds or [""] * len(texts), strict=True), start):
+            first, other, cut = encode_text_pair(self.tokenizer, text, second, self.config.max_length)
+            if cut:
+                self.notice(f"text {number} is longer than the {self.config.max_length} tokens of this model, and cut.")
+            rows.append((first, other))
+        return rows
+
+    def _batches(self, rows: Rows) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Indices, tokens and types of every batch, the longest texts first."""
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i][0]) - len(rows[i][1]))
+        while order:
+            longest = sum(map(len, rows[order[0]])) + 3
+            size = max(1, BATCH_TOKENS // longest)
+            chosen, order = order[:size], order[size:]
+            yield chosen, *self._collate([rows[index] for index in chosen])
+
+    def _collate(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        return collate_text_pairs(rows, self.tokenizer.specials, self.config.token_types)
+
+    def _with_blanks(self, text: str) -> tuple[list[int], list[int]]:
+        """The framed ids of a text with its blanks, and where these are."""
+        mask = self.tokenizer.mask_id
+        if mask is None:
+            raise SettingError(f"the vocabulary of {self.path} has no token for a blank.")
+        parts = BLANK.split(text)
+        if len(parts) == 1:
+            raise SettingError(f"there is no blank in {text[:60]!r}; write [MASK] where a word is missing.")
+        ids, places = [self.tokenizer.bos_id], []
+        for number, part in enumerate(parts):
+            if number:
+                places.append(len(ids))
+                ids.append(mask)
+            ids += self._glued(part) if number else self.tokenizer.encode(part)
+        ids.append(self.tokenizer.eos_id)
+        if len(ids) > self.config.max_length:
+            raise SettingError(
+                f"the text has {len(ids)} tokens, and this model takes {self.config.max_length} at most."
+            )
+        return ids, places
+
+    def _glued(self, part: str) -> list[int]:
+        """Ids of a text that stands behind a blank; without a blank between them it does not begin a new word."""
+        if not part or part[0].isspace():
+            return self.tokenizer.encode(part)
+        carrier, both = self.tokenizer.encode(CARRIER), self.tokenizer.encode(CARRIER + part)
+        return both[len(carrier) :] if both[: len(carrier)] == carrier else self.tokenizer.encode(part)
+
+    def _candidate(self, text: str, start: int, end: int, token: int, probability: float) -> MaskCandidate:
+        word = self.tokenizer.decode_text([token]) or self.tokenizer.pieces([token])[0]
+        word = word.removeprefix("##")
+        return MaskCandidate(word, probability, text[:start] + word + text[end:])

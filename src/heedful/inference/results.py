@@ -1,0 +1,89 @@
+"""What is searched for a line, and what comes out: one line from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.text import NO_WORD, Tokenizer, glue, words_at, words_of_spans
+
+Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """A line, or a piece of one that is too long: its ids, those that its translation must begin with or may have.
+
+    Of its ids the first `added` are not of the line; the others are those of `text` from the one at `skipped` on.
+    """
+
+    line: int
+    ids: list[int]
+    prefix: tuple[int, ...]
+    text: str = ""
+    added: int = 0
+    skipped: int = 0
+    first_word: int = 0  # the word of the line that `text` begins with, or goes on with
+    shortlist: npt.NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
+
+    def words(self, tokenizer: Tokenizer) -> list[int]:
+        """The word of the line that each id belongs to, `NO_WORD` for what was added."""
+        spans = tokenizer.spans(self.text)[self.skipped :][: len(self.ids) - self.added]
+        words = words_of_spans(self.text, spans)
+        return [NO_WORD] * self.added + [word if word == NO_WORD else self.first_word + word for word in words]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One way to say it. `alignment` links whitespace-separated words, source first, if it was asked for."""
+
+    text: str
+    score: float
+    log_prob: float
+    ids: tuple[int, ...]
+    token_log_probs: tuple[float, ...]
+    tokenizer: Tokenizer = field(repr=False, compare=False)
+    alignment: Alignment | None = None
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The piece of each id."""
+        return tuple(self.tokenizer.pieces(self.ids))
+
+
+def join_parts(parts: Sequence[list[Translation]]) -> list[Translation]:
+    """One line from its parts: the best of each, the second best of each, and so on."""
+    if len(parts) == 1:
+        return parts[0]
+    lines = []
+    for each in zip(*parts, strict=False):
+        text, starts = "", []
+        for part in each:
+            text += glue(text, part.text)
+            starts.append(len(text))
+            text += part.text
+        alignment = [
+            (source, before + target)
+            for part, before in zip(each, words_at(text, starts), strict=True)
+            for source, target in part.alignment or []
+        ]
+        lines.append(
+            Translation(
+                text,
+                sum(part.score for part in each),
+                sum(part.log_prob for part in each),
+                tuple(id for part in each for id in part.ids),
+                tuple(value for part in each for value in part.token_log_probs),
+                each[0].tokenizer,
+                alignment if each[0].alignment is not None else None,
+            )
+        )
+    return lines
+
+
+def pharaoh(alignment: Alignment) -> str:
+    """[(0, 0), (2, 1)] -> '0-0 2-1'."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(alignment))

@@ -1,0 +1,387 @@
+"""Text in, text out: the one decoder of validation, command line, server and page.
+
+What a line becomes depends on the line alone. A line that is longer than the model can take is cut at sentence or
+clause borders, and that is said. Most searches are the compiled engine's, which needs no torch; what else there is to
+compute stands in `plain`, and torch is imported with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate, chain, repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from heedful.config import ModelConfig
+from heedful.data.pairs import Pairs
+from heedful.errors import SettingError
+from heedful.inference.results import SourcePart, Translation, join_parts
+from heedful.inference.shortlist import load_shortlist
+from heedful.native import Engine, SearchRequest, WeightSource, library, search_all, supports
+from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
+from heedful.ops.threads import num_threads
+from heedful.search import Hypothesis, NextToken, Observer, SearchOptions
+from heedful.storage import folder as model_folder
+from heedful.storage.folder import ModelFolder, unfit
+from heedful.storage.weight_file import WeightFile
+from heedful.text import split_long, words_at
+from heedful.text.normalization import valid
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from heedful.inference.torch_backend import TorchBackend
+    from heedful.model.transformer import EncoderDecoder
+
+READ = 200  # lines that are encoded at once
+
+log = logging.getLogger("heedful")
+
+
+class Translator:
+    """A trained model, or several as an ensemble, ready to translate."""
+
+    def __init__(
+        self,
+        folders: Sequence[ModelFolder],
+        precision: str = "float32",
+        device: str = "cpu",
+        threads: int = 0,
+        workers: int = 0,
+        shortlist: bool = False,
+    ) -> None:
+        """With `shortlist` a sentence is made of the tokens that the shortlist of the first folder gives it."""
+        self.device = device
+        self.threads = threads or num_threads()
+        self.workers = workers or self.threads  # searches at a time, of the compiled engine
+        self.folders = folders
+        self.configs = [_translating(each) for each in folders]
+        _check_same_vocabularies(folders)
+        first = folders[0]
+        self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
+        self.max_length = min(config.max_length for config in self.configs)
+        self.precision = self._chosen(precision)
+        self.shortlist = load_shortlist(first) if shortlist else None
+        self._models: list[EncoderDecoder] = []
+        self._engines: list[Engine] = []
+        self._taken: list[tuple[int, int]] | None = None  # the weights that are in the engines
+        self.observer: Observer | None = None  # told what every search sees and finds
+        self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
+
+    @classmethod
+    def load(
+        cls, *paths: Path | str, precision: str = "auto", device: str = "cpu", shortlist: bool = False
+    ) -> Translator:
+        """Open one model folder, or several as an ensemble."""
+        return cls([model_folder.load_folder(path) for path in paths], precision, device, shortlist=shortlist)
+
+    def _chosen(self, precision: str) -> str:
+        """The precision to search in: the fastest one that this machine has for these models, if it is left open."""
+        if precision not in PRECISIONS:
+            raise SettingError(f"precision is {precision!r}; it must be {PRECISION_NAMES}.")
+        compiled = self.device == "cpu" and all(map(supports, self.configs))
+        if precision == "auto":
+            return "int8" if compiled and library() is not None else choose_precision(precision, self.device)
+        if precision == "int8" and (not compiled or library() is None):
+            unknown = "does not know this model" if self.device == "cpu" else "is for CPUs alone"
+            why = "there is no compiled engine here" if compiled else f"the engine for it {unknown}"
+            raise SettingError(f"precision is int8, but {why}; leave it out, or set it to float32.")
+        return precision
+
+    @property
+    def engine(self) -> str:
+        """What translates, in a few words."""
+        compiled = "the compiled engine" if self.engines else f"torch on {self.device}"
+        shortlist = "" if self.shortlist is None else ", shortlist"
+        return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}{shortlist}"
+
+    @property
+    def models(self) -> list[EncoderDecoder]:
+        """The models as torch computes them; those on disk are read when they are first asked for."""
+        if not self._models:
+            unread = self._stored()
+            read: list[Any] = [folder.model for folder in self.folders]
+            self._models = [model.to(self.device).eval() for model in read]
+            self._taken = self._state() if unread and self._engines else None
+        return self._models
+
+    @property
+    def engines(self) -> list[Engine]:
+        """The models in the compiled engine; none if torch is to compute.
+
+        Torch computes what the engine does not know, on other devices, in bfloat16, and while somebody listens to the
+        modules. Weights that have changed are taken over anew; what is only on disk needs no room elsewhere.
+        """
+        if self.precision == "bfloat16" or self.device != "cpu" or not all(map(supports, self.configs)):
+            return []
+        if library() is None:
+            return []
+        if stored := self._stored():
+            self._engines = self._engines or self._made(stored)
+            return self._engines
+        if any(each._forward_hooks or each._forward_pre_hooks for model in self.models for each in model.modules()):
+            return []
+        if self._taken != (state := self._state()):
+            from heedful.native.torch_bridge import ModuleWeights
+
+            self._taken, self._engines = state, self._made([ModuleWeights(model) for model in self.models])
+        return self._engines
+
+    def _made(self, weights: Sequence[WeightSource]) -> list[Engine]:
+        return [Engine(each, self.precision == "int8", self.shortlist is not None) for each in weights]
+
+    def _stored(self) -> list[WeightFile]:
+        """The models, if all of them are on disk and not yet read."""
+        stored = [each.weights for each in self.folders if isinstance(each.weights, WeightFile)]
+        return stored if len(stored) == len(self.folders) else []
+
+    def _state(self) -> list[tuple[int, int]]:
+        """What changes if weights do."""
+        return [(each.data_ptr(), each._version) for model in self._models for each in model.parameters()]
+
+    @cached_property
+    def plain(self) -> TorchBackend:
+        """What computes with torch."""
+        from heedful.inference.torch_backend import TorchBackend
+
+        return TorchBackend(lambda: self.models, self.source_tokenizer, self.tokenizer, self.precision, self.device)
+
+    @property
+    def next_token(self) -> NextToken:
+        """The model, or the ensemble, as search sees it."""
+        return self.plain.next_token(self.engines)
+
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
+    def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
+        """The best translation of a text, or of each of several. Options are those of `translations`."""
+        best = [found[0].text for found in self.translations([texts] if isinstance(texts, str) else texts, **options)]
+        return best[0] if isinstance(texts, str) else best
+
+    def translations(
+        self, texts: Sequence[str], *, prefix: str | Sequence[str] = "", **options: Any
+    ) -> list[list[Translation]]:
+        """For each text its `n_best` translations, best first; an empty text has an empty one.
+
+        Options are those of `stream`; there may be a prefix for each text.
+        """
+        if not isinstance(prefix, str) and len(prefix) != len(texts):
+            raise SettingError(f"{len(prefix)} prefixes were given for {len(texts)} texts; give one for each.")
+        return list(self.stream(texts, prefix=prefix, few=len(texts) <= self.workers, **options))
+
+    def stream(
+        self,
+        lines: Iterable[str],
+        *,
+        sampling: bool = False,
+        alignments: bool = False,
+        prefix: str | Iterable[str] = "",
+        few: bool = False,
+        ready: Callable[[], bool] = lambda: True,
+        **search: Any,
+    ) -> Generator[list[Translation], None, None]:
+        """As `translations`, for as many lines as there are, in order and in bounded memory.
+
+        `search` changes the settings of the model folder: beam, alpha, n_best, max_length, temperature and so on. Of a
+        `few` lines each gets all threads, where many share them. `ready` says whether the next line, or the end, can be
+        had without waiting: while it cannot, nothing waits for it.
+        """
+        options = self.options(search)
+        waiting: deque[list[SourcePart]] = deque()  # the parts of every line that is read and not out
+        nothing = Translation("", 0.0, 0.0, (), (), self.tokenizer, [] if alignments else None)
+
+        def line(parts: list[SourcePart], found: list[list[Translation]]) -> list[Translation]:
+            if not parts[0].ids:
+                return [nothing] * options.n_best
+            return join_parts(self.aligned(parts, found) if alignments else found)
+
+        found: list[list[Translation]] = []  # of the first line
+        for translations in self._search(self._read(lines, prefix, ready, waiting), sampling, options, few):
+            found.append(translations)
+            if len(found) == len(waiting[0]):
+                yield line(waiting.popleft(), found)
+                found = []
+
+    def _read(
+        self,
+        lines: Iterable[str],
+        prefix: str | Iterable[str],
+        ready: Callable[[], bool],
+        waiting: deque[list[SourcePart]],
+    ) -> Iterator[SourcePart | None]:
+        """The parts of all lines, some lines at a time, None while there are none; also put into `waiting`, by line.
+
+        An empty line is one part without tokens.
+        """
+        each = _prefixed(lines, repeat(prefix) if isinstance(prefix, str) else prefix)
+        done, ended = 0, False
+        while not ended:
+            read, ended = _there(each, ready)
+            of_line: list[list[SourcePart]] = [[] for _ in read]
+            for part in self.parts([text for text, _ in read], [begin for _, begin in read], done + 1):
+                of_line[part.line].append(part)
+            of_line = [parts or [SourcePart(line, [], ())] for line, parts in enumerate(of_line)]
+            waiting.extend(of_line)
+            yield from chain.from_iterable(of_line)
+            done += len(read)
+            if not ended and len(read) < READ:
+                yield None
+
+    def options(self, changes: dict[str, Any]) -> SearchOptions:
+        """The settings of a search: the model folder's, changed by a request; more hypotheses widen the beam."""
+        if "beam" not in changes and changes.get("n_best", 1) > self.search.beam:
+            changes = changes | {"beam": changes["n_best"]}
+        return SearchOptions.of(self.search, **changes, limit=self.max_length - 1)
+
+    def score(self, pairs: Sequence[tuple[str, str]], first: int = 1) -> list[float]:
+        """The log-probability of each target, given its source, under the model or the mean of an ensemble.
+
+        Pairs are counted from `first` where one of them is spoken of.
+        """
+        sources = self.source_tokenizer.encode_batch([source for source, _ in pairs])
+        targets = self.tokenizer.encode_batch([target for _, target in pairs])
+        ids = list(zip(sources, targets, strict=True))
+        for number, pair in enumerate(ids, first):
+            if (longest := max(map(len, pair)) + 1) > self.max_length:
+                raise SettingError(
+                    f"pair {number} has {longest} tokens, and the model takes {self.max_length} at most."
+                )
+        return self.plain.score(Pairs.of(ids))
+
+    def parts(
+        self, texts: Sequence[str], prefixes: Sequence[str], first_line: int = 1, openings: Sequence[str] = ()
+    ) -> list[SourcePart]:
+        """What is searched: every text as it is, or in parts if it is too long; nothing of an empty one.
+
+        Texts that are sentences of longer ones may come with how these open: the language code there is for them, too.
+        """
+        longest = max(1, self.max_length // 2 - 1)  # so that a translation may be twice as long as its source
+        parts = []
+        for line, (text, ids) in enumerate(zip(texts, self.source_tokenizer.encode_batch(texts), strict=True)):
+            code = self.source_tokenizer.code(text)
+            if ids == code:
+                continue
+            prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
+            opening = self.source_tokenizer.code(openings[line]) if openings and not code else []
+            if len(opening) + len(ids) <= longest:
+                part = SourcePart(line, opening + ids, prefix, valid(text), added=len(opening))
+                parts.append(self._shortlisted(part))
+                continue
+            pieces = self._pieces(line, valid(text), longest, opening)
+            self.notice(
+                f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
+                f"it is translated in {len(pieces)} parts."
+            )
+            pieces[0] = replace(pieces[0], prefix=prefix)
+            parts += map(self._shortlisted, pieces)
+        return parts
+
+    def _pieces(self, line: int, text: str, longest: int, opening: list[int]) -> list[SourcePart]:
+        """The pieces of a text that is too long, all with its language code or that of its opening."""
+        tokenizer, code = self.source_tokenizer, opening or self.source_tokenizer.code(text)
+        most = max(1, longest - len(code))
+        split = split_long(text, lambda piece: len(tokenizer.encode(piece)) <= most)
+        starts = [0, *accumulate(map(len, split[:-1]))]
+        pieces: list[SourcePart] = []
+        for piece, ids, word in zip(split, tokenizer.encode_batch(split), words_at(text, starts), strict=True):
+            for at in range(0, len(ids), most):  # a letter with many accents may still be too long
+                added = code if pieces else opening
+                pieces.append(SourcePart(line, added + ids[at : at + most], (), piece, len(added), at, word))
+        return pieces
+
+    def _shortlisted(self, part: SourcePart) -> SourcePart:
+        return part if self.shortlist is None else replace(part, shortlist=self.shortlist.tokens(part.ids, part.prefix))
+
+    def _search(
+        self, parts: Iterator[SourcePart | None], sampling: bool, options: SearchOptions, few: bool
+    ) -> Iterator[list[Translation]]:
+        """What each part becomes, in order."""
+        engines = self.engines
+        if len(engines) == 1 and not (sampling or options.constraints or options.observer or self.observer):
+            eos = self.source_tokenizer.specials.eos
+            asked = (
+                None
+                if part is None
+                else SearchRequest(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist)
+                for part in parts
+            )
+            workers = 1 if few else self.workers
+            for hypotheses in search_all(engines[0], asked, workers, max(1, self.threads // workers)):
+                yield self.found(hypotheses)
+            return
+        for hypotheses in self.plain.search(self.next_token, parts, sampling, options, self.observer):
+            yield self.found(hypotheses)
+
+    def steps(
+        self, parts: Sequence[SourcePart], options: SearchOptions, gone: Collection[int] = ()
+    ) -> Iterator[list[tuple[int, list[Translation]]]]:
+        """Search these parts together, step by step: which of them each step ended, and what became of them.
+
+        Whoever takes the steps may add indices of parts to `gone` in between: these cost nothing any more.
+        """
+        for ended in self.plain.steps(self.next_token, parts, options, gone):
+            yield [(index, self.found(hypotheses)) for index, hypotheses in ended]
+
+    def aligned(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> list[list[Translation]]:
+        """The same translations with their alignments, from the first model; words are counted over the whole line."""
+        each = self.align(parts, found)
+        return [[next(each) for _ in translations] for translations in found]
+
+    def align(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> Iterator[Translation]:
+        """The same one after the other: for each part its translations."""
+        return self.plain.align(parts, found)
+
+    def attention(self, part: SourcePart, translation: Translation) -> Tensor:
+        """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""
+        return self.plain.attention(part, translation)
+
+    def found(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """What a search found, as text."""
+        return [self._translation(each) for each in hypotheses]
+
+    def _translation(self, found: Hypothesis) -> Translation:
+        text = self.tokenizer.decode(found.ids)
+        return Translation(text, found.score, found.log_prob, found.ids, found.token_log_probs, self.tokenizer)
+
+
+def _prefixed(lines: Iterable[str], prefixes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each line with what its translation has to begin with."""
+    given = iter(prefixes)
+    for number, line in enumerate(lines, 1):
+        begin = next(given, None)
+        if begin is None:
+            raise SettingError(f"line {number} has no prefix; give one for each line.")
+        yield line, begin
+
+
+def _there(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple[list[tuple[str, str]], bool]:
+    """As many as are there, and are encoded at once, and whether they are the last."""
+    read: list[tuple[str, str]] = []
+    while len(read) < READ and ready():
+        pair = next(pairs, None)
+        if pair is None:
+            return read, True
+        read.append(pair)
+    return read, False
+
+
+def _translating(folder: ModelFolder) -> ModelConfig:
+    if folder.config.family != "encoder-decoder":
+        raise unfit(folder, "does not translate")
+    return folder.config
+
+
+def _check_same_vocabularies(folders: Sequence[ModelFolder]) -> None:
+    first = folders[0]
+    for other in folders[1:]:
+        same = other.tokenizer.to_json() == first.tokenizer.to_json()
+        if not same or other.source_tokenizer.to_json() != first.source_tokenizer.to_json():
+            raise SettingError(
+                f"{other.path} has another vocabulary than {first.path}; the models of an ensemble must share theirs."
+            )

@@ -1,0 +1,99 @@
+"""The beam as a tree: every extension that a search considered, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from heedful.inside.tokens import TokenReader
+from heedful.search import Hypothesis, Observer, length_penalty
+from heedful.search.beam import Candidates
+
+
+@dataclass(frozen=True)
+class Node:
+    """One token behind a prefix. `fate` is live (it went on), ended (it became a hypothesis) or lost."""
+
+    prefix: tuple[int, ...]
+    token: int
+    log_prob: float  # of the token
+    score: float  # sum of the log-probabilities so far
+    fate: str
+
+
+class BeamTree(Observer):
+    """Notes what the beam of one sentence, by default the first, considered and chose."""
+
+    def __init__(self, sentence: int = 0) -> None:
+        self.sentence = sentence
+        self.steps: list[list[Node]] = []  # best first
+        self.hypotheses: list[Hypothesis] = []
+
+    def choose(
+        self, sentence: Tensor, prefix: Tensor, candidates: Candidates, ending: Tensor, live: Candidates
+    ) -> None:
+        if self.sentence not in sentence.tolist():
+            return
+        place = sentence.tolist().index(self.sentence)
+        going = set(zip(live.parent[place].tolist(), live.id[place].tolist(), strict=True))
+        nodes = []
+        rows = zip(*(each[place].tolist() for each in (*candidates, ending)), strict=True)
+        for score, parent, token, log_prob, ends in rows:
+            if score == -float("inf"):
+                continue
+            fate = "ended" if ends else "live" if (parent, token) in going else "lost"
+            nodes.append(Node(tuple(prefix[parent].tolist()), token, log_prob, score, fate))
+        self.steps.append(nodes)
+
+    def found(
+        self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
+    ) -> None:
+        self.hypotheses = list(hypotheses[self.sentence])
+
+    def as_json(self, reader: TokenReader, alpha: float) -> dict[str, object]:
+        """Nodes with the number of their parent, -1 at the root, and the hypotheses that came out."""
+        place: dict[tuple[int, ...], int] = {}
+        nodes = []
+        for number, step in enumerate(self.steps):
+            for node in step:
+                over = node.fate == "live" and number == len(self.steps) - 1
+                nodes.append(
+                    {
+                        "step": number,
+                        "parent": place.get(node.prefix, -1),
+                        "text": reader.label(node.token),
+                        "logProb": node.log_prob,
+                        "score": node.score,
+                        "final": node.score / length_penalty(number + 1, alpha) if node.fate == "ended" else None,
+                        "fate": "open" if over else node.fate,
+                        "best": self._on_best_path(node),
+                    }
+                )
+                if node.fate == "live":
+                    place[(*node.prefix, node.token)] = len(nodes) - 1
+        return {
+            "nodes": nodes,
+            "hypotheses": self._verdict(reader, alpha),
+            "length_penalty": alpha,
+            "steps": len(self.steps),
+        }
+
+    def _verdict(self, reader: TokenReader, alpha: float) -> list[dict[str, object]]:
+        """Every hypothesis that came to its end, best first, and those that were returned though cut off."""
+        ended = [(node, len(node.prefix) + 1) for step in self.steps for node in step if node.fate == "ended"]
+        found = {node.prefix: (node.score / length_penalty(n, alpha), node.score, n, True) for node, n in ended}
+        for each in self.hypotheses:
+            found.setdefault(each.ids, (each.score, each.log_prob, len(each.token_log_probs), each.finished))
+        order = sorted(found.items(), key=lambda item: (not item[1][3], -item[1][0]))
+        keys = ("score", "logProb", "tokens", "finished")
+        return [{"text": reader.tokenizer.decode(ids)} | dict(zip(keys, each, strict=True)) for ids, each in order]
+
+    def _on_best_path(self, node: Node) -> bool:
+        if not self.hypotheses:
+            return False
+        best, length = self.hypotheses[0], len(node.prefix)
+        if node.fate == "ended":
+            return best.finished and node.prefix == best.ids
+        return node.fate == "live" and (*node.prefix, node.token) == best.ids[: length + 1]

@@ -1,0 +1,182 @@
+"""The numbers of a run, cut to what a page can show: attention, every step of the way, outputs, positions.
+
+Arrays are as small as their purpose allows. Where a text is too long for all of them, the largest weights and the first
+layers stay, and the page says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.inside.head_roles import head_roles
+from heedful.inside.page_packing import half, shares
+from heedful.inside.recorded_run import RecordedRun, kinds
+from heedful.inside.tokens import TokenReader
+from heedful.model.block import Stack
+
+DENSE = 6_000_000  # weights up to which every one is kept
+FINE = 500_000  # weights up to which they are kept in five digits
+SPARSE = 2_000_000  # weights kept where there are more than DENSE
+STEPS = 3_000_000  # numbers of queries, keys and values that are kept
+SHOWN = 64  # numbers shown of a vector as wide as the model
+UNITS = 12  # units of the feed-forward layer that are shown
+TOP = 100  # tokens whose logits are kept at every position
+TEMPERATURES = [round(0.1 + 0.05 * step, 2) for step in range(39)]  # 0.1 to 2
+
+
+def attention_weights(run: RecordedRun, stack: str, kind: str) -> Tensor:
+    """-> (L, H, T, S)."""
+    layers = run.folder.model.get_submodule(stack).children()
+    names = [f"{stack}.{layer}.{kind}.weights" for layer in range(len(list(layers)))]
+    return torch.stack([run.trace[name] for name in names if name in run.trace])
+
+
+def all_attention(run: RecordedRun) -> list[dict[str, Any]]:
+    """Every kind of attention with its weights and what each head seems to do."""
+    every = [(each, attention_weights(run, *each[:2])) for each in kinds(run.folder.model)]
+    total = sum(weights.numel() for _, weights in every)
+    rows = sum(weights[..., 0].numel() for _, weights in every)
+    found = []
+    for (stack, kind, queries, keys, causal), weights in every:
+        if total <= DENSE:
+            arrays = {"weights": shares(weights, total <= FINE), "kept": 1.0}
+        else:
+            arrays = _largest(weights, max(4, SPARSE // rows))
+        found.append(
+            {"stack": stack, "kind": kind, "rows": queries, "columns": keys, "causal": causal}
+            | {"shape": list(weights.shape)}
+            | arrays
+            | {"work": [[head.as_json() for head in head_roles(layer, kind, causal)] for layer in weights]}
+        )
+    return found
+
+
+def _largest(weights: Tensor, count: int) -> dict[str, Any]:
+    """The largest weights of every query and where they are, (L, H, T, k) each; and how much that is of all."""
+    values, places = weights.topk(min(count, weights.size(-1)), dim=-1)
+    kept = float(values.sum(-1).mean())
+    return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16), "kept": kept}
+
+
+def steps(run: RecordedRun) -> dict[str, Any] | None:
+    """Every stop on the way through each stack; nothing where layers are not the paper's, each with its own weights."""
+    config = run.folder.model.config
+    if config.architecture != "transformer" or config.universal or config.attention == "linformer":
+        return None
+    room = STEPS
+    found: dict[str, Any] = {}
+    for stack, side in (("encoder", run.source), ("decoder", run.target)):
+        if side is not None:
+            found[stack], room = _stack_steps(run, stack, room)
+    return found
+
+
+def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any], int]:
+    trace, config = run.trace, run.folder.model.config
+    embedded, placed = trace[f"{stack}.embedded"], trace[f"{stack}.placed"]
+    attention_kind = config.attention_of_decoder if stack == "decoder" else config.attention
+    additive = config.positions in ("sinusoidal", "learned")
+    module = stack_of(run, stack)
+    position = module.position.embed(torch.zeros_like(embedded)[None])[0] if additive else None
+    layers, x = [], placed
+    for index, block in enumerate(module.blocks):
+        layer: dict[str, Any] = {}
+        for part in ("self", "cross", "feed") if block.cross is not None else ("self", "feed"):
+            layer[part], x = _sublayer(run, f"{stack}.{index}", part, x)
+            if part == "feed":
+                layer[part] |= _units(trace[f"{stack}.{index}.feed.inner"])
+                continue
+            arrays = {name: trace[f"{stack}.{index}.{part}.{name}"] for name in ("queries", "keys", "values")}
+            room -= sum(array.numel() for array in arrays.values())
+            if room >= 0 and (part == "cross" or attention_kind == "full"):
+                layer[part] |= {name: half(array) for name, array in arrays.items()}
+        layers.append(layer)
+    found = {
+        "embedded": _shown(embedded),
+        "position": None if position is None else _shown(position),
+        "placed": _shown(placed),
+        "layers": layers,
+        "final": _shown(trace[stack]),
+    }
+    if config.positions == "alibi":
+        found["slopes"] = module.position.get_buffer("slopes").tolist()
+    if config.positions == "relative":
+        tables = [module.position.layer(index).get_parameter("table").detach() for index in range(len(layers))]
+        found["tables"] = half(torch.stack(tables))  # (L, 2w + 1, d)
+    return found, room
+
+
+def _sublayer(run: RecordedRun, block: str, part: str, x: Tensor) -> tuple[dict[str, Any], Tensor]:
+    """What comes out of a sublayer, and what its residual and norm make of it; and the whole of the last."""
+    trace, pre = run.trace, run.folder.model.config.pre_norm
+    out = trace[f"{block}.feed" if part == "feed" else f"{block}.{part}.output"]
+    after = trace[f"{block}.{part}_residual"]
+    before = x if pre else x + out  # what LayerNorm sees
+    normed = trace[f"{block}.{part}_residual.norm"]
+    found = {
+        "normed": _shown(normed) if pre else None,
+        "out": _shown(out),
+        "after": _shown(after),
+        "mean": np.asarray(before.mean(-1).numpy(), np.float32),
+        "deviation": np.asarray(before.std(-1, correction=0).numpy(), np.float32),
+    }
+    return found, after
+
+
+def _units(inner: Tensor) -> dict[str, Any]:
+    """(T, F) -> the units that fire most at each position, and the share of those that fire at all."""
+    places = inner.abs().topk(min(UNITS, inner.size(-1)), dim=-1).indices
+    return {
+        "units": np.asarray(places.numpy(), np.int32),
+        "values": half(inner.gather(-1, places)),
+        "active": np.asarray((inner > 0).float().mean(-1).numpy(), np.float32),
+    }
+
+
+@torch.inference_mode()
+def outputs(run: RecordedRun, reader: TokenReader) -> dict[str, Any] | None:
+    """The largest logits at every position, and the sum of all others at every temperature of the slider."""
+    model = run.folder.model
+    if model.config.head == "none":
+        return None
+    hidden = run.hidden
+    top = min(TOP if len(hidden) <= 300 else TOP // 4, model.config.vocab_size)
+    ids, values, rest, ranks, log_probs = [], [], [], [], []
+    labels = run.labels[: len(hidden)]
+    for start in range(0, len(hidden), 64):
+        logits = model.project(hidden[start : start + 64]).float()  # (n, V)
+        best, places = logits.topk(top, dim=-1)
+        others = (logits - best[:, :1]).scatter(1, places, -math.inf)
+        rest.append(torch.stack([(others / t).logsumexp(-1) for t in TEMPERATURES], -1))  # (n, temperatures)
+        said = torch.tensor(labels[start : start + 64], dtype=torch.long)
+        of_said = logits[: len(said)].gather(1, said[:, None])
+        ranks += (logits[: len(said)] > of_said).sum(-1).tolist()
+        log_probs += logits[: len(said)].log_softmax(-1).gather(1, said[:, None]).squeeze(1).tolist()
+        ids.append(places)
+        values.append(best)
+    used = sorted({*labels, *torch.cat(ids).flatten().tolist()})
+    return {
+        "ids": np.asarray(torch.cat(ids).numpy(), np.int32),
+        "logits": np.asarray(torch.cat(values).numpy(), np.float32),
+        "rest": np.asarray(torch.cat(rest).clamp(min=-1e4).numpy(), np.float32),
+        "temperatures": TEMPERATURES,
+        "labels": labels,
+        "ranks": ranks,
+        "logProbs": log_probs,
+        "words": {str(token): reader.label(token) for token in used},
+    }
+
+
+def stack_of(run: RecordedRun, stack: str) -> Stack:
+    found = run.folder.model.get_submodule(stack)
+    assert isinstance(found, Stack)
+    return found
+
+
+def _shown(tensor: Tensor) -> Any:
+    return half(tensor[..., :SHOWN])

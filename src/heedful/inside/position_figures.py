@@ -1,0 +1,87 @@
+"""How a model tells positions apart, as pictures: the table of its scheme, and how alike two positions are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.inside.page_packing import half
+from heedful.inside.recorded_run import RecordedRun
+from heedful.model.positions import Position
+from heedful.ops.position_tables import alibi_slopes
+
+LEAST, MOST = 64, 128  # positions that are drawn
+WIDEST = 512  # dimensions that are drawn
+
+
+def positions(run: RecordedRun) -> dict[str, Any] | None:
+    """A panel for each table that the model has: numbers (positions × dimensions), and their dot products."""
+    config = run.folder.model.config
+    if config.architecture == "rnn":  # order is all it knows
+        return None
+    longest = max(len(side.ids) for side in (run.source, run.target) if side is not None)
+    count = min(config.max_length, MOST, max(LEAST, longest))
+    stacks = [name for name, side in (("encoder", run.source), ("decoder", run.target)) if side is not None]
+    panels = {
+        "sinusoidal": _added,
+        "learned": _added,
+        "rotary": _turned,
+        "alibi": _lowered,
+        "relative": _relative,
+    }[config.positions](run, stacks, count)
+    return {"scheme": config.positions, "panels": panels}
+
+
+def _position(run: RecordedRun, stack: str) -> Position:
+    found = run.folder.model.get_submodule(f"{stack}.position")
+    assert isinstance(found, Position)
+    return found
+
+
+def _panel(name: str, table: Tensor, matrix: Tensor, rows: list[int]) -> dict[str, Any]:
+    return {"name": name, "table": half(table[:, :WIDEST]), "matrix": half(matrix), "rows": rows}
+
+
+def _added(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, Any]]:
+    """A vector for each position."""
+    panels = []
+    for stack in stacks if run.folder.model.config.positions == "learned" else stacks[:1]:
+        width = run.folder.model.config.d_model
+        table = _position(run, stack).embed(torch.zeros(1, count, width))[0].detach()
+        name = stack if run.folder.model.config.positions == "learned" else "all positions"
+        panels.append(_panel(name, table, table @ table.T, list(range(count))))
+    return panels
+
+
+def _turned(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, Any]]:
+    """One vector, (1, 0, 1, 0, …), as every position turns it."""
+    width = run.folder.model.config.key_width
+    still = torch.tensor([1.0, 0.0]).repeat(width // 2).expand(1, 1, count, width)
+    table = _position(run, stacks[0]).rotate(still)[0, 0]
+    return [_panel("one vector, turned", table, table @ table.T, list(range(count)))]
+
+
+def _lowered(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, Any]]:
+    """What each head subtracts from a score, by distance."""
+    slopes = torch.from_numpy(alibi_slopes(run.folder.model.config.n_heads))  # (H,)
+    here = torch.arange(count)
+    distance = (here[:, None] - here[None, :]).abs()
+    table = -here[:, None] * slopes  # (distances, heads)
+    return [
+        _panel(f"head {head + 1}", table, -slope * distance, list(range(count))) for head, slope in enumerate(slopes)
+    ]
+
+
+def _relative(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, Any]]:
+    """A learned vector for each distance, in each layer."""
+    window = run.folder.model.config.relative_window
+    panels = []
+    for stack in stacks:
+        position = _position(run, stack)
+        for index in range(len(list(position.children()))):
+            table = position.layer(index).get_parameter("table").detach()
+            name = f"{stack}, layer {index + 1}"
+            panels.append(_panel(name, table, table @ table.T, list(range(-window, window + 1))))
+    return panels

@@ -1,0 +1,208 @@
+"""One text through one model with everything recorded: what every picture and page is made of.
+
+A translator translates first, and a GPT goes on with the text, by the same beam search that users get; then the result
+is given to the model in one piece. The numbers of both are the same, and a test holds them equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.config import SearchSettings
+from heedful.errors import SettingError
+from heedful.inference.record import Trace, activation_names, record
+from heedful.inference.translator import Translator
+from heedful.inside.beam_tree import BeamTree
+from heedful.inside.tokens import TokenReader, TokenSide
+from heedful.model.cache import Cache
+from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model
+from heedful.search import SearchOptions
+from heedful.search.beam import beam_search
+from heedful.storage.folder import ModelFolder
+from heedful.text import Tokenizer, split_long
+from heedful.text.normalization import valid
+
+MOST_TOKENS = 2048  # of either side; more would not be readable, and a page of it would be huge
+CONTINUED = 12  # tokens that a GPT adds to a text
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What a model did with a text. A decoder's position t read `target.ids[t]` and was to write `labels[t]`."""
+
+    folder: ModelFolder
+    text: str
+    output: str | None  # the translation, or what a GPT goes on with
+    source: TokenSide | None  # what the encoder read
+    target: TokenSide | None  # what the decoder read
+    labels: list[int]  # what it wrote at each position, as far as it is known
+    trace: dict[str, Tensor]  # everything recorded, without an axis for the sentence
+    tree: BeamTree | None
+    note: str = ""  # what the reader has to know about this run
+
+    @property
+    def hidden(self) -> Tensor:
+        """(T, D): the last hidden states, which logits are computed from."""
+        return self.trace["encoder" if self.target is None else "decoder"]
+
+
+def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
+    """Attentions of a model: stack, kind, what looks, what is looked at, and whether only back.
+
+    Not all systems have them, and the weights of linformer attention are no shares.
+    """
+    config, known = model.config, activation_names(model)
+    found = [
+        ("encoder", "self", "source", "source", False),
+        ("decoder", "self", "target", "target", True),
+        ("decoder", "cross", "target", "source", False),
+    ]
+    mixed = ("encoder", "self") if config.attention == "linformer" else ()
+    return [each for each in found if f"{each[0]}.0.{each[1]}.weights" in known and each[:2] != mixed]
+
+
+def record_run(folder: ModelFolder, text: str, target: str | None = None, **search: Any) -> RecordedRun:
+    """Run a text through the model of a folder; `target` is an output to look at instead of the model's own."""
+    _check(folder)
+    text, target = valid(text), None if target is None else valid(target)
+    changed = {name: value for name, value in search.items() if name in SearchSettings.model_fields}
+    folder = replace(folder, search=folder.search.model_copy(update=changed))
+    match folder.model:
+        case EncoderDecoder():
+            return _translate(folder, text, target, search)
+        case DecoderModel():
+            return _continue(folder, text, target, search)
+        case _:
+            if target is not None or search:
+                raise SettingError("an encoder reads and does not write; leave out the target and settings of search.")
+            return _read(folder, text)
+
+
+def _check(folder: ModelFolder) -> None:
+    """Pages and pictures are about tokens that look at tokens, layer by layer."""
+    if not kinds(folder.model):
+        raise SettingError(
+            f"{folder.path} holds a model without any attention that could be shown; heedful.record shows its numbers."
+        )
+
+
+@torch.inference_mode()
+def _translate(folder: ModelFolder, text: str, target: str | None, search: dict[str, Any]) -> RecordedRun:
+    translator, tree = Translator([folder]), BeamTree()
+    model = translator.models[0]
+    longest = min(max(1, model.config.max_length // 2 - 1), MOST_TOKENS)
+    text, ids, note = _fitting(folder.source_tokenizer, text, longest)
+    if target is None:
+        translator.observer = tree
+        translator.translations([text], **search)
+        best = tree.hypotheses[0]
+        written = [*best.ids, *([folder.tokenizer.eos_id] if best.finished else [])]
+        output = folder.tokenizer.decode(best.ids)
+    else:
+        output, given, cut = _fitting(folder.tokenizer, target, min(model.config.max_length - 1, MOST_TOKENS))
+        note, written = note or cut, [*given, folder.tokenizer.eos_id]
+    source = [*ids, folder.source_tokenizer.eos_id]
+    read = [folder.tokenizer.bos_id, *written[:-1]]
+    with record(model, "*") as trace:
+        model(torch.tensor([source]), torch.tensor([read]))
+    return RecordedRun(
+        folder,
+        text,
+        output,
+        TokenReader(folder.source_tokenizer).side(source),
+        TokenReader(folder.tokenizer).side(read),
+        written,
+        _plain(trace),
+        None if target is not None else tree,
+        note,
+    )
+
+
+@torch.inference_mode()
+def _continue(folder: ModelFolder, text: str, target: str | None, search: dict[str, Any]) -> RecordedRun:
+    assert isinstance(folder.model, DecoderModel)
+    model, tokenizer, tree = folder.model.eval(), folder.tokenizer, BeamTree()
+    text, given, note = _fitting(tokenizer, text, min(model.config.max_length - 1, MOST_TOKENS))
+    room = model.config.max_length - len(given)
+    if target is not None:
+        written = tokenizer.encode(target)[:room]
+    else:
+        options = SearchOptions.of(folder.search, **{"max_length": min(CONTINUED, room)} | search | {"observer": tree})
+        hypotheses = beam_search(Continuation(model, tokenizer, given), *_nothing(), options)
+        tree.found([0], [given], hypotheses)
+        best = hypotheses[0][0]
+        written = [*best.ids, *([tokenizer.eos_id] if best.finished else [])]
+    read = [*given, *written][: -1 if written else None]
+    with record(model, "*") as trace:
+        model(torch.tensor([read]))
+    output = tokenizer.decode([*given, *written])[len(tokenizer.decode(given)) :]
+    side, labels = TokenReader(tokenizer).side(read), [*given[1:], *written]
+    return RecordedRun(
+        folder, text, output, None, side, labels, _plain(trace), None if target is not None else tree, note
+    )
+
+
+@torch.inference_mode()
+def _read(folder: ModelFolder, text: str) -> RecordedRun:
+    """An encoder sees the text between its start and its end; a mask written in the text hides a token."""
+    assert isinstance(folder.model, EncoderModel)
+    model, tokenizer = folder.model.eval(), folder.tokenizer
+    longest = min(model.config.max_length - 2, MOST_TOKENS)
+    mask, name = tokenizer.mask_id, tokenizer.pieces([tokenizer.mask_id])[0] if tokenizer.mask_id is not None else ""
+    if mask is not None and name in text:
+        ids: list[int] = []
+        for number, part in enumerate(text.split(name)):
+            ids += [mask] * bool(number) + (tokenizer.encode(part) if part.strip() else [])
+        ids, note = ids[:longest], _note(len(ids), longest)
+    else:
+        text, ids, note = _fitting(tokenizer, text, longest)
+    read = [tokenizer.bos_id, *ids, tokenizer.eos_id]
+    with record(model, "*") as trace:
+        model(torch.tensor([read]))
+    return RecordedRun(folder, text, None, TokenReader(tokenizer).side(read), None, read, _plain(trace), None, note)
+
+
+class Continuation:
+    """A GPT as search sees it: the first step reads the whole text."""
+
+    def __init__(self, model: DecoderModel, tokenizer: Tokenizer, given: list[int]) -> None:
+        self.model, self.given = model, given
+        self.bos_id, self.eos_id, self.pad_id = tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id
+        self.vocab_size = model.config.vocab_size
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> Cache:
+        return self.model.start()
+
+    def step(self, ids: Tensor, cache: Any) -> Tensor:
+        read = ids.unsqueeze(1) if cache.length else torch.tensor([self.given])
+        hidden = self.model.step(read, cache)[:, -1]  # (R, D)
+        return self.model.project(hidden).float().log_softmax(-1)
+
+
+def _plain(trace: Trace) -> dict[str, Tensor]:
+    return {name: activation.as_subclass(Tensor) for name, activation in trace.sentence(0).items()}
+
+
+def _nothing() -> tuple[Tensor, Tensor]:
+    return torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+
+
+def _fitting(tokenizer: Tokenizer, text: str, longest: int) -> tuple[str, list[int], str]:
+    """The text, or its first part that fits; its ids; and what is to be said about that."""
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise SettingError("the text is empty; give a sentence to look at.")
+    if len(ids) <= longest:
+        return text, ids, ""
+    text = split_long(tokenizer.normalize(text), lambda part: len(tokenizer.encode(part)) <= longest)[0].strip()
+    return text, tokenizer.encode(text)[:longest], _note(len(ids), longest)
+
+
+def _note(tokens: int, longest: int) -> str:
+    if tokens <= longest:
+        return ""
+    return f"The text has {tokens:,} tokens; shown is its first part, since {longest:,} are the most that fit."

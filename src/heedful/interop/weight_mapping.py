@@ -1,0 +1,110 @@
+"""Where the tensors of another project's model stand in ours: one table, read in both directions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.errors import FolderError, shown
+from heedful.interop.weight_files import ForeignWeights
+from heedful.storage.module_weights import finite
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+class WeightMapping(NamedTuple):
+    """Our tensors that one of theirs holds: laid below each other, then as the form says."""
+
+    ours: tuple[str, ...]
+    form: Literal["same", "transposed", "row"] = "same"
+
+    def shape(self, ours: Shapes) -> tuple[int, ...]:
+        """The shape of theirs."""
+        whole = (sum(ours[name][0] for name in self.ours), *ours[self.ours[0]][1:])
+        return {"same": whole, "transposed": whole[::-1], "row": (1, *whole)}[self.form]
+
+    def inwards(self, theirs: Tensor, ours: Shapes) -> Iterator[tuple[str, Tensor]]:
+        """Their tensor -> ours, by name."""
+        whole = {"same": theirs, "transposed": theirs.mT if theirs.dim() == 2 else theirs, "row": theirs[0]}[self.form]
+        parts = torch.split(whole, [ours[name][0] for name in self.ours])
+        yield from zip(self.ours, (part.contiguous() for part in parts), strict=True)
+
+    def outwards(self, ours: Mapping[str, Tensor]) -> Tensor:
+        """Our tensors -> theirs."""
+        whole = torch.cat([ours[name] for name in self.ours])
+        if self.form == "transposed":
+            return whole.t().contiguous() if whole.dim() == 2 else whole
+        return whole.unsqueeze(0) if self.form == "row" else whole
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """All tensors of a model: theirs by name, copies under other names, and what may be there but is not needed."""
+
+    places: Mapping[str, WeightMapping]
+    copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # another name -> what it is a copy of
+    spares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # another name -> what it stands in for
+    ignored: str = r"(?!)"
+
+    def names(self, weights: ForeignWeights) -> dict[str, str]:
+        """Their names -> the names that the file has for them; refuses a file that lacks one or has others."""
+        found = {name: name for name in self.places if name in weights.shapes}
+        for copy, name in _pairs(self.copies, weights) + _pairs(self.spares, weights):
+            found.setdefault(name, copy)
+        for name in self.places:
+            if name not in found:
+                raise FolderError(f"{weights.where} lacks {name}, which the configuration calls for.")
+        for name in weights.shapes.keys() - self.places.keys() - self.copies.keys() - self.spares.keys():
+            if not re.search(self.ignored, name):
+                raise FolderError(f"{weights.where} holds {shown(name)}, for which heedful has no place.")
+        return found
+
+    def inwards(self, weights: ForeignWeights, ours: Shapes) -> dict[str, Tensor]:
+        """Their weights -> ours; all shapes are compared before a tensor is read."""
+        found = self.names(weights)
+        for name, place in self.places.items():
+            has, wanted = weights.shapes[found[name]], place.shape(ours)
+            if has != wanted:
+                raise FolderError(
+                    f"{weights.where}: {found[name]} has shape {shown(has)}, and the configuration says {wanted}."
+                )
+        state: dict[str, Tensor] = {}
+        for name, place in self.places.items():
+            tensor = weights.read(found[name])
+            if not finite(tensor):
+                raise FolderError(
+                    f"{weights.where}: {name} holds numbers that are not finite in float32; it cannot be used."
+                )
+            state.update(place.inwards(tensor, ours))
+        for copy, name in _pairs(self.copies, weights):
+            if found[name] != copy:
+                self._check_copy(weights, copy, found[name])
+        return state
+
+    def outwards(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Our weights -> theirs."""
+        return {name: place.outwards(ours) for name, place in self.places.items()}
+
+    def _check_copy(self, weights: ForeignWeights, copy: str, name: str) -> None:
+        same = weights.shapes[copy] == weights.shapes[name] and torch.equal(weights.read(copy), weights.read(name))
+        if not same:
+            raise FolderError(
+                f"{weights.where}: {copy} differs from {name}, and the configuration says that they are the same; "
+                "set tie_word_embeddings to what the model was trained with."
+            )
+
+
+def _pairs(copies: Mapping[str, tuple[str, ...]], weights: ForeignWeights) -> list[tuple[str, str]]:
+    return [(copy, name) for copy, names in copies.items() if copy in weights.shapes for name in names]
+
+
+def both(theirs: str, *ours: str, form: Literal["same", "transposed"] = "same") -> dict[str, WeightMapping]:
+    """The places of a weight and its bias."""
+    return {
+        f"{theirs}.{part}": WeightMapping(tuple(f"{name}.{part}" for name in ours), form) for part in ("weight", "bias")
+    }

@@ -1,0 +1,154 @@
+"""The one list of tensors: every tensor of every model, by name and shape, known without torch.
+
+Model folders, the native engine and the converters read it, and a test holds the modules equal to it. The tensors stand
+in the order in which data meets them; of layers that share their weights, the first one is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heedful.config import ModelConfig
+
+Shapes = dict[str, tuple[int, ...]]
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}  # matrices that a recurrent cell multiplies its input with
+
+
+def tensor_spec(config: ModelConfig) -> Shapes:
+    """The shape of every tensor that is saved, by name."""
+    vocab, width, family = config.vocab_size, config.d_model, config.family
+    spec: Shapes = {"embedding.weight": (vocab, width)}
+    if family == "encoder-decoder" and config.tie != "all":
+        spec["source_embedding.weight"] = (config.source_vocab_size or vocab, width)
+    if family == "encoder" and config.token_types:
+        spec["token_types.weight"] = (config.token_types, width)
+    if family != "decoder":
+        spec |= _stack(config, "encoder", config.encoder_layers, cross=False)
+    if family != "encoder":
+        spec |= _stack(config, "decoder", config.decoder_layers, cross=family == "encoder-decoder")
+    if family == "encoder":
+        spec |= _encoder_heads(config)
+    if config.tie == "none":
+        spec["output.weight"] = (vocab, width)
+    if config.output_bias:
+        spec["output_bias"] = (vocab,)
+    return spec
+
+
+def _encoder_heads(config: ModelConfig) -> Shapes:
+    """What stands on top of a BERT: the transform before its logits, the pooler, the classifier."""
+    width = config.d_model
+    spec: Shapes = {}
+    if config.head == "transform":
+        spec |= _linear("transform.dense", width, width, config.bias) | _norm("transform.norm", width)
+    if config.pooler:
+        spec |= _linear("pooler", width, width, config.bias)
+    if config.labels:
+        spec |= _linear("classifier", len(config.labels), width)
+    return spec
+
+
+def _stack(config: ModelConfig, name: str, layers: int, cross: bool) -> Shapes:
+    """The layers of one side, with the positions and norms that belong to the whole stack."""
+    spec: Shapes = {}
+    if config.architecture != "rnn":
+        spec |= _positions(config, f"{name}.position", layers)
+    if config.embedding_norm:
+        spec |= _norm(f"{name}.first_norm", config.d_model)
+    layer_of = {"transformer": _block, "rnn": _recurrent, "conv": _convolution}[config.architecture]
+    for index in range(1 if config.universal else layers):
+        spec |= layer_of(config, f"{name}.{index}", index, cross)
+    if config.architecture == "rnn" and cross:
+        spec |= _rnn_decoder(config, name, layers)
+    if config.act_halting:
+        spec |= _linear(f"{name}.halt", 1, config.d_model)
+    if config.architecture == "transformer" and config.pre_norm:
+        spec |= _norm(f"{name}.norm", config.d_model)
+    return spec
+
+
+def _positions(config: ModelConfig, name: str, layers: int) -> Shapes:
+    if config.positions == "learned":
+        return {f"{name}.table": (config.max_length, config.d_model)}
+    if config.positions == "relative":
+        table = 2 * config.relative_window + 1, config.key_width
+        return {f"{name}.{index}.table": table for index in range(layers)}
+    return {}
+
+
+def _block(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
+    """One Transformer block: self-attention, attention over the source, feed-forward."""
+    width, causal = config.d_model, name.startswith("decoder")
+    spec = _attention(config, f"{name}.self")
+    if (config.attention_of_decoder if causal else config.attention) == "linformer":
+        mix = config.attention_rank, config.max_length
+        spec |= {f"{name}.self.mix_keys": mix, f"{name}.self.mix_values": mix}
+    spec |= _norm(f"{name}.self_residual.norm", width)
+    if cross:
+        spec |= _attention(config, f"{name}.cross") | _norm(f"{name}.cross_residual.norm", width)
+    for matrix in ("up", "gate") if config.activation == "swiglu" else ("up",):
+        spec |= _linear(f"{name}.feed.{matrix}", config.d_ff, width, config.bias)
+    return (
+        spec
+        | _linear(f"{name}.feed.down", width, config.d_ff, config.bias)
+        | _norm(f"{name}.feed_residual.norm", width)
+    )
+
+
+def _attention(config: ModelConfig, name: str) -> Shapes:
+    keys, width = config.n_heads * config.key_width, config.d_model
+    spec: Shapes = {}
+    for part, rows in (("query", keys), ("key", keys), ("value", width), ("output", width)):
+        spec |= _linear(f"{name}.{part}", rows, width, config.bias)
+    return spec
+
+
+def _recurrent(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
+    """One layer of recurrent cells, in torch.nn's naming; the first of a decoder may hold the attention."""
+    width, encoder = config.d_model, name.startswith("encoder")
+    attention = config.source_attention if cross else "none"
+    hidden = width // 2 if encoder and config.bidirectional else width
+    given = 2 * width if attention == "additive" and index == 0 else width
+    spec: Shapes = {}
+    for direction in ("", "_reverse") if encoder and config.bidirectional else ("",):
+        rows = GATES[config.cell] * hidden
+        spec |= {
+            f"{name}.cells.weight_ih_l0{direction}": (rows, given),
+            f"{name}.cells.weight_hh_l0{direction}": (rows, hidden),
+        }
+        if config.bias:
+            spec |= {f"{name}.cells.bias_{part}_l0{direction}": (rows,) for part in ("ih", "hh")}
+    if index == 0:
+        parts: dict[str, Sequence[tuple[str, int]]] = {
+            "additive": (("query", width), ("key", width), ("value", 1)),
+            "general": (("key", width),),
+        }
+        spec |= {f"{name}.cross.{part}.weight": (rows, width) for part, rows in parts.get(attention, ())}
+    return spec
+
+
+def _rnn_decoder(config: ModelConfig, name: str, layers: int) -> Shapes:
+    """From the encoder's last state to the decoder's first ones, and from states and context to the output."""
+    width = config.d_model
+    states = layers * (2 if config.cell == "lstm" else 1) * width
+    spec = _linear(f"{name}.bridge", states, width, config.bias)
+    return spec | (
+        _linear(f"{name}.combine", width, 2 * width, config.bias) if config.source_attention != "none" else {}
+    )
+
+
+def _convolution(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
+    width = config.d_model
+    inner = name if name.startswith("encoder") else f"{name}.convolution"
+    spec: Shapes = {f"{inner}.convolve.weight": (2 * width, width, config.kernel_width)}
+    if config.bias:
+        spec[f"{inner}.convolve.bias"] = (2 * width,)
+    return spec | (_linear(f"{name}.cross.query", width, width, config.bias) if cross else {})
+
+
+def _linear(name: str, rows: int, columns: int, bias: bool = True) -> Shapes:
+    return {f"{name}.weight": (rows, columns)} | ({f"{name}.bias": (rows,)} if bias else {})
+
+
+def _norm(name: str, width: int) -> Shapes:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}

@@ -1,0 +1,34 @@
+"""The models that the engine knows, and what they consist of; it needs no torch to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heedful.config import ModelConfig
+from heedful.ops import position_tables
+
+POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}  # as they are numbered there
+
+
+def supports(config: ModelConfig) -> bool:
+    """Whether the engine knows such a model: the Transformer of the paper and what is usual today."""
+    return (
+        config.family == "encoder-decoder"
+        and config.architecture == "transformer"
+        and config.attention == config.attention_of_decoder == "full"
+        and not config.universal
+        and config.key_width == config.d_head
+        and config.positions in POSITIONS
+    )
+
+
+def computed_tables(config: ModelConfig) -> Iterator[tuple[str, position_tables.Table]]:
+    """The tables of positions that are computed and not learned, by name."""
+    for side in ("encoder", "decoder"):
+        match config.positions:
+            case "sinusoidal":
+                yield f"{side}.position.table", position_tables.sinusoids(config.max_length, config.d_model)
+            case "rotary":
+                yield f"{side}.position.table", position_tables.rotary_table(config.max_length, config.key_width)
+            case "alibi":
+                yield f"{side}.position.slopes", position_tables.alibi_slopes(config.n_heads)

@@ -1,0 +1,88 @@
+"""Where the engine meets torch: the weights of a live model, and the engine as any search sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ctypes import c_void_p
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.errors import HeedfulError
+from heedful.model.transformer import EncoderDecoder
+from heedful.native.engine import Array, Engine
+
+
+class ModuleWeights:
+    """The weights of a model in memory."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.model, self.config = model, model.config
+
+    def tensors(self) -> Iterator[tuple[str, Array, None]]:
+        for name, each in self.model.named_parameters():
+            yield name, each.detach().float().numpy(), None
+
+
+class EngineNextToken:
+    """The engine as any search sees it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        config = engine.config
+        self.bos_id, self.eos_id, self.pad_id = config.bos_id, config.eos_id, config.pad_id
+        self.vocab_size = config.vocab_size
+
+    def start(self, source: Tensor, source_lengths: Tensor) -> EngineCache:
+        return EngineCache(self.engine, source, source_lengths)
+
+    def step(self, ids: Tensor, cache: Any) -> Tensor:
+        log_probs: Tensor = cache.advance(ids)
+        return log_probs
+
+
+class EngineCache:
+    """Rows as nodes of the engine's trees; to rearrange them is to rearrange their numbers."""
+
+    def __init__(self, engine: Engine, source: Tensor, source_lengths: Tensor) -> None:
+        self.engine, self.length = engine, 0  # tokens that were written
+        engine.check_length(source.size(1))
+        lengths = source_lengths.int().contiguous()
+        kept = torch.arange(source.size(1)) < lengths.unsqueeze(1)
+        ids = source[kept].int()
+        steps = engine.library.heedful_steps(
+            engine.model, torch.get_num_threads(), _at(ids), _at(lengths), len(lengths)
+        )
+        if not steps:
+            raise HeedfulError(f"the engine failed: {engine.error()}.")
+        self.steps = c_void_p(steps)
+        self.sentences = torch.arange(len(source), dtype=torch.int32)  # (B,) those that are left
+        self.nodes = torch.full((len(source),), -1, dtype=torch.int32)  # (R,) the last of each row
+
+    def __del__(self) -> None:
+        if getattr(self, "steps", None):
+            self.engine.library.heedful_steps_free(self.steps)
+
+    def advance(self, ids: Tensor) -> Tensor:
+        """(R,) -> (R, V)."""
+        self.length += 1
+        self.engine.check_length(self.length)
+        rows, last = len(ids), ids.int().contiguous()
+        of_row = self.sentences.repeat_interleave(rows // len(self.sentences))
+        log_probs = torch.empty(rows, self.engine.config.vocab_size)
+        self.engine.checked(
+            self.engine.library.heedful_advance(
+                self.steps, rows, _at(of_row), _at(self.nodes), _at(last), _at(log_probs)
+            )
+        )
+        return log_probs
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        self.nodes = self.nodes[rows]
+        if sources is not None:
+            self.sentences = self.sentences[sources]
+
+
+def _at(tensor: Tensor) -> c_void_p:
+    return c_void_p(tensor.data_ptr())

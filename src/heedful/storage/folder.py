@@ -1,0 +1,218 @@
+"""A model on disk is a folder: config.json, tokenizer.json, model.safetensors, generation_config.json, README.md.
+
+Saving replaces each file as a whole, the weights first and config.json last. Loading trusts nothing: sizes, shapes and
+numbers are checked against the configuration before a model is built, and nothing in a folder is ever executed.
+
+Torch is imported only when a model is wanted as modules: what the compiled engine takes comes from the disk as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful import __version__, config
+from heedful.config import ModelConfig, SearchSettings
+from heedful.errors import FolderError, SettingError
+from heedful.files import find, read_json
+from heedful.model.spec import tensor_spec
+from heedful.storage.atomic import atomic_write, digest, explain_os_errors
+from heedful.storage.weight_file import WeightFile, quantized_tensors
+from heedful.text import Tokenizer
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from heedful.storage.module_weights import AnyModel
+
+FORMAT = 2  # raised when older code could misread a folder
+MOST_POSITIONS, POSITIONS_PER_WEIGHT = 1 << 23, 4  # numbers in a table of positions: of any model, or by its weights
+STORED = ("float32", "int8")  # what weights are kept in
+WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
+
+
+@dataclass
+class ModelFolder:
+    """A model with everything it takes to use it; the weights of one on disk are read when the model is wanted."""
+
+    weights: AnyModel | WeightFile
+    tokenizer: Tokenizer
+    source_tokenizer: Tokenizer
+    search: SearchSettings
+    path: Path
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.weights.config
+
+    @property
+    def model(self) -> AnyModel:
+        if isinstance(self.weights, WeightFile):
+            from heedful.storage.module_weights import read_model
+
+            self.weights = read_model(self.weights)
+        return self.weights
+
+
+def save_folder(folder: ModelFolder, card: str = "", precision: str = "float32") -> None:
+    """Write a model folder; other files in it stay as they are."""
+    import torch
+
+    from heedful.storage.module_weights import save_weights
+
+    path = folder.path
+    with explain_os_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    weights = folder.model.state_dict()
+    if precision == "int8":
+        small = quantized_tensors({name: tensor.float().cpu().numpy() for name, tensor in weights.items()})
+        weights = {name: torch.from_numpy(array) for name, array in small.items()}
+    save_weights(weights, path / WEIGHTS)
+    atomic_write(path / TOKENIZER, folder.tokenizer.to_json())
+    if folder.source_tokenizer is not folder.tokenizer:
+        atomic_write(path / SOURCE_TOKENIZER, folder.source_tokenizer.to_json())
+    else:
+        (path / SOURCE_TOKENIZER).unlink(missing_ok=True)
+    save_search(path, folder.search)
+    atomic_write(path / CARD, card or "---\nlibrary_name: heedful\n---\n")
+    description = {
+        "model_type": "heedful",
+        "format": FORMAT,
+        "heedful_version": __version__,
+        "precision": precision,
+        "sha256": {name: digest(path / name) for name in _hashed(path)},
+        "model": folder.model.config.model_dump(),
+    }
+    atomic_write(path / CONFIG, json.dumps(description, indent=2))
+
+
+def save_search(path: Path, search: SearchSettings) -> None:
+    """Write how the model of a folder is decoded, if nothing else is asked for."""
+    atomic_write(path / SEARCH, search.model_dump_json(indent=2))
+
+
+def load_folder(path: Path | str) -> ModelFolder:
+    """Open a model folder, or say in one sentence why it is not one."""
+    path = Path(path)
+    description = read_description(path)
+    model_config = _model_config(path, description)
+    _check_digests(path, description.get("sha256", {}))
+    search = config.build(SearchSettings, read_json(path, SEARCH) or {}, str(path / SEARCH))
+    tokenizer = source = load_tokenizer(path / TOKENIZER, model_config)
+    if model_config.source_vocab_size or find(path, SOURCE_TOKENIZER):
+        source = load_tokenizer(path / SOURCE_TOKENIZER, model_config, source=True)
+    if find(path, WEIGHTS) is None:
+        raise FolderError(f"{path} has no {WEIGHTS}; the folder is incomplete, copy it again.")
+    weights = WeightFile(model_config, tensor_spec(model_config), path / WEIGHTS, _precision(path, description))
+    check_positions(model_config, parameter_count(weights), path / CONFIG)
+    return ModelFolder(weights, tokenizer, source, search, path)
+
+
+def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) -> Tokenizer:
+    """A vocabulary that fits the model, which says what frames a sequence; a separate source keeps its own eos."""
+    ids = {"pad": model_config.pad_id, "bos": model_config.bos_id, "eos": model_config.eos_id}
+    separate = source and model_config.source_vocab_size is not None
+    tokenizer = Tokenizer.load(path, ids={"pad": model_config.pad_id} if separate else ids)
+    check_vocabulary(path, tokenizer, (source and model_config.source_vocab_size) or model_config.vocab_size)
+    return tokenizer
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """config.json of a model folder, as it stands."""
+    if not path.is_dir():
+        what = "is not a folder" if path.exists() else "does not exist"
+        raise FolderError(f"{path} {what}; give the folder of a trained model, such as runs/x.")
+    description = read_json(path, CONFIG)
+    if description is None:
+        raise FolderError(f"{path} is not a model folder: it has no {CONFIG}; give the --out of a training run.")
+    return description
+
+
+def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
+    kind, written = description.get("model_type"), description.get("format")
+    if kind != "heedful":
+        raise FolderError(f"{path / CONFIG} describes a model of type {kind!r:.50}; only heedful.load opens others'.")
+    if written == 1:
+        raise FolderError(
+            f"{path} was written in format 1, before the first release, when settings had other names; "
+            f"this version reads format {FORMAT}: train the model again, or use the version that wrote it."
+        )
+    if written != FORMAT:
+        raise FolderError(
+            f"{path} was written in format {written!r} and this version reads format {FORMAT}; update heedful."
+        )
+    try:
+        return config.build(ModelConfig, description.get("model", {}), "model")
+    except SettingError as error:
+        raise FolderError(f"{path / CONFIG}: {error}") from None
+
+
+def _precision(path: Path, description: dict[str, Any]) -> str:
+    found = description.get("precision", "float32")
+    if found not in STORED:
+        raise FolderError(
+            f"{path / CONFIG}: precision is {found!r:.50}, and this version reads {' and '.join(STORED)}; "
+            "update heedful."
+        )
+    return str(found)
+
+
+def _check_digests(path: Path, digests: Any) -> None:
+    if not isinstance(digests, dict):
+        raise FolderError(f"{path / CONFIG}: sha256 is {digests!r} where a table of files is expected.")
+    for name, expected in digests.items():
+        if name not in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER):
+            raise FolderError(f"{path / CONFIG}: sha256 names {name!r}, which is no file of a model folder.")
+        if find(path, name) is None:
+            raise FolderError(f"{path} has no {name}; the folder is incomplete, copy it again.")
+        if digest(path / name) != expected:
+            raise FolderError(f"{path / name} is not what was saved: it is damaged or was changed; copy it again.")
+
+
+def check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
+    """Refuse ids that the model has no embedding for; some models have more of them than their vocabulary uses."""
+    if tokenizer.vocab_size > size:
+        raise FolderError(f"{path} has {tokenizer.vocab_size:,} tokens, and the model knows {size:,}.")
+
+
+def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> None:
+    """Refuse a table of positions that is computed, not stored, and out of proportion to the weights."""
+    widths = {"sinusoidal": model_config.d_model, "rotary": model_config.key_width}
+    width = widths.get(model_config.positions, 0) if model_config.architecture != "rnn" else 0
+    most = max(MOST_POSITIONS, POSITIONS_PER_WEIGHT * parameters)
+    if model_config.max_length * width > most:
+        raise FolderError(
+            f"{where}: max_length is {model_config.max_length:,}, and its table of positions is out of proportion "
+            f"to the {parameters:,} weights; it may be {most // width:,} at most."
+        )
+
+
+def _hashed(path: Path) -> list[str]:
+    return [name for name in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER) if find(path, name)]
+
+
+def unfit(folder: ModelFolder, why: str) -> FolderError:
+    """What to say of a model that is given to a command for another family, and which commands fit it."""
+    model = folder.config
+    if model.family == "encoder-decoder":
+        kind, commands = "a translator", "heedful translate"
+    elif model.family == "decoder":
+        kind, commands = "a GPT", "heedful generate"
+    elif model.labels:
+        kind, commands = "a classifier", "heedful classify or heedful embed"
+    else:
+        kind, commands = "a BERT", "heedful embed" if model.head == "none" else "heedful fill-mask or heedful embed"
+    return FolderError(
+        f"{folder.path} holds a model of the {model.family} family, which {why}; it is {kind}, use {commands}."
+    )
+
+
+def parameter_count(weights: Module | WeightFile) -> int:
+    """Numbers that the model learned; shared ones count once."""
+    if isinstance(weights, WeightFile):
+        return sum(map(math.prod, weights.shapes.values()))
+    return sum(math.prod(p.shape) for p in weights.parameters())

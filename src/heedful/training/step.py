@@ -1,0 +1,130 @@
+"""One update: pieces of a batch -> gradients -> weights.
+
+The gradient of an update is the sum over its real tokens divided by their number, over all pieces and all ranks. Random
+numbers follow from the seed, the update and the piece, so the same update is the same wherever and whenever it is run.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from heedful.config import TrainSettings
+from heedful.errors import TrainingError
+from heedful.model.transformer import Embedding
+from heedful.native.muon_step import newton_schulz_for
+from heedful.ops.cross_entropy import Loss
+from heedful.ops.newton_schulz import newton_schulz
+from heedful.training.distributed import Distributed
+from heedful.training.optim.adam import Adam, Optimizer
+from heedful.training.optim.muon import Muon, between_layers
+
+P = TypeVar("P")  # a piece of a batch, whatever is learned from it
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one update did: means over the real tokens of its batch."""
+
+    loss: float
+    tokens: int
+    norm: float
+    interrupted: bool
+    ponder: float | None = None  # steps a token, if tokens halt
+
+
+class Gradients:
+    """All gradients of a model in one flat tensor, with room for the sums that travel with them."""
+
+    SUMS = 4  # loss, ranks that were interrupted, halting tokens: steps and number
+
+    def __init__(self, model: nn.Module) -> None:
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        sizes = [p.numel() for p in parameters]
+        self.flat = torch.zeros(sum(sizes) + self.SUMS, device=parameters[0].device)
+        self.weights = self.flat[: -self.SUMS]
+        self.sums = self.flat[-self.SUMS :]
+        for parameter, part in zip(parameters, torch.split(self.weights, sizes), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def clear(self) -> None:
+        self.flat.zero_()
+
+
+def build_optimizer(model: nn.Module, settings: TrainSettings) -> Optimizer:
+    """Adam as in section 5.3 of the paper, or Muon; weight decay, if any, on matrices only.
+
+    Embeddings do not decay where some of them have to stay as they are.
+    """
+    matrices = between_layers(model) if settings.optimizer == "muon" else []
+    rest = [p for p in model.parameters() if p.requires_grad and not any(p is matrix for matrix in matrices)]
+    spared = (
+        [each.weight for each in model.modules() if isinstance(each, Embedding)] if settings.freeze_embeddings else []
+    )
+    adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, spared)
+    if not matrices:
+        return adam
+    by = newton_schulz if settings.backend == "torch" else newton_schulz_for(matrices[0], settings.precision)
+    return Muon(matrices, settings.weight_decay, adam, by)
+
+
+def apply_update(
+    pieces: Sequence[tuple[int, P]],
+    loss_of: Callable[[P], Loss],
+    gradients: Gradients,
+    optimiser: Optimizer,
+    ranks: Distributed,
+    *,
+    settings: TrainSettings,
+    update: int,
+    tokens: int,
+    rate: float,
+    interrupted: bool = False,
+) -> StepResult:
+    """Compute the numbered pieces that fall to this rank, sum over ranks, and step.
+
+    `tokens` counts the real target tokens of the whole batch, all ranks included.
+    """
+    gradients.clear()
+    for number, piece in pieces:
+        torch.manual_seed(_seed(settings.seed, update, number))
+        loss = loss_of(piece)
+        (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        gradients.sums[0] += loss.smoothed.detach()
+        if loss.pondered is not None:
+            gradients.sums[2:] += loss.pondered
+    gradients.sums[1] += float(interrupted)
+    ranks.sum(gradients.flat)
+    smoothed, interruptions, steps, halted = (float(value) for value in gradients.sums.tolist())
+    norm = float(gradients.weights.norm())
+    _check_finite(smoothed / tokens, norm, update)
+    if settings.clip_norm and norm > settings.clip_norm:
+        gradients.weights.mul_(settings.clip_norm / norm)
+    optimiser.step(rate)
+    ponder = steps / halted if halted else None
+    return StepResult(smoothed / tokens, tokens, norm, interruptions > 0, ponder)
+
+
+def freeze_rows(weight: Tensor, rows: Tensor) -> None:
+    """Keep some rows of a parameter as they are: their gradient is always zero."""
+    open_rows = torch.ones(len(weight), 1)
+    open_rows[rows] = 0.0
+    weight.register_hook(lambda gradient: gradient * open_rows.to(gradient.device))  # type: ignore[no-untyped-call]
+
+
+def _seed(seed: int, update: int, piece: int) -> int:
+    """One number for the three, far from its neighbours' (the finaliser of SplitMix64)."""
+    mixed = (seed << 40) ^ (update << 12) ^ piece
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & (2**64 - 1)
+    return (mixed ^ (mixed >> 31)) & (2**63 - 1)
+
+
+def _check_finite(loss: float, norm: float, update: int) -> None:
+    if not (abs(loss) < float("inf") and norm < float("inf")):
+        raise TrainingError(
+            f"The loss is {loss:g} and the gradient's norm {norm:g} at update {update}: training stopped before the "
+            "weights were changed, and the last checkpoint is intact; lower train.learning_rate or set train.clip_norm."
+        )

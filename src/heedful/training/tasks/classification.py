@@ -1,0 +1,115 @@
+"""Learning labels: what kind of text this is, or how two texts belong together, with an encoder that has read much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from heedful.config import Family, RunConfig
+from heedful.config.presets import FINE_TUNING, TODAY
+from heedful.data.bucketing import micro_batches, plan_batches
+from heedful.data.labeled_corpus import LabeledBatch, LabeledCorpus, collate_text_pairs, prepare_labeled
+from heedful.data.pairs import Pairs
+from heedful.data.parallel_corpus import Accept, anything
+from heedful.errors import SettingError
+from heedful.ops.cross_entropy import Loss
+from heedful.storage.folder import ModelFolder
+from heedful.text import Tokenizer
+from heedful.training.losses import classification_loss
+from heedful.training.run_report import Column
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, layers, resolved_model
+
+PASSES = 8  # over the examples, if nothing else is asked for
+
+
+class ClassificationTask(Task):
+    """Labelled texts; macro-F1 decides, and the loss where it is equal."""
+
+    family: ClassVar[Family] = "encoder"
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("valid_loss", "loss", 4),
+        Column("valid_accuracy", "accuracy", percent=True),
+        Column("valid_macro_f1", "macro-F1", percent=True),
+    )
+
+    def __init__(self, store: LabeledCorpus) -> None:
+        self.store: LabeledCorpus = store
+        self.batch_tokens = self.seed = self.types = 0
+
+    @classmethod
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = anything
+    ) -> ClassificationTask:
+        if init is None:
+            raise SettingError("a classifier starts from an encoder; give its folder with --init, such as runs/bert.")
+        longest = init.config.max_length
+        return cls(prepare_labeled(config, init.tokenizer, longest, folder, progress, accept))
+
+    def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
+        defaults = TODAY["train"] | FINE_TUNING
+        batch_tokens = asked.with_defaults({"train": defaults}).train.batch_tokens
+        passes = sum(len(self._plan(batch_tokens, 1, epoch)) for epoch in range(PASSES))
+        config = asked.with_defaults({"train": defaults | {"max_updates": max(100, passes)}})
+        found = {"labels": self.store.labels}
+        return config.replace(model=resolved_model(asked, init, "encoder", found))
+
+    def prepare(self, config: RunConfig) -> None:
+        self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
+        self.types = config.model.token_types
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        return self.store.tokenizer, self.store.tokenizer
+
+    def plan(self, epoch: int) -> list[Indices]:
+        return self._plan(self.batch_tokens, self.seed, epoch)
+
+    def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
+        store = self.store
+        collate = partial(self._collate, store.train, store.train_labels)
+        return MicroBatches(
+            len(batch), [partial(collate, part) if len(part) else None for part in micro_batches(batch, count)]
+        )
+
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        return classification_loss(model, piece, smoothing, negatives)
+
+    def validation(self) -> Iterator[LabeledBatch]:
+        lengths = _lengths(self.store.valid)
+        for indices in plan_batches(lengths, lengths, self.batch_tokens, 0, 0):
+            yield self._collate(self.store.valid, self.store.valid_labels, indices)
+
+    def scores(self, likelihood: float, tokens: int) -> Scores:
+        return {"valid_loss": likelihood / tokens}
+
+    def rank(self, scores: Scores) -> list[float]:
+        return [scores["valid_macro_f1"], -scores["valid_loss"]]
+
+    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
+        labels = ", ".join(self.store.labels[:20])
+        return (
+            "---\nlibrary_name: heedful\npipeline_tag: text-classification\nmetrics:\n- accuracy\n- f1\n---\n\n"
+            f"# A classifier trained with heedful\n\n{layers(config)}; labels: {labels}.\n\n"
+            f"{done} On examples that were held out: accuracy {scores['valid_accuracy']:.2f} %, "
+            f"macro-F1 {scores['valid_macro_f1']:.2f} %.\n\n"
+            "Use it: `heedful classify FOLDER < lines`, or `heedful.load(FOLDER).classify([...])` in Python.\n"
+        )
+
+    def _plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Indices]:
+        lengths = _lengths(self.store.train)
+        return plan_batches(lengths, lengths, batch_tokens, seed, epoch)
+
+    def _collate(self, pairs: Pairs, labels: Indices, indices: Indices) -> LabeledBatch:
+        rows = [(pairs.source(int(i)).tolist(), pairs.target(int(i)).tolist()) for i in indices]
+        ids, types = collate_text_pairs(rows, self.store.tokenizer.specials, self.types)
+        return LabeledBatch(ids, types, torch.from_numpy(np.asarray(labels[indices], np.int64)))
+
+
+def _lengths(pairs: Pairs) -> Indices:
+    """Tokens of each example without the first one of its frame."""
+    return pairs.source_lengths + pairs.target_lengths + (pairs.target_lengths > 0)

@@ -1,0 +1,105 @@
+"""Learning to continue text: each token, given those before it (a GPT)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from heedful.config import Family, RunConfig, preset_for_text
+from heedful.data.blocks import TokenBlocks, held_out_blocks, plan_blocks, read_blocks
+from heedful.data.bucketing import micro_batches
+from heedful.data.pairs import Ids
+from heedful.data.parallel_corpus import Accept, anything
+from heedful.data.text_corpus import TextCorpus, prepare_text
+from heedful.ops.cross_entropy import Loss
+from heedful.storage.folder import ModelFolder
+from heedful.text import Tokenizer
+from heedful.training.losses import language_loss
+from heedful.training.run_report import Column
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, layers, resolved_model
+
+
+class LanguageModelTask(Task):
+    """A text in blocks; the loss on the held-out part decides."""
+
+    family: ClassVar[Family] = "decoder"
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("valid_loss", "loss", 4),
+        Column("valid_perplexity", "perplexity"),
+        Column("valid_bits_per_byte", "bits per byte", 3),
+    )
+
+    def __init__(self, store: TextCorpus) -> None:
+        self.store: TextCorpus = store
+        self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
+
+    @classmethod
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = anything
+    ) -> LanguageModelTask:
+        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept))
+
+    def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
+        store, tokenizer = self.store, self.store.tokenizer
+        config = asked.with_preset(asked.preset or preset_for_text(len(store.train)), "decoder")
+        block = min(config.train.block_size, len(store.train) - 1)
+        end = tokenizer.eos_id  # what follows an end is a beginning
+        found: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
+        found |= {"bos_id": end, "eos_id": end}
+        if "max_length" not in asked.model.model_fields_set:
+            found["max_length"] = max(block, 2)
+        model = resolved_model(asked, init, "decoder", found)
+        longest = model.get("max_length", config.model.max_length)
+        return config.replace(model=model, train={"block_size": min(block, longest)})
+
+    def prepare(self, config: RunConfig) -> None:
+        train = config.train
+        self.block, self.batch_tokens, self.seed = train.block_size, train.batch_tokens, train.seed
+        self.piece_tokens = max(1, train.batch_tokens // train.micro_batches)
+        self.valid_tokens = train.valid_tokens
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        return self.store.tokenizer, self.store.tokenizer
+
+    def plan(self, epoch: int) -> list[Indices]:
+        return plan_blocks(len(self.store.train), self.block, self.batch_tokens, self.seed, epoch)
+
+    def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
+        train = self.store.train
+        cut = [
+            partial(self._blocks, train, piece, self.block) if len(piece) else None
+            for piece in micro_batches(batch, count)
+        ]
+        return MicroBatches(len(batch) * self.block, cut)
+
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        return language_loss(model, piece, smoothing, negatives)
+
+    def validation(self) -> Iterator[TokenBlocks]:
+        valid = self.store.valid
+        for starts, length in held_out_blocks(len(valid), self.block, self.valid_tokens, 4 * self.piece_tokens):
+            yield self._blocks(valid, starts, length)
+
+    def scores(self, likelihood: float, tokens: int) -> Scores:
+        """Bits per byte of text do not depend on the vocabulary; the end of a document counts as a byte."""
+        size = self.store.report.valid_bytes / self.store.report.valid_tokens * tokens
+        return super().scores(likelihood, tokens) | {"valid_bits_per_byte": likelihood / math.log(2) / size}
+
+    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
+        return (
+            "---\nlibrary_name: heedful\npipeline_tag: text-generation\n---\n\n"
+            f"# A language model trained with heedful\n\nPreset {config.preset}: {layers(config)}, "
+            f"{config.model.vocab_size:,} tokens ({config.text.kind}), {config.model.max_length} of them at once.\n\n"
+            f"{done} On text that was held out: loss {scores['valid_loss']:.4f} a token, "
+            f"{scores['valid_bits_per_byte']:.3f} bits per byte.\n\n"
+            'Use it: `heedful generate FOLDER "Once"`, or `heedful.load(FOLDER).generate("Once")` in Python.\n'
+        )
+
+    def _blocks(self, stream: Ids, starts: Indices, length: int) -> TokenBlocks:
+        return TokenBlocks(torch.from_numpy(read_blocks(stream, starts, length + 1)))

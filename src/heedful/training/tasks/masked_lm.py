@@ -1,0 +1,113 @@
+"""Learning to fill in blanks: tokens that were hidden, given everything around them (a BERT)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from heedful.config import Family, RunConfig, preset_for_text
+from heedful.data.blocks import held_out_blocks, plan_blocks, read_blocks
+from heedful.data.masking import MaskedBatch, Masking, frame
+from heedful.data.pairs import Ids
+from heedful.data.parallel_corpus import Accept, anything
+from heedful.data.text_corpus import TextCorpus, prepare_text
+from heedful.errors import SettingError
+from heedful.ops.cross_entropy import Loss
+from heedful.storage.folder import ModelFolder
+from heedful.text import Tokenizer
+from heedful.training.losses import masked_loss
+from heedful.training.run_report import Column
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, layers, resolved_model
+
+FRAME = 2  # tokens around the text of a block
+
+
+class MaskedLMTask(Task):
+    """A text in blocks, some of whose tokens are hidden; the loss on the held-out part decides."""
+
+    family: ClassVar[Family] = "encoder"
+    guesses_tokens: ClassVar[bool] = True
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("valid_loss", "loss", 4),
+        Column("valid_perplexity", "perplexity"),
+    )
+
+    def __init__(self, store: TextCorpus) -> None:
+        self.store: TextCorpus = store
+        self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
+        self.pairs = False
+
+    @classmethod
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = anything
+    ) -> MaskedLMTask:
+        if init is not None and init.tokenizer.mask_id is None:
+            raise SettingError(f"{init.path} has no token to hide others with; give a BERT as train.init.")
+        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept, masked=True))
+
+    def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
+        store, tokenizer = self.store, self.store.tokenizer
+        config = asked.with_preset(asked.preset or preset_for_text(len(store.train)), "encoder")
+        block = min(config.train.block_size, len(store.train) - 1 + FRAME)
+        found: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
+        found |= {"bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
+        if "max_length" not in asked.model.model_fields_set:
+            found["max_length"] = block
+        model = resolved_model(asked, init, "encoder", found)
+        longest = model.get("max_length", config.model.max_length)
+        return config.replace(model=model, train={"block_size": min(block, longest)})
+
+    def prepare(self, config: RunConfig) -> None:
+        train = config.train
+        self.block, self.batch_tokens, self.seed = train.block_size, train.batch_tokens, train.seed
+        self.piece_tokens = max(1, train.batch_tokens // train.micro_batches)
+        self.valid_tokens = train.valid_tokens
+        self.pairs = config.model.token_types > 1
+        self.corruption = Masking.of(self.store.tokenizer, train.mask_prob, train.whole_words)
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        return self.store.tokenizer, self.store.tokenizer
+
+    def plan(self, epoch: int) -> list[Indices]:
+        rows = max(1, self.batch_tokens // self.block)
+        text = self.block - FRAME
+        return plan_blocks(len(self.store.train), text, rows * text, self.seed, epoch)
+
+    def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
+        """The whole batch is corrupted wherever a part of it is computed, so that all agree on the number of blanks."""
+        random = np.random.default_rng((self.seed, update, FRAME))
+        whole = self._masked(self.store.train, batch, self.block - FRAME, random)
+        borders = np.cumsum([0, *(len(part) for part in np.array_split(batch, count))]).tolist()
+        parts = [slice(start, end) for start, end in pairwise(borders)]
+        return MicroBatches(
+            whole.tokens, [partial(whole.rows, part) if part.stop > part.start else None for part in parts]
+        )
+
+    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        return masked_loss(model, piece, smoothing, negatives)
+
+    def validation(self) -> Iterator[MaskedBatch]:
+        valid, text = self.store.valid, self.block - FRAME
+        random = np.random.default_rng(0)
+        for starts, length in held_out_blocks(len(valid) + 1, text, self.valid_tokens, 4 * self.piece_tokens):
+            yield self._masked(valid, starts, length, random)
+
+    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
+        return (
+            "---\nlibrary_name: heedful\npipeline_tag: fill-mask\n---\n\n"
+            f"# An encoder trained with heedful\n\nPreset {config.preset}: {layers(config)}, "
+            f"{config.model.vocab_size:,} tokens, {config.model.max_length} of them at once.\n\n"
+            f"{done} On text that was held out: loss {scores['valid_loss']:.4f} a hidden token.\n\n"
+            'Use it: `heedful fill-mask FOLDER "Paris is the [MASK] of France."`, `heedful embed FOLDER < lines`, or '
+            "`heedful.load(FOLDER)` in Python.\n"
+        )
+
+    def _masked(self, stream: Ids, starts: Indices, length: int, random: np.random.Generator) -> MaskedBatch:
+        content = read_blocks(stream, starts, length)
+        return self.corruption.apply(*frame(content, self.store.tokenizer.specials, self.pairs, random), random)

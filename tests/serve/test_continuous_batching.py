@@ -1,0 +1,105 @@
+"""Requests in the engine's search: they join at any step, and are the same as alone."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from heedful.errors import HeedfulError, SettingError
+from heedful.inference import shortlist
+from heedful.inference.translator import Translator
+from heedful.native import library
+from heedful.serve.continuous_batching import ContinuousBatching
+from heedful.serve.lanes import PACE, translations
+from heedful.serve.messages import WorkerTask
+from heedful.storage.folder import load_folder
+from tests.serve.test_lanes import LINES, Clock, finish, texts
+
+pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def translator(folders, request) -> Translator:
+    return Translator([load_folder(folders["en-de"])], threads=request.param)
+
+
+@pytest.fixture
+def work(translator) -> ContinuousBatching:
+    return ContinuousBatching(translator, Clock())
+
+
+def test_requests_join_at_every_step_and_are_the_same_as_alone(work, translator):
+    found = {}
+    for number, line in enumerate(LINES, 1):
+        work.add(WorkerTask(number, {"texts": [line]}))
+        found |= {event.task: event.value for event in work.step()}
+    found |= finish(work)
+    assert [texts(found[number])[0] for number in range(1, 41)] == translator.translate(LINES)
+
+
+def test_shortlists_are_those_of_the_translator(folders, tmp_path):
+    opened = load_folder(shutil.copytree(folders["en-de"], tmp_path / "model"))
+    pairs = shortlist.encoded(zip(LINES, LINES, strict=True), opened)
+    shortlist.save_shortlist(shortlist.build_shortlist(pairs[:5], opened.source_tokenizer, opened.tokenizer), opened)
+    translator = Translator([opened], shortlist=True)
+    work = ContinuousBatching(translator, Clock())
+    work.add(WorkerTask(1, {"texts": LINES}))
+    found = texts(finish(work)[1])
+    assert found == translator.translate(LINES) != Translator([opened]).translate(LINES)
+
+
+def test_each_has_options_of_its_own(work, translator):
+    work.add(WorkerTask(1, {"texts": LINES[:3], "search": {"beam": 1}}))
+    work.add(WorkerTask(2, {"texts": LINES[3:6], "search": {"beam": 2, "n_best": 2}}))
+    work.add(WorkerTask(3, {"texts": LINES[6:8], "prefix": "Der"}))
+    found = {event.task: event.value for event in work.step()}
+    assert work.counts.batches == [8]  # all of them at once
+    found |= finish(work)
+    assert texts(found[1]) == translator.translate(LINES[:3], beam=1)
+    assert texts(found[3]) == translator.translate(LINES[6:8], prefix="Der")
+    assert all(len(ways) == 2 for ways in translations(found[2][1]))
+
+
+def test_young_requests_do_not_wait_for_all_of_a_long_one(work):
+    work.most = 12
+    work.add(WorkerTask(1, {"texts": LINES}))
+    work.clock.now += PACE * 5
+    work.add(WorkerTask(2, {"texts": LINES[:1]}))
+    done = []
+    while not work.idle():
+        done += [event.task for event in work.step()]
+        assert work.search.rows <= 12 + work.translator.search.beam
+    assert done == [2, 1]
+
+
+def test_who_hangs_up_leaves_the_search(work):
+    work.add(WorkerTask(1, {"texts": LINES[:30]}))
+    work.add(WorkerTask(2, {"texts": LINES[30:31]}))
+    found = {event.task for event in work.step()}
+    work.cancel(1)
+    assert not any(unit.task == 1 for unit in work.inside.values())
+    assert found | set(finish(work)) == {2}
+    assert not work.search.rows and not work.pending
+
+
+def test_empty_and_long_texts_and_what_cannot_be_searched(work, translator):
+    translator.notice = lambda text: None
+    long = " ".join(LINES)
+    work.add(WorkerTask(1, {"texts": ["", long, " "]}))
+    (value,) = finish(work).values()
+    assert texts(value) == ["", translator.translate(long), ""]
+    with pytest.raises(SettingError, match="n_best"):
+        work.add(WorkerTask(2, {"texts": LINES[:1], "search": {"beam": 2, "n_best": 3}}))
+    assert work.idle()
+
+
+def test_a_broken_model_is_said_to_all_that_are_in_it(work, monkeypatch):
+    def broken() -> None:
+        raise HeedfulError("the model's probabilities are not numbers")
+
+    work.add(WorkerTask(1, {"texts": LINES[:30]}))
+    assert not work.step()
+    monkeypatch.setattr(work.search, "step", broken)
+    assert [(event.task, event.kind) for event in work.step()] == [(1, "failed")]
+    assert work.idle()

@@ -1,0 +1,28 @@
+"""Settings that do not go with the task or with the model are refused before the corpus is read."""
+
+import pytest
+
+from heedful.config import RunConfig, read
+from heedful.errors import SettingError
+from heedful.training.checks import check_reading
+from heedful.training.tasks import TASKS
+
+
+def settings(*words: str) -> RunConfig:
+    return read(None, words)
+
+
+@pytest.mark.parametrize("task", ["language-model", "masked-lm", "classification"])
+@pytest.mark.parametrize("word", ["train.bpe_dropout=0.1", "train.rdrop=5"])
+def test_bpe_dropout_and_rdrop_are_for_translators(task: str, word: str) -> None:
+    with pytest.raises(SettingError, match=rf"{word.partition('=')[0]} is for a translator"):
+        check_reading(settings(word), TASKS[task])  # type: ignore[index]
+    check_reading(settings(word), TASKS["translation"])
+    check_reading(settings(), TASKS[task])  # type: ignore[index]
+
+
+def test_rdrop_does_not_go_with_act_halting() -> None:
+    halting = ["model.universal=true", "model.act_halting=true", "model.pre_norm=true"]
+    with pytest.raises(SettingError, match="does not go with"):
+        check_reading(settings(*halting, "train.rdrop=5"), TASKS["translation"])
+    check_reading(settings(*halting), TASKS["translation"])

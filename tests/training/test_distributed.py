@@ -1,0 +1,117 @@
+"""Two real processes under torchrun learn what one process learns."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from heedful.config import read
+from heedful.errors import SettingError
+from heedful.training.distributed import Distributed
+from heedful.training.setup import _shared_out
+from tests.conftest import ENGINE, TINY
+
+
+def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> str:
+    """A training by the command line -> what it said."""
+    program = [sys.executable, "-m", "heedful"]
+    if ranks > 1:
+        program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
+        program += ["heedful"]
+    files = ["--source", corpus / "train.en", "--target", corpus / "train.de"]
+    files += ["--valid-source", corpus / "valid.en", "--valid-target", corpus / "valid.de"]
+    command = [*program, "train", *TINY, *settings]
+    done = subprocess.run(
+        [str(word) for word in [*command, *files, "--out", out]],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def learned(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> dict[str, torch.Tensor]:
+    """The weights after six updates."""
+    run(corpus, out, "train.max_updates=6", "train.checkpoint_every=6", *settings, ranks=ranks)
+    return load_file(out / "checkpoints" / "step-6" / "model.safetensors")
+
+
+CHANCE = [
+    "model.dropout=0.1", "train.sampled_softmax=40", "train.bpe_dropout=0.2", "train.rdrop=2", "train.optimizer=muon",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "widths", [pytest.param([], marks=pytest.mark.long, id="torch"), pytest.param(ENGINE, id="engine")]
+)
+def test_two_ranks_equal_two_accumulations_bit_for_bit_with_all_that_is_random(
+    corpus: Path, tmp_path: Path, widths: list[str]
+) -> None:
+    two = learned(corpus, tmp_path / "two", *CHANCE, *widths, ranks=2)
+    one = learned(corpus, tmp_path / "one", *CHANCE, *widths, "train.micro_batches=2")
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.long
+def test_two_ranks_equal_one_undivided_batch_within_rounding(corpus: Path, tmp_path: Path) -> None:
+    exact = ["model.dropout=0", "train.sampled_softmax=0", "train.precision=float32"]
+    whole = learned(corpus, tmp_path / "whole", *exact)
+    parts = learned(corpus, tmp_path / "parts", *exact, "train.micro_batches=2", ranks=2)
+    for name in whole:
+        if not name.endswith(
+            "key.bias"
+        ):  # softmax does not see it: its gradient is rounding noise, which Adam blows up
+            torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.long
+def test_two_ranks_plan_for_a_time_together(corpus: Path, tmp_path: Path) -> None:
+    """One of them measures what the time is enough for; a corpus of a few sentences is read more than often."""
+    said = run(corpus, tmp_path / "out", "train.time=5s", ranks=2)
+    assert "pairs are read twice" in said
+    assert "training ended after" in said
+
+
+SHARING = """
+import torch
+from heedful.training.distributed import Distributed
+ranks = Distributed("cpu")
+weight = torch.nn.Parameter(torch.full((2, 3), float(ranks.rank + 5)))
+ranks.share([weight])
+assert weight.eq(5).all(), weight
+ranks.close()
+"""
+
+
+def test_all_ranks_begin_with_the_weights_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "sharing.py").write_text(SHARING)
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", tmp_path / "sharing.py"]
+    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(SettingError, match="more processes than GPUs here, of which torch finds 1"):
+        Distributed("auto")
+
+
+@pytest.mark.parametrize(
+    ("device", "words", "pieces"), [("cpu", [], 8), ("cuda", [], 2), ("cuda", ["train.micro_batches=8"], 8)]
+)
+def test_gpus_share_the_pieces_of_an_update(device: str, words: list[str], pieces: int) -> None:
+    asked = read(None, words)
+    config = asked.with_defaults({"train": {"accumulate": 8}}, preset="base")
+    ranks = SimpleNamespace(device=torch.device(device), world=4)
+    assert _shared_out(config, asked, ranks).train.micro_batches == pieces  # type: ignore[arg-type]

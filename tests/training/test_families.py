@@ -1,0 +1,222 @@
+"""The promises of training hold for every family: resuming is exact, and ranks are accumulations."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from heedful import config, demo
+from heedful.config import RunConfig
+from heedful.errors import SettingError
+from heedful.ops.cross_entropy import Loss
+from heedful.training.loop import TrainingRun, train
+from heedful.training.setup import open_run
+from heedful.training.tasks import task_for
+
+TINY = [
+    "model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+    "model.dropout=0.2", "train.warmup=3", "train.batch_tokens=256", "train.block_size=32", "train.micro_batches=3",
+    "train.max_updates=10", "train.checkpoint_every=4",
+]  # fmt: skip
+FAMILIES = ["decoder", "encoder", "labeled"]
+TASKS = {"decoder": "language-model", "encoder": "masked-lm"}
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text of a few hundred tokens, and labeled sentences."""
+    folder = tmp_path_factory.mktemp("files")
+    pairs = demo.generate(60, seed=4)
+    (folder / "text.txt").write_text("\n\n".join(pair.source for pair in pairs), encoding="utf-8")
+    lines = [f"{'question' if pair.source.endswith('?') else 'other'}\t{pair.source}\n" for pair in pairs]
+    (folder / "labeled.tsv").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def settings(files: Path, family: str, init: Path | None = None, *more: str) -> RunConfig:
+    store = files / "store"
+    if family == "labeled":
+        shape = [each for each in TINY if not each.startswith(("model.", "train.block_size")) or "dropout" in each]
+        data = {"labeled": files / "labeled.tsv", "cache_dir": store, "valid_size": 10}
+        return config.read(None, [*shape, *more], data=data, train={"init": init})
+    words = [f"task={TASKS[family]}", *TINY, *more]
+    return config.read(None, words, data={"text": files / "text.txt", "cache_dir": store})
+
+
+def scores(folder: object) -> dict[str, float]:
+    weights = folder.model.embedding.weight  # type: ignore[attr-defined]
+    return {"valid_macro_f1": float(weights.detach().abs().sum()), "valid_accuracy": 0.0}
+
+
+def open_(asked: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
+    return open_run(asked, out, resume, scores, Console(quiet=True))
+
+
+def kept(out: Path) -> dict[str, torch.Tensor]:
+    found = load_file(out / "model.safetensors")
+    for name in ("model", "optimiser"):
+        tensors = load_file(out / f"checkpoints/step-10/{name}.safetensors")
+        found |= {f"{name}.{key}": value for key, value in tensors.items()}
+    return found
+
+
+@pytest.fixture(scope="module")
+def finished(files: Path) -> dict[str, Path]:
+    """One run of each family that nothing interrupted; the classifier starts from the encoder."""
+    folders: dict[str, Path] = {}
+    for family in FAMILIES:
+        folders[family] = files / "finished" / family
+        state = train(open_(settings(files, family, folders.get("encoder")), folders[family]))
+        assert state.ended == "all updates done"
+        assert state.batch > 0 or state.epoch > 0
+    return folders
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("call", [1, 7, 20])
+def test_killed_and_resumed_equals_never_interrupted(
+    files: Path, finished: dict[str, Path], tmp_path: Path, family: str, call: int
+) -> None:
+    asked, out = settings(files, family, finished["encoder"]), tmp_path / "out"
+    run = open_(asked, out)
+    loss_of, calls = run.loss_of, [0]
+
+    def dying(piece: object) -> Loss:
+        calls[0] += 1
+        if calls[0] == call:
+            raise Killed
+        return loss_of(piece)  # type: ignore[arg-type]
+
+    run.loss_of = dying  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        train(run)
+    torch.manual_seed(999)
+    train(open_(asked, out, resume=True))
+    ours, theirs = kept(out), kept(finished[family])
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pieces_are_the_batch_and_agree_on_its_tokens(files: Path, finished: dict[str, Path], family: str) -> None:
+    run = open_(settings(files, family, finished["encoder"]), finished[family], resume=True)
+    batch = run.task.plan(0)[0]
+    whole = run.task.cut(batch, 5, 1)
+    (piece,) = whole.pieces
+    assert piece is not None
+    run.model.eval()
+    expected = run.task.loss(run.model, piece())
+    for count in (2, 3, len(batch) + 2):
+        cut = run.task.cut(batch, 5, count)
+        assert cut.tokens == whole.tokens == expected.tokens
+        losses = [run.task.loss(run.model, each()) for each in cut.pieces if each is not None]
+        assert sum(loss.tokens for loss in losses) == cut.tokens
+        total = sum(float(loss.likelihood.detach()) for loss in losses)
+        assert total == pytest.approx(float(expected.likelihood.detach()), rel=1e-4)
+    assert all(np.array_equal(a, b) for a, b in zip(run.task.plan(3), run.task.plan(3), strict=True))
+
+
+def test_other_blanks_in_every_update(files: Path, finished: dict[str, Path]) -> None:
+    run = open_(settings(files, "encoder"), finished["encoder"], resume=True)
+    batch = run.task.plan(0)[0]
+    first, again, later = (run.task.cut(batch, update, 1).pieces[0]() for update in (1, 1, 2))  # type: ignore[misc]
+    assert torch.equal(first.ids, again.ids)  # type: ignore[attr-defined]
+    assert not torch.equal(first.chosen, later.chosen)  # type: ignore[attr-defined]
+
+
+@pytest.mark.long
+def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Path) -> None:
+    def run(name: str, ranks: int, *more: str) -> dict[str, torch.Tensor]:
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
+        program = [*(launcher if ranks > 1 else [sys.executable, "-m"]), "heedful", "train"]
+        words = [each for each in TINY if "micro_batches" not in each and "updates" not in each and "every" not in each]
+        words += ["task=masked-lm", "train.max_updates=4", "train.checkpoint_every=4", *more]
+        command = [*program, *words, "--text", files / "text.txt", "--out", tmp_path / name / "out"]
+        done = subprocess.run(
+            [str(word) for word in command], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+            timeout=240, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return load_file(tmp_path / name / "out/checkpoints/step-4/model.safetensors")
+
+    two, one = run("two", 2), run("one", 1, "train.micro_batches=2")
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["data.text=a", "data.labeled=b"], r"data\.text and data\.labeled are both given"),
+        (["data.text=a", "task=translation"], "plain text trains language-model or masked-lm"),
+        (["data.labeled=a", "task=language-model"], "labeled text trains classification"),
+        (["data.source=a", "task=language-model"], "sentence pairs trains translation"),
+        (["data.text=a"], "say which with --task language-model"),
+        (["data.source=a", "text.kind=bytes"], r"text\.kind is bytes"),
+    ],
+)
+def test_what_contradicts_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        task_for(config.read(None, words))
+
+
+def test_a_classifier_needs_an_encoder_to_start_from(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
+    asked = config.read(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
+    with pytest.raises(SettingError, match="give its folder with --init"):
+        open_(asked, tmp_path / "x")
+    with pytest.raises(SettingError, match="decoder family, and this run trains the encoder one"):
+        open_(settings(files, "labeled", finished["decoder"]), tmp_path / "y")
+    with pytest.raises(SettingError, match=r"model\.d_model is 32, and .* has 16"):
+        open_(settings(files, "labeled", finished["encoder"], "model.d_model=32"), tmp_path / "z")
+
+
+def test_what_the_text_has_cut_may_be_asked_for_again(files: Path, tmp_path: Path) -> None:
+    def asked(block: int) -> RunConfig:
+        return settings(files, "decoder", None, f"train.block_size={block}")
+
+    assert open_(asked(100_000), tmp_path / "x").config.train.block_size < 100_000
+    assert open_(asked(100_000), tmp_path / "x", resume=True).config.train.block_size < 100_000
+    with pytest.raises(SettingError, match=r"train\.block is 99999 now"):
+        open_(asked(99_999), tmp_path / "x", resume=True)
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder"])
+def test_blocks_are_no_longer_than_the_model_takes(files: Path, tmp_path: Path, family: str) -> None:
+    words = ["model.max_length=8", "train.block_size=30", "train.max_updates=2"]
+    run = open_(settings(files, family, None, *words), tmp_path / "x")
+    assert run.config.train.block_size == 8
+    assert train(run).ended == "all updates done"
+
+
+def test_the_passes_of_a_classifier_are_those_of_its_batches(
+    files: Path, finished: dict[str, Path], tmp_path: Path
+) -> None:
+    def updates(name: str, *more: str) -> int:
+        data = {"labeled": files / "labeled.tsv", "cache_dir": files / "store", "valid_size": 10}
+        asked = config.read(None, more, data=data, train={"init": finished["encoder"]})
+        return open_(asked, tmp_path / name).config.train.max_updates
+
+    assert updates("many", "train.batch_tokens=8") > updates("few") == 100
+
+
+def test_training_goes_on_from_another_model(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
+    asked = config.read(
+        None,
+        ["train.max_updates=1", "train.batch_tokens=64", "train.learning_rate=1e-9"],
+        data={"text": files / "text.txt", "cache_dir": files / "store"},
+        train={"init": finished["decoder"]},
+    )
+    train(open_(asked, tmp_path / "x"))
+    before, after = (load_file(path / "model.safetensors") for path in (finished["decoder"], tmp_path / "x"))
+    assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)

@@ -1,0 +1,208 @@
+"""Which preset a given time is enough for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from heedful.config import RunConfig, read
+from heedful.training import setup, time_budget
+from heedful.training.distributed import Distributed
+from heedful.training.optim.muon import Muon
+from heedful.training.run_report import RunReport
+from heedful.training.tasks import task_for
+from heedful.training.time_budget import OFTEN, PASSES, affordable, thorough
+
+COST = {"tiny": 1.0, "small": 10.0, "base": 100.0}  # of a pass over the corpus
+
+
+class Corpus:
+    """A task that takes any preset."""
+
+    suits_its_size_to_time = True
+
+    def resolve(self, asked: RunConfig, init: None) -> RunConfig:
+        return asked.with_preset(asked.preset or "base")
+
+
+def passes_of(tiny: float) -> Callable[[RunConfig], float]:
+    """What a time is enough for where it is enough for so many passes with preset tiny."""
+    return lambda config: tiny / COST[config.preset or "base"]
+
+
+def chosen(tiny: float, *words: str, preset: str | None = None) -> tuple[str | None, list[str]]:
+    said: list[str] = []
+    asked = read(None, words)
+    if preset:
+        asked = asked.model_copy(update={"preset": preset})
+    task = Corpus()
+    config = affordable(task.resolve(asked, None), asked, task, passes_of(tiny), said.append)  # type: ignore[arg-type]
+    return config.preset, said
+
+
+@pytest.mark.parametrize(
+    ("share", "name"), [(1.01, "base"), (0.99, "small"), (0.11, "small"), (0.09, "tiny"), (1e-6, "tiny")]
+)
+def test_the_largest_preset_that_goes_over_the_corpus_often_enough(share, name):
+    assert chosen(share * PASSES * COST["base"], "train.time=1h")[0] == name
+
+
+def test_a_preset_that_does_not_go_with_what_was_asked_for_is_not_taken():
+    class Small(Corpus):
+        def resolve(self, asked: RunConfig, init: None) -> RunConfig:
+            return asked.with_preset(asked.preset or "small")
+
+    said: list[str] = []
+    asked = read(None, ["train.time=1h", "model.n_heads=256"])  # 256 is a multiple of it, 128 of preset tiny is not
+    task = Small()
+    config = affordable(task.resolve(asked, None), asked, task, passes_of(1.0), said.append)  # type: ignore[arg-type]
+    assert (config.preset, said) == ("small", [])
+
+
+def test_the_reason_is_said():
+    said = chosen(0.5 * PASSES * COST["base"], "train.time=1h")[1]
+    assert said == [f"preset small: 1h is enough for {PASSES / 2:.1f} passes with base, under {PASSES}"]
+
+
+def test_what_was_asked_for_is_kept():
+    assert chosen(1.0) == ("base", [])
+    assert chosen(1.0, "train.time=1h", preset="base") == ("base", [])
+    assert chosen(1.0, "train.time=1h", preset="small") == ("small", [])
+
+
+def twice(passes: float, *words: str) -> tuple[float, list[str]]:
+    said: list[str] = []
+    asked = read(None, ["train.time=1h", *words])
+    config = thorough(asked.with_preset("tiny"), asked, passes_of(passes), said.append)
+    return config.train.rdrop, said
+
+
+def test_pairs_are_read_twice_where_there_is_time_for_many_passes():
+    assert twice(OFTEN * 0.99) == (0.0, [])
+    assert twice(72.4) == (5.0, ["pairs are read twice (R-Drop): 1h is enough for 72 passes, over 50"])
+
+
+@pytest.mark.parametrize(("suited", "consistency"), [("tiny", 5.0), ("small", 0.0)])
+def test_a_corpus_that_has_the_smallest_preset_only_for_want_of_time_is_read_once(suited, consistency, monkeypatch):
+    class Suited(Corpus):
+        def resolve(self, asked: RunConfig, init: None) -> RunConfig:
+            return asked.with_preset(asked.preset or suited)
+
+    passes = passes_of(60.0)  # six with preset small, which are too few
+    monkeypatch.setattr(setup, "passes_in_time", lambda task, config, device, world: passes(config))
+    config = setup.resolve(read(None, ["train.time=1h"]), Suited(), None, Distributed("cpu"), RunReport(None, None))  # type: ignore[arg-type]
+    assert (config.preset, config.train.rdrop) == ("tiny", consistency)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["train.rdrop=0", "train.max_updates=10", "model.dropout=0", "model.architecture=rnn", "model.act_halting=true"],
+)
+def test_pairs_are_read_once_where_twice_was_not_tried_or_not_wanted(word):
+    more = ["model.universal=true", "model.pre_norm=true"] if word == "model.act_halting=true" else []
+    assert twice(10 * OFTEN, word, *more) == (0.0, [])
+
+
+@pytest.fixture(scope="module")
+def opened(corpus, tmp_path_factory):
+    """A task with the sentence pairs of the embedded corpus, and what was asked of it."""
+    files = {"source": corpus / "train.en", "target": corpus / "train.de"}
+    files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
+    asked = read(None, ["train.time=1m"], data=files)
+    return asked, task_for(asked).open(asked, tmp_path_factory.mktemp("store"), lambda message: None, None)
+
+
+SMALL_ENOUGH = ["preset=tiny", "model.d_model=64", "model.d_ff=64", "model.encoder_layers=1", "model.decoder_layers=1"]
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, engine, accumulate):
+    """With a clock that a loss moves by 0.03 s and a step by 0.01 s, and that is disturbed half of the time."""
+    asked, task = opened
+    words = [*SMALL_ENOUGH, "train.time=2h", f"train.backend={engine}", f"train.micro_batches={accumulate}"]
+    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    clock, disturbed = [0.0], itertools.cycle([0.02, 0.02, 0.0, 0.0])
+
+    def takes(span: float, function: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*given: Any) -> Any:
+            clock[0] += span + next(disturbed)
+            return function(*given)
+
+        return slow
+
+    monkeypatch.setattr(time_budget, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(time_budget.LossBackend, "loss", takes(0.03, time_budget.LossBackend.loss))
+    monkeypatch.setattr(Muon, "step", takes(0.01, Muon.step))
+    found = time_budget.passes_in_time(task, config, torch.device("cpu"))
+    assert found == pytest.approx(7200 / len(task.plan(0)) / (0.03 * accumulate + 0.01))
+
+
+@pytest.mark.parametrize(("bad_until", "bad"), [(60.0, 60.0), (2.0, 0.7)])
+def test_a_bad_moment_is_not_taken_for_the_speed(opened, monkeypatch, bad_until, bad):
+    """A first update that compiles for a minute, or two seconds in which another program is busy."""
+    asked, task = opened
+    words = [*SMALL_ENOUGH, "train.time=2s", "train.micro_batches=1"]  # not enough for 50 passes
+    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    clock, loss = [0.0], time_budget.LossBackend.loss
+
+    def slow(*given: Any) -> Any:
+        clock[0] += bad if clock[0] < bad_until else 0.04
+        return loss(*given)
+
+    monkeypatch.setattr(time_budget, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(time_budget.LossBackend, "loss", slow)
+    found = time_budget.passes_in_time(task, config, torch.device("cpu"))
+    assert found == pytest.approx(2 / len(task.plan(0)) / 0.04) and found < OFTEN
+
+
+def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
+    """Subwords are split for preset tiny, and not after it if the time is short."""
+    asked, task = opened
+    words = [*SMALL_ENOUGH, "train.batch_tokens=128"]
+    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    task.prepare(config)
+    split = len(task.plan(0))
+    task.prepare(config.replace(train={"split": 0.0}))
+    assert task.splits is None and len(task.plan(0)) < split
+
+
+@pytest.mark.parametrize(
+    ("suits", "words", "split"),
+    [("small", [], 0.0), ("small", ["train.bpe_dropout=0.2"], 0.2), ("small", ["preset=tiny"], 0.1), ("tiny", [], 0.1)],
+)
+def test_subwords_are_not_split_where_time_made_the_model_small(opened, monkeypatch, suits, words, split):
+    asked, task = opened
+    monkeypatch.setattr("heedful.training.tasks.translation.preset_for", lambda pairs: suits)
+    asked = read(None, ["train.time=1m", *words], data=asked.data.model_dump(exclude_unset=True))
+    config = affordable(task.resolve(asked, None), asked, task, passes_of(1.0), lambda message: None)
+    assert config.train.bpe_dropout == split
+
+
+@pytest.mark.parametrize(
+    ("words", "decay"),
+    [
+        ([], 0.3),
+        (["train.weight_decay=0"], 0.0),
+        (["train.optimizer=adam"], 0.0),
+        (["model.architecture=rnn"], 0.0),
+    ],
+)
+def test_weights_decay_with_muon_unless_it_is_given(opened, words, decay):
+    asked, task = opened
+    asked = read(None, words, data=asked.data.model_dump(exclude_unset=True))
+    assert task.resolve(asked, None).train.weight_decay == decay
+
+
+def test_weights_decay_by_the_updates_of_a_pass_and_the_rate_that_are_taken(opened):
+    asked, task = opened
+    words = ["train.batch_tokens=16", "train.learning_rate=0.02"]
+    asked = read(None, words, data=asked.data.model_dump(exclude_unset=True))
+    labels = sum(len(task.store.train.target(i)) + 1 for i in range(len(task.store.train)))
+    decay = task.resolve(asked, None).train.weight_decay
+    assert decay * 0.02 * labels / 16 == pytest.approx(0.4, rel=0.1)
+    assert decay < 0.3
