@@ -16,12 +16,13 @@ import hypothesis
 import pytest
 
 from heedful import demo
+from heedful.ops.threads import set_num_threads
 from heedful.training import run_report
 
 hypothesis.settings.register_profile("busy", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("busy")
 
-LONGEST = ["learn", "train", "cli", "interop"]  # folders whose files take longest
+LONGEST = ["learn", "training", "cli", "interop"]  # folders whose files take longest
 TINY = [
     "model.d_model=16",
     "model.d_ff=32",
@@ -44,6 +45,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     last = len(LONGEST)
     items.sort(key=lambda item: next((i for i, name in enumerate(LONGEST) if name in item.path.parts), last))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Every test begins with one thread, whatever a command of the one before has set.
+
+    Two threads in each of several workers wait for each other longer than they compute, and gradients of one and of
+    two threads differ in the last digit.
+    """
+    set_num_threads(1)
+    yield
+    set_num_threads(1)
 
 
 @pytest.fixture(autouse=True, scope="session")

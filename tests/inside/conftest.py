@@ -16,14 +16,6 @@ from heedful.text import Tokenizer, train_vocabulary
 FAMILIES = ["encoder-decoder", "decoder", "encoder"]
 
 
-@pytest.fixture(autouse=True, scope="package")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
     pairs = demo.generate(120, seed=5)

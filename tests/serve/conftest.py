@@ -19,9 +19,9 @@ from heedful.serve.server import Server, bind, make_state
 from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings
 from heedful.serve.state import ServerState
 from heedful.storage.folder import save_folder
-from tests.inside.conftest import make_folder, one_thread, tokenizer
+from tests.inside.conftest import make_folder, tokenizer
 
-__all__ = ["make_folder", "one_thread", "tokenizer"]
+__all__ = ["make_folder", "tokenizer"]
 
 TEXT = "The dog sleeps. The old man reads a book."
 

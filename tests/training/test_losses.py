@@ -18,15 +18,6 @@ from heedful.training.losses import rdrop_loss, translation_loss, uniform_label_
 SIZES = {"vocab_size": 19, "d_model": 16, "d_ff": 24, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small are faster on one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def model_of(**changes) -> EncoderDecoder:
     torch.manual_seed(0)
     return EncoderDecoder(ModelConfig(**SIZES | {"max_length": 64, "dropout": 0.0} | changes))
