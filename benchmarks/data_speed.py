@@ -141,7 +141,7 @@ def cpu_seconds(process: int) -> float:
 def print_waiting(folder: Path, updates: int) -> None:
     """What else the loop does beside forward, backward and step, for Transformer-Tiny; and the padding of an epoch."""
     settings = ["preset=tiny", f"train.max_updates={updates}", f"train.checkpoint_every={updates}"]
-    asked = config.read(None, settings, data={"source": folder / "source", "target": folder / "target"})
+    asked = config.load_config(None, settings, data={"source": folder / "source", "target": folder / "target"})
     run = open_run(
         asked, folder / "waiting", False, lambda _: {"valid_bleu": 0.0, "valid_chrf": 0.0}, Console(quiet=True)
     )
@@ -165,7 +165,7 @@ def print_waiting(folder: Path, updates: int) -> None:
     )  # the first update waits for the plan
     between = (moments[-1] - moments[1] - computed) / (updates - 1) + planned
     share = between / (between + computed / (updates - 1))
-    train = run.task.store.train
+    train = run.task.corpus.train
     padded = [padding(epoch, lengths) for lengths in (train.source_lengths, train.target_lengths)]
     print(f"  beside forward, backward and step {share:.2%} of the CPU time; an epoch is planned in "
           f"{planned * len(epoch):.1f} s of CPU; padding {padded[0]:.1%} of the source, {padded[1]:.1%} of the target",

@@ -51,7 +51,7 @@ def settings_in(text: str) -> list[str]:
 
 def test_every_setting_of_the_page_is_one():
     for setting in settings_in(PAGE):
-        config.read(None, [setting])
+        config.load_config(None, [setting])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1].strip() or "base")
@@ -61,7 +61,7 @@ def test_the_table_of_sizes_is_right(row):
     keys = [setting.partition("=")[0] for setting in settings_in(settings)]
     runs = [[s] for s in settings_in(settings)] if len(set(keys)) < len(keys) else [settings_in(settings)]
     for overrides in runs:
-        run = config.read(None, overrides)
+        run = config.load_config(None, overrides)
         model = run.with_preset(run.preset or "base").replace(model={"vocab_size": 41_000}).model
         with torch.device("meta"):
             millions = sum(parameter.numel() for parameter in build_model(model).parameters()) / 1e6

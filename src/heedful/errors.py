@@ -12,7 +12,7 @@ QUOTE.maxlist = QUOTE.maxdict = QUOTE.maxtuple = 4
 QUOTE.maxlevel = 2
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """What was given, quoted and cut, so that it can neither fill nor paint a terminal."""
     return QUOTE.repr(value)
 

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from heedful.errors import FolderError, shown
+from heedful.errors import FolderError, quote
 
 LARGEST = 1 << 62
 MOST_JSON = 4 << 20  # bytes of a JSON file we are willing to parse
@@ -25,7 +25,7 @@ def find(folder: Path, name: str, most: int = LARGEST) -> Path | None:
     """
     if name in ("", ".", "..") or not set(name).isdisjoint('/\\\0:*?"<>|'):
         raise FolderError(
-            f"{folder} refers to a file called {shown(name)}; only plain names in the same folder will do."
+            f"{folder} refers to a file called {quote(name)}; only plain names in the same folder will do."
         )
     file = folder / name
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.config import template
+from heedful.config import settings_template
 from tests.cli.conftest import Call
 from tests.conftest import TINY
 
@@ -23,7 +23,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def test_the_page_of_settings_is_what_the_program_prints() -> None:
-    assert blocks(ROOT / "docs" / "settings.md", "toml") == [template()]
+    assert blocks(ROOT / "docs" / "settings.md", "toml") == [settings_template()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -13,11 +13,11 @@ from heedful.config import (
     RunConfig,
     SearchSettings,
     TrainSettings,
-    build,
+    load_config,
+    parse_duration,
     preset_for,
-    read,
-    seconds,
-    template,
+    settings_template,
+    validate_section,
 )
 from heedful.config.presets import weight_decay_for
 from heedful.errors import HeedfulError, SettingError
@@ -98,23 +98,23 @@ class TestUnknownKeys:
         ],
     )
     def test_the_nearest_name_is_suggested(self, override, expected):
-        assert message_of(lambda: read(None, [override])) == expected
+        assert message_of(lambda: load_config(None, [override])) == expected
 
     @pytest.mark.parametrize("section", SECTIONS)
     def test_in_a_file_too(self, toml, section):
         path = toml(f"[{section}]\nno_such_thing = 1\n")
-        assert message_of(lambda: read(path)).startswith(f"unknown key {section}.no_such_thing; ")
+        assert message_of(lambda: load_config(path)).startswith(f"unknown key {section}.no_such_thing; ")
 
     def test_several_mistakes_are_told_together(self):
         with pytest.raises(SettingError) as caught:
-            read(None, ["train.warmpu=3", "model.d_ff=0"])
+            load_config(None, ["train.warmpu=3", "model.d_ff=0"])
         assert "train.warmpu" in str(caught.value)
         assert "model.d_ff is 0" in str(caught.value)
 
     def test_one_section_alone_names_where_it_came_from(self):
-        message = message_of(lambda: build(ModelConfig, {"d_modle": 4}, "config.json"))
+        message = message_of(lambda: validate_section(ModelConfig, {"d_modle": 4}, "config.json"))
         assert message == "unknown key config.json.d_modle; did you mean d_model?"
-        assert isinstance(build(ModelConfig, {"d_model": 64}), ModelConfig)
+        assert isinstance(validate_section(ModelConfig, {"d_model": 64}), ModelConfig)
 
 
 class TestRanges:
@@ -159,7 +159,7 @@ class TestRanges:
     )
     def test_what_is_out_of_range_is_refused_by_name_and_value(self, override):
         name, _, value = override.partition("=")
-        message = message_of(lambda: read(None, [override]))
+        message = message_of(lambda: load_config(None, [override]))
         assert message.startswith(f"{name} is ")
         assert value in message
 
@@ -174,11 +174,11 @@ class TestRanges:
         ],
     )
     def test_what_does_not_fit_together_is_refused(self, values, expected):
-        assert expected in message_of(lambda: build(ModelConfig, values))
+        assert expected in message_of(lambda: validate_section(ModelConfig, values))
 
     @pytest.mark.parametrize("values", [{"d_model": 9, "n_heads": 3, "positions": "alibi"}, {"d_key": 3}])
     def test_odd_widths_are_fine_where_nothing_is_paired(self, values):
-        assert build(ModelConfig, values).key_width == 3
+        assert validate_section(ModelConfig, values).key_width == 3
 
     @pytest.mark.parametrize(("d_key", "width"), [(None, 64), (16, 16), (128, 128)])
     def test_key_width(self, d_key, width):
@@ -202,21 +202,21 @@ class TestOverrides:
     )
     def test_values_are_read_as_toml_or_else_as_text(self, override, value):
         section, _, key = override.partition("=")[0].partition(".")
-        run = read(None, [override])
+        run = load_config(None, [override])
         assert getattr(getattr(run, section), key) == value
         assert getattr(run, section).model_fields_set == {key}
 
     def test_paths_may_hold_spaces_and_equals_signs(self):
-        assert str(read(None, ["data.source=my corpus=1.en"]).data.source) == "my corpus=1.en"
+        assert str(load_config(None, ["data.source=my corpus=1.en"]).data.source) == "my corpus=1.en"
 
     def test_later_wins_over_earlier_over_arguments_over_file(self, toml):
         path = toml("[train]\nwarmup = 1\nseed = 1\naverage_checkpoints = 1\npatience = 1\n")
         arguments = {"warmup": 2, "seed": 2, "average_checkpoints": 2}
-        run = read(path, ["train.warmup=3", "train.seed=3", "train.warmup=4"], train=arguments)
+        run = load_config(path, ["train.warmup=3", "train.seed=3", "train.warmup=4"], train=arguments)
         assert (run.train.warmup, run.train.seed, run.train.average_checkpoints, run.train.patience) == (4, 3, 2, 1)
 
     def test_the_preset_is_a_setting_of_the_top_level(self):
-        assert read(None, ["preset=tiny"]).preset == "tiny"
+        assert load_config(None, ["preset=tiny"]).preset == "tiny"
 
     @pytest.mark.parametrize(
         ("override", "expected"),
@@ -226,45 +226,45 @@ class TestOverrides:
         ],
     )
     def test_what_is_no_override_is_explained(self, override, expected):
-        assert message_of(lambda: read(None, [override])) == expected
+        assert message_of(lambda: load_config(None, [override])) == expected
 
 
 class TestFiles:
     def test_a_file_is_read(self, toml):
-        run = read(toml('preset = "small"\n[model]\nd_model = 64\n[search]\nbeam = 2\n'))
+        run = load_config(toml('preset = "small"\n[model]\nd_model = 64\n[search]\nbeam = 2\n'))
         assert (run.preset, run.model.d_model, run.search.beam) == ("small", 64, 2)
-        assert read(None) == RunConfig()
+        assert load_config(None) == RunConfig()
 
     def test_a_missing_file(self, tmp_path):
-        message = message_of(lambda: read(tmp_path / "absent.toml"))
+        message = message_of(lambda: load_config(tmp_path / "absent.toml"))
         expected = f"{tmp_path / 'absent.toml'} does not exist; give the TOML file of a run, or a setting as section."
         assert message == f"{expected}key=value."
 
     def test_a_folder(self, tmp_path):
-        assert message_of(lambda: read(tmp_path)).startswith(f"{tmp_path} cannot be read: ")
+        assert message_of(lambda: load_config(tmp_path)).startswith(f"{tmp_path} cannot be read: ")
 
     def test_bytes_that_are_no_text(self, tmp_path):
         path = tmp_path / "run.toml"
         path.write_bytes(b"\xff\xfe\x00")
-        assert message_of(lambda: read(path)) == f"{path} is not UTF-8 text; a run is described by a TOML file."
+        assert message_of(lambda: load_config(path)) == f"{path} is not UTF-8 text; a run is described by a TOML file."
 
     @pytest.mark.parametrize("text", ["[model]\nd_model =", "[model", "d_model: 3", "[train]\nseed = 1\nseed = 2"])
     def test_broken_toml_is_told_with_its_place(self, toml, text):
         path = toml(text)
-        message = message_of(lambda: read(path))
+        message = message_of(lambda: load_config(path))
         assert message.startswith(f"{path} is not valid TOML: ")
         assert re.search(r"\(at (line \d+|end of document)", message)
 
     def test_a_section_is_not_a_value(self, toml):
         path = toml("model = 3\n")
-        assert message_of(lambda: read(path)).startswith("model is 3: ")
+        assert message_of(lambda: load_config(path)).startswith("model is 3: ")
         expected = f"{path}: model is a section, not a value; write [model] above its settings."
-        assert message_of(lambda: read(path, model={"d_ff": 3})) == expected
+        assert message_of(lambda: load_config(path, model={"d_ff": 3})) == expected
 
     @pytest.mark.parametrize("text", ["model = 3\n", 'model = "small"\n'])
     def test_an_override_of_a_section_that_is_a_value(self, toml, text):
         path = toml(text)
-        assert "model is a section, not a value" in message_of(lambda: read(path, ["model.d_ff=3"]))
+        assert "model is a section, not a value" in message_of(lambda: load_config(path, ["model.d_ff=3"]))
 
     def test_all_of_it_is_one_kind_of_error(self):
         assert issubclass(SettingError, HeedfulError)
@@ -289,12 +289,12 @@ class TestPresets:
     @pytest.mark.parametrize("name", PRESETS)
     def test_what_the_user_set_stays_even_at_its_default(self, name):
         user = ["model.d_ff=2048", "model.dropout=0.1", "train.max_updates=100000", "train.batch_tokens=4096"]
-        run = read(None, user).with_preset(name)
+        run = load_config(None, user).with_preset(name)
         assert (run.model.d_ff, run.model.dropout) == (2048, 0.1)
         assert (run.train.max_updates, run.train.batch_tokens) == (100_000, 4096)
 
     def test_a_draft_may_contradict_defaults_that_a_preset_replaces(self):
-        draft = read(None, ["model.d_model=100"])
+        draft = load_config(None, ["model.d_model=100"])
         model = draft.with_preset("tiny").model
         assert (model.d_model, model.n_heads, model.d_head) == (100, 4, 25)
         expected = "model: d_model (100) must be divisible by n_heads (8)."
@@ -322,7 +322,7 @@ class TestPresets:
         assert weight_decay_for(updates, rate) == decay
 
     def test_replacing_changes_only_what_is_named(self):
-        run = read(None, ["train.seed=5", "model.d_ff=64"]).with_preset("tiny")
+        run = load_config(None, ["train.seed=5", "model.d_ff=64"]).with_preset("tiny")
         new = run.replace(model={"vocab_size": 99}, search={"beam": 2})
         assert (new.model.vocab_size, new.model.d_ff, new.model.d_model) == (99, 64, 128)
         assert (new.search.beam, new.train, new.preset) == (2, run.train, "tiny")
@@ -333,7 +333,7 @@ class TestPresets:
         assert "did you mean model?" in message_of(lambda: RunConfig().replace(modle={"d_model": 64}))
 
     def test_settings_survive_a_round_trip(self):
-        run = read(None, ["train.time=30m", "data.source=a.en", "model.d_model=64"]).with_preset("small")
+        run = load_config(None, ["train.time=30m", "data.source=a.en", "model.d_model=64"]).with_preset("small")
         assert RunConfig.model_validate_json(run.model_dump_json()) == run
 
 
@@ -343,19 +343,19 @@ class TestDurations:
         [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("1h30m", 5400), ("1h30m15s", 5415), ("0.5s", 0.5)],
     )
     def test_a_duration_in_seconds(self, text, expected):
-        assert seconds(text) == expected
-        assert read(None, [f"train.time={text}"]).train.time == text
+        assert parse_duration(text) == expected
+        assert load_config(None, [f"train.time={text}"]).train.time == text
 
     @pytest.mark.parametrize("text", ["", "30", "m", "1h 30m", "-5m", "1h30", "5d", "1e3s", "30m!", "½h", "0s", "0h0m"])
     def test_what_is_no_duration_is_refused(self, text):
-        assert message_of(lambda: read(None, [f'train.time="{text}"'])).startswith(
+        assert message_of(lambda: load_config(None, [f'train.time="{text}"'])).startswith(
             f"train.time is {text!r}: a duration "
         )
 
 
 class TestTemplate:
     def test_uncommented_it_is_toml_that_says_the_defaults(self):
-        text = re.sub(r"(?m)^# (\w+ = .+)$", r"\1", template())
+        text = re.sub(r"(?m)^# (\w+ = .+)$", r"\1", settings_template())
         tree = tomllib.loads(text)
         assert RunConfig.model_validate(tree) == RunConfig()
         assert tree["train"]["epsilon"] == 1e-9
@@ -363,41 +363,41 @@ class TestTemplate:
         assert tree["text"]["joint"] is True
 
     def test_as_it_is_it_changes_nothing(self, toml):
-        assert read(toml(template())) == RunConfig()
+        assert load_config(toml(settings_template())) == RunConfig()
 
     @pytest.mark.parametrize(("section", "name"), FIELDS)
     def test_every_setting_stands_below_its_description(self, section, name):
-        text = template()[template().index(f"[{section}]") :]
+        text = settings_template()[settings_template().index(f"[{section}]") :]
         description = getattr(RunConfig(), section).__class__.model_fields[name].description
         assert f"# {description}\n# {name} =" in text
 
 
 def test_a_file_may_be_called_by_a_number():
     for name in ("2024", "2024-01-01", "1.5"):
-        assert str(read(None, [f"data.source={name}"]).data.source) == name
+        assert str(load_config(None, [f"data.source={name}"]).data.source) == name
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
     (tmp_path / "run.toml").write_text("[train]\nseed = 7\n", encoding="utf-8-sig")
-    assert read(tmp_path / "run.toml").train.seed == 7
+    assert load_config(tmp_path / "run.toml").train.seed == 7
 
 
 @pytest.mark.parametrize("override", ["=3", " = 3"])
 def test_a_setting_needs_a_name(override):
     with pytest.raises(SettingError, match="is not a setting; write"):
-        read(None, [override])
+        load_config(None, [override])
 
 
 def test_a_device_is_one_that_there_is():
     with pytest.raises(SettingError, match=r"train\.device is 'tpu'"):
-        read(None, ["train.device=tpu"])
+        load_config(None, ["train.device=tpu"])
 
 
 @pytest.mark.parametrize(
     "override", ["x" * 5000, f"train.seed={'9' * 5000}a", f"train.{'y' * 5000}=1", f"model={'z' * 5000}"]
 )
 def test_what_was_given_is_cut_to_a_readable_length(override):
-    message = message_of(lambda: read(None, [override]))
+    message = message_of(lambda: load_config(None, [override]))
     assert len(message) < 400
     assert override[:20] in message or override.partition("=")[2][:20] in message
 
@@ -407,5 +407,5 @@ def test_a_table_where_a_value_belongs_is_cut(toml):
         f"[train]\nseed = [{'1, ' * 5000}]\n[data]\nsource = {{ {', '.join(f'k{i} = 1' for i in range(999))} }}"
     )
     with pytest.raises(SettingError) as caught:
-        read(path)
+        load_config(path)
     assert len(str(caught.value)) < 600

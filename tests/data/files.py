@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.config import RunConfig, read
+from heedful.config import RunConfig, load_config
 from heedful.errors import HeedfulError
 
 WHO = ["dog", "cat", "tree", "house", "child", "bird", "king", "fish"]
@@ -45,7 +45,7 @@ def write_tsv(path: Path, pairs: list[tuple[str, str]]) -> Path:
 
 
 def config(text: dict[str, object] | None = None, train: dict[str, object] | None = None, **data: object) -> RunConfig:
-    return read(None, data=data, text=text or {}, train=train or {})
+    return load_config(None, data=data, text=text or {}, train=train or {})
 
 
 def told(error: pytest.ExceptionInfo[HeedfulError], *words: object) -> None:

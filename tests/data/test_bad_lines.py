@@ -62,7 +62,7 @@ def test_bad_lines_of_a_text_are_left_out_and_end_no_document(tmp_path: Path) ->
     good, odd = tmp_path / "a.txt", tmp_path / "b.txt"
     good.write_bytes(lines(side=0))
     odd.write_bytes(lines(side=1) + b"before\n" + LATIN + b"\nafter\n" + NUL + b"\n")
-    asked = settings.read(None, ["data.documents=files"], data={"text": [good, odd], "valid_text": odd})
+    asked = settings.load_config(None, ["data.documents=files"], data={"text": [good, odd], "valid_text": odd})
     report = prepare_text(asked, tmp_path / "store").report
     assert report.documents == 2
     assert report.bytes == len(lines(side=0)) + len(lines(side=1)) + len(b"before\nafter\n")
@@ -89,7 +89,7 @@ def test_a_strict_corpus_has_no_bad_line(tmp_path: Path) -> None:
     line_files(tmp_path)  # which is not used again by one that is strict
     with pytest.raises(DataError, match=f"line 321 of {tmp_path / 'a.en'} is not UTF-8 .*; save the file as UTF-8, or"):
         line_files(tmp_path, strict=True)
-    asked = settings.read(None, ["data.strict=true"], data={"text": tmp_path / "a.en"})
+    asked = settings.load_config(None, ["data.strict=true"], data={"text": tmp_path / "a.en"})
     with pytest.raises(DataError, match=f"line 321 of {tmp_path / 'a.en'} is not UTF-8"):
         prepare_text(asked, tmp_path / "store")
 
@@ -103,4 +103,4 @@ def test_a_file_of_bad_lines_alone_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no pair of .* is left .*UTF-16"):
         prepare_parallel(config(pairs=path), tmp_path / "store")
     with pytest.raises(DataError, match=r"holds no text, .*UTF-16.*; give a file of UTF-8 text"):
-        prepare_text(settings.read(None, (), data={"text": path}), tmp_path / "store")
+        prepare_text(settings.load_config(None, (), data={"text": path}), tmp_path / "store")

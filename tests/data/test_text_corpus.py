@@ -92,7 +92,7 @@ def test_a_line_end_far_away_is_not_waited_for() -> None:
 
 def store_of(folder: Path, *settings: str, text: str = "", **data: object) -> TextCorpus:
     path = write(folder, "corpus.txt", text or "".join(f"document {i}\nhas two lines\n\n" for i in range(60)))
-    return prepare_text(config.read(None, settings, data={"text": path, **data}), folder / "store")
+    return prepare_text(config.load_config(None, settings, data={"text": path, **data}), folder / "store")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bytes", "characters"])

@@ -37,7 +37,7 @@ def make(path: Path, precision: str = "float32", likely: bool = False, **changes
     del description["sha256"]
     (path / "config.json").write_text(json.dumps(description))
     files = {"source": "train.en", "target": "train.de"}
-    (path / "run.json").write_text(json.dumps({"store": "x", "config": {"data": files}, "asked": {}}))
+    (path / "run.json").write_text(json.dumps({"corpus": "x", "config": {"data": files}, "asked": {}}))
     if likely:
         pairs = shortlist.encoded(zip(LINES, reversed(LINES), strict=True), saved)
         shortlist.save_shortlist(shortlist.build_shortlist(pairs, tokenizer, tokenizer), saved)

@@ -37,7 +37,7 @@ def sentences(count: int, seed: int) -> list[str]:
 def trained(
     out: Path, task: str, data: dict[str, object], train: dict[str, object], **sections: dict[str, object]
 ) -> Path:
-    settings = config.read(None, [f"task={task}"], data=data, train=train, **sections)
+    settings = config.load_config(None, [f"task={task}"], data=data, train=train, **sections)
     run_training(settings, out, console=Console(quiet=True))
     return out
 

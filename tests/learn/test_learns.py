@@ -25,7 +25,7 @@ def learned(
     for name, part in (("train", pairs[:-50]), ("valid", pairs[-50:])):
         (folder / f"{name}.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in part), encoding="utf-8")
     data = {"pairs": folder / "train.tsv", "valid_pairs": folder / "valid.tsv", "deduplicate": False}
-    settings = config.read(None, (), data=data, model=SMALL | model, train=train, search={"beam": 1})
+    settings = config.load_config(None, (), data=data, model=SMALL | model, train=train, search={"beam": 1})
     run_training(settings, folder / "out", console=Console(quiet=True))
     return Translator.load(folder / "out")
 

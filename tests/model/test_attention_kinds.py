@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from heedful.config import ModelConfig
-from heedful.config import build as build_section
+from heedful.config import validate_section as build_section
 from heedful.errors import SettingError
 from heedful.model.attention import ATTENTIONS
 from heedful.model.positions import POSITIONS

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from heedful.config import ModelConfig, build
+from heedful.config import ModelConfig, validate_section
 from heedful.errors import SettingError
 
 from .samples import fresh, sentences, small
@@ -42,4 +42,4 @@ def test_an_encoder_without_a_head_or_a_pooler_says_so():
 @pytest.mark.parametrize("part", [{"head": "transform"}, {"head": "none"}, {"pooler": True}])
 def test_only_encoders_have_them(family, part):
     with pytest.raises(SettingError, match="parts of an encoder"):
-        build(ModelConfig, {"family": family, **part})
+        validate_section(ModelConfig, {"family": family, **part})

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from heedful.config import PRESETS, ModelConfig, read
+from heedful.config import PRESETS, ModelConfig, load_config
 from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
 from heedful.model.transformer import build_model
@@ -262,4 +262,4 @@ def test_what_the_engine_does_not_know_is_left_to_torch(settings):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_of_a_translator_is_one_that_the_engine_knows(name):
     words = [f"model.vocab_size={V}", "model.encoder_layers=1", "model.decoder_layers=1"]
-    assert native_trainer(build_model(read(None, words).with_preset(name).model)) is not None
+    assert native_trainer(build_model(load_config(None, words).with_preset(name).model)) is not None

@@ -66,7 +66,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "demo.words": ("a'. ", structure.words),
     "encode.blanks": ("[<M", BLANK.split),
     "data.scan": ("a\u200b\r", scan.ANY_ODD.findall),
-    "sections.seconds": ("1.s", refused(schema.seconds)),
+    "sections.seconds": ("1.s", refused(schema.parse_duration)),
 }
 
 
@@ -87,6 +87,6 @@ def test_a_run_of_marks_ends_a_sentence_once(text: str, cuts: list[int]) -> None
 def test_durations(text: str, value: float | None) -> None:
     if value is None:
         with pytest.raises(ValueError, match=re.escape("a duration looks like 90s, 30m or 1h30m")):
-            schema.seconds(text)
+            schema.parse_duration(text)
     else:
-        assert schema.seconds(text) == value
+        assert schema.parse_duration(text) == value

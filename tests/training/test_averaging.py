@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from heedful.config import read
+from heedful.config import load_config
 from heedful.storage.folder import ModelFolder, load_folder
 from heedful.training import averaging, checkpoint
 from heedful.training.loop import TrainingRun, train
@@ -36,7 +36,7 @@ def run(corpus: Path, store: Path, tmp_path: Path) -> TrainingRun:
     files = {"source": corpus / "train.en", "target": corpus / "train.de", "cache_dir": store}
     files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
     words = ["train.max_updates=24", "train.checkpoint_every=8", "train.learning_rate=0.02", "train.schedule=linear"]
-    asked = read(None, [*TINY, *words, "train.optimizer=muon"], data=files)
+    asked = load_config(None, [*TINY, *words, "train.optimizer=muon"], data=files)
     run = open_run(asked, tmp_path / "out", False, bleu, Console(quiet=True))
     run.start_clock()
     return run

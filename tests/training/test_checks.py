@@ -2,14 +2,14 @@
 
 import pytest
 
-from heedful.config import RunConfig, read
+from heedful.config import RunConfig, load_config
 from heedful.errors import SettingError
 from heedful.training.checks import check_reading
 from heedful.training.tasks import TASKS
 
 
 def settings(*words: str) -> RunConfig:
-    return read(None, words)
+    return load_config(None, words)
 
 
 @pytest.mark.parametrize("task", ["language-model", "masked-lm", "classification"])

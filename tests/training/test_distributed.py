@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from heedful.config import read
+from heedful.config import load_config
 from heedful.errors import SettingError
 from heedful.training.distributed import Distributed
 from heedful.training.setup import _shared_out
@@ -111,7 +111,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
     ("device", "words", "pieces"), [("cpu", [], 8), ("cuda", [], 2), ("cuda", ["train.micro_batches=8"], 8)]
 )
 def test_gpus_share_the_pieces_of_an_update(device: str, words: list[str], pieces: int) -> None:
-    asked = read(None, words)
+    asked = load_config(None, words)
     config = asked.with_defaults({"train": {"accumulate": 8}}, preset="base")
     ranks = SimpleNamespace(device=torch.device(device), world=4)
     assert _shared_out(config, asked, ranks).train.micro_batches == pieces  # type: ignore[arg-type]

@@ -50,9 +50,9 @@ def settings(files: Path, family: str, init: Path | None = None, *more: str) -> 
     if family == "labeled":
         shape = [each for each in TINY if not each.startswith(("model.", "train.block_size")) or "dropout" in each]
         data = {"labeled": files / "labeled.tsv", "cache_dir": store, "valid_size": 10}
-        return config.read(None, [*shape, *more], data=data, train={"init": init})
+        return config.load_config(None, [*shape, *more], data=data, train={"init": init})
     words = [f"task={TASKS[family]}", *TINY, *more]
-    return config.read(None, words, data={"text": files / "text.txt", "cache_dir": store})
+    return config.load_config(None, words, data={"text": files / "text.txt", "cache_dir": store})
 
 
 def scores(folder: object) -> dict[str, float]:
@@ -168,11 +168,11 @@ def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Pa
 )
 def test_what_contradicts_is_refused(words: list[str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
-        task_for(config.read(None, words))
+        task_for(config.load_config(None, words))
 
 
 def test_a_classifier_needs_an_encoder_to_start_from(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
-    asked = config.read(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
+    asked = config.load_config(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
     with pytest.raises(SettingError, match="give its folder with --init"):
         open_(asked, tmp_path / "x")
     with pytest.raises(SettingError, match="decoder family, and this run trains the encoder one"):
@@ -204,14 +204,14 @@ def test_the_passes_of_a_classifier_are_those_of_its_batches(
 ) -> None:
     def updates(name: str, *more: str) -> int:
         data = {"labeled": files / "labeled.tsv", "cache_dir": files / "store", "valid_size": 10}
-        asked = config.read(None, more, data=data, train={"init": finished["encoder"]})
+        asked = config.load_config(None, more, data=data, train={"init": finished["encoder"]})
         return open_(asked, tmp_path / name).config.train.max_updates
 
     assert updates("many", "train.batch_tokens=8") > updates("few") == 100
 
 
 def test_training_goes_on_from_another_model(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
-    asked = config.read(
+    asked = config.load_config(
         None,
         ["train.max_updates=1", "train.batch_tokens=64", "train.learning_rate=1e-9"],
         data={"text": files / "text.txt", "cache_dir": files / "store"},

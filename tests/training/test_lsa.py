@@ -111,53 +111,53 @@ def test_directions_of_few_pairs_are_exact(pairs: int) -> None:
     assert energy(_singular(matrix, min(16, pairs)), matrix) > 0.999
 
 
-def open_store(folder: Path, words: str, kept: Path) -> ParallelCorpus:
+def open_corpus(folder: Path, words: str, kept: Path) -> ParallelCorpus:
     """An encoded corpus of pairs of these two words and some numbers."""
     folder.mkdir(exist_ok=True)
     files = {}
     for side, word in zip(("source", "target"), words.split(), strict=True):
         files[side] = folder / side
         files[side].write_text("".join(f"{word} {i % 7} {i % 11}\n" for i in range(60)), encoding="utf-8")
-    return prepare_parallel(config.read(None, [], data=files), kept)
+    return prepare_parallel(config.load_config(None, [], data=files), kept)
 
 
 def test_directions_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, other = (open_store(tmp_path / words, words, tmp_path / "kept") for words in ("one eins", "two zwei"))
-    size, times = max(each.target_tokenizer.vocab_size for each in (store, other)), []
+    corpus, other = (open_corpus(tmp_path / words, words, tmp_path / "kept") for words in ("one eins", "two zwei"))
+    size, times = max(each.target_tokenizer.vocab_size for each in (corpus, other)), []
 
     def counted(pairs: Pairs, sizes: list[int], width: int) -> torch.Tensor:
         times.append(width)
         return singular_vectors(pairs, sizes, width)
 
     monkeypatch.setattr("heedful.training.init.lsa.singular_vectors", counted)
-    found, again = (cached_singular_vectors(store, [size], 8) for _ in range(2))
-    torch.testing.assert_close(found, singular_vectors(store.train, [size], 8), atol=1e-3, rtol=0)
+    found, again = (cached_singular_vectors(corpus, [size], 8) for _ in range(2))
+    torch.testing.assert_close(found, singular_vectors(corpus.train, [size], 8), atol=1e-3, rtol=0)
     assert torch.equal(found, again)
     assert times == [8]
-    assert cached_singular_vectors(store, [size], 16).shape == (size, 16)
-    assert cached_singular_vectors(store, [size, size], 8).shape == (2 * size, 8)
+    assert cached_singular_vectors(corpus, [size], 16).shape == (size, 16)
+    assert cached_singular_vectors(corpus, [size, size], 8).shape == (2 * size, 8)
     assert not torch.equal(cached_singular_vectors(other, [size], 8), found)
     assert times == [8, 16, 8, 8]
     for file in (tmp_path / "kept").rglob("directions.npy"):
         file.write_bytes(file.read_bytes()[:-2])  # damaged
-    assert torch.equal(found, cached_singular_vectors(store, [size], 8))
+    assert torch.equal(found, cached_singular_vectors(corpus, [size], 8))
     assert len(times) == 5
-    assert open_store(tmp_path / "one eins", "one eins", tmp_path / "kept").reused
+    assert open_corpus(tmp_path / "one eins", "one eins", tmp_path / "kept").reused
 
 
 def test_directions_that_cannot_be_kept_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store(tmp_path / "files", "one eins", tmp_path / "kept")
-    size = store.target_tokenizer.vocab_size
-    found = cached_singular_vectors(store, [size], 8)
+    corpus = open_corpus(tmp_path / "files", "one eins", tmp_path / "kept")
+    size = corpus.target_tokenizer.vocab_size
+    found = cached_singular_vectors(corpus, [size], 8)
     full = OSError("192000 requested and 1984 written")
 
     def fail(*given: object) -> None:
         raise full
 
     monkeypatch.setattr("numpy.save", fail)
-    assert torch.equal(cached_singular_vectors(store, [size], 8), found)
+    assert torch.equal(cached_singular_vectors(corpus, [size], 8), found)
     shutil.rmtree(tmp_path / "kept")
-    assert torch.equal(cached_singular_vectors(store, [size], 8), found)
+    assert torch.equal(cached_singular_vectors(corpus, [size], 8), found)
 
 
 def test_both_embeddings_of_separate_vocabularies_begin_with_their_own_rows(tmp_path: Path) -> None:
@@ -167,13 +167,13 @@ def test_both_embeddings_of_separate_vocabularies_begin_with_their_own_rows(tmp_
         lines = (" ".join(chr(ord(first) + i) for i in row) for row in numbers)
         path.write_text("".join(f"{line}{end}\n" for line in lines), encoding="utf-8")
     words = ["preset=tiny", "text.joint=false", "model.d_model=64", "train.embedding_init=lsa"]
-    task = TranslationTask(prepare_parallel(asked := config.read(None, words, data=files), tmp_path / "kept"))
+    task = TranslationTask(prepare_parallel(asked := config.load_config(None, words, data=files), tmp_path / "kept"))
     model = build_model((settled := task.resolve(asked, None)).model)
     task.begin(model, settled)
     rows = []
     for embedding, tokenizer, first in (
-        (model.source_embedding, task.store.source_tokenizer, "a"),
-        (model.embedding, task.store.target_tokenizer, "A"),
+        (model.source_embedding, task.corpus.source_tokenizer, "a"),
+        (model.embedding, task.corpus.target_tokenizer, "A"),
     ):
         ids = [tokenizer.encode(chr(ord(first) + i)) for i in range(20)]
         assert all(len(each) == 1 for each in ids)

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from heedful.cli import validation
-from heedful.config import read
+from heedful.config import load_config
 from heedful.training import averaging, checkpoint, loop
 from heedful.training.checkpoint import TrainState
 from heedful.training.clock import Clock
@@ -71,7 +71,7 @@ def opened(corpus: Path, store: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         files = {"source": corpus / "train.en", "target": corpus / "train.de", "cache_dir": store}
         files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
         words = [*TINY, f"train.time={time}", "train.max_updates=1000000000", "train.schedule=linear"]
-        asked = read(None, [*words, "train.patience=0"], data=files)
+        asked = load_config(None, [*words, "train.patience=0"], data=files)
         run = open_run(asked, tmp_path / "out", resume, lambda folder: {}, Console(quiet=True))
         run.now, run.measure = machine.now, machine.takes(search, lambda model: scores)
         run.publish = machine.takes(PUBLISH, run.publish)
@@ -155,7 +155,7 @@ def test_validations_that_take_too_long_for_the_time_are_not_repeated(opened: Ca
 def test_the_first_validation_of_a_short_time_translates_what_there_is_time_for(time: str, count: int) -> None:
     """A model that has learned little writes long rubbish, and takes its time: here 0.04 s a sentence."""
     machine, said = Machine(), list[str]()
-    config = read(None, [time])
+    config = load_config(None, [time])
     state = TrainState()
     run: Any = SimpleNamespace(config=config, state=state, report=SimpleNamespace(say=said.append))
     run.clock = Clock(state, 60.0 if count < 500 else 3600.0 * ("time" in time), machine.now)

@@ -42,7 +42,7 @@ class Killed(BaseException):
 def settings(corpus: Path, store: Path, *more: str) -> RunConfig:
     data = {"source": corpus / "train.en", "target": corpus / "train.de", "cache_dir": store}
     data |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
-    return config.read(None, [*SETTINGS, *more], data=data)
+    return config.load_config(None, [*SETTINGS, *more], data=data)
 
 
 def scores(folder: folder.ModelFolder) -> dict[str, float]:
@@ -188,7 +188,7 @@ def test_resuming_with_other_settings_is_refused_by_name(corpus: Path, finished:
 def test_settings_that_a_preset_completes_may_be_asked_for_again(corpus: Path, finished: Path, tmp_path: Path) -> None:
     asked = settings(corpus, finished / "store")
     words = [each for each in SETTINGS if not each.startswith(("model.d_model", "model.n_heads"))]
-    asked = config.read(None, [*words, "model.d_model=36"], data=asked.data.model_dump(exclude_unset=True))
+    asked = config.load_config(None, [*words, "model.d_model=36"], data=asked.data.model_dump(exclude_unset=True))
     assert open_(asked, tmp_path / "out").config.model.n_heads == 4  # of preset tiny; 36 is no multiple of the usual 8
     assert open_(asked, tmp_path / "out", resume=True).config.model.d_model == 36
 
@@ -238,7 +238,9 @@ def test_weights_for_the_mean_that_are_gone_are_told_and_done_without(
 
 def test_resuming_needs_no_other_argument_than_the_folder(finished: Path) -> None:
     run = open_(
-        config.read(None, [f"data.cache_dir={json.dumps(str(finished / 'store'))}"]), finished / "out", resume=True
+        config.load_config(None, [f"data.cache_dir={json.dumps(str(finished / 'store'))}"]),
+        finished / "out",
+        resume=True,
     )
     assert run.config.model.d_model == 16
 

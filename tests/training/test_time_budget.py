@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from heedful.config import RunConfig, read
+from heedful.config import RunConfig, load_config
 from heedful.training import setup, time_budget
 from heedful.training.distributed import Distributed
 from heedful.training.optim.muon import Muon
@@ -36,7 +36,7 @@ def passes_of(tiny: float) -> Callable[[RunConfig], float]:
 
 def chosen(tiny: float, *words: str, preset: str | None = None) -> tuple[str | None, list[str]]:
     said: list[str] = []
-    asked = read(None, words)
+    asked = load_config(None, words)
     if preset:
         asked = asked.model_copy(update={"preset": preset})
     task = Corpus()
@@ -57,7 +57,9 @@ def test_a_preset_that_does_not_go_with_what_was_asked_for_is_not_taken():
             return asked.with_preset(asked.preset or "small")
 
     said: list[str] = []
-    asked = read(None, ["train.time=1h", "model.n_heads=256"])  # 256 is a multiple of it, 128 of preset tiny is not
+    asked = load_config(
+        None, ["train.time=1h", "model.n_heads=256"]
+    )  # 256 is a multiple of it, 128 of preset tiny is not
     task = Small()
     config = affordable(task.resolve(asked, None), asked, task, passes_of(1.0), said.append)  # type: ignore[arg-type]
     assert (config.preset, said) == ("small", [])
@@ -76,7 +78,7 @@ def test_what_was_asked_for_is_kept():
 
 def twice(passes: float, *words: str) -> tuple[float, list[str]]:
     said: list[str] = []
-    asked = read(None, ["train.time=1h", *words])
+    asked = load_config(None, ["train.time=1h", *words])
     config = thorough(asked.with_preset("tiny"), asked, passes_of(passes), said.append)
     return config.train.rdrop, said
 
@@ -94,7 +96,9 @@ def test_a_corpus_that_has_the_smallest_preset_only_for_want_of_time_is_read_onc
 
     passes = passes_of(60.0)  # six with preset small, which are too few
     monkeypatch.setattr(setup, "passes_in_time", lambda task, config, device, world: passes(config))
-    config = setup.resolve(read(None, ["train.time=1h"]), Suited(), None, Distributed("cpu"), RunReport(None, None))  # type: ignore[arg-type]
+    config = setup.resolve(
+        load_config(None, ["train.time=1h"]), Suited(), None, Distributed("cpu"), RunReport(None, None)
+    )  # type: ignore[arg-type]
     assert (config.preset, config.train.rdrop) == ("tiny", consistency)
 
 
@@ -112,7 +116,7 @@ def opened(corpus, tmp_path_factory):
     """A task with the sentence pairs of the embedded corpus, and what was asked of it."""
     files = {"source": corpus / "train.en", "target": corpus / "train.de"}
     files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
-    asked = read(None, ["train.time=1m"], data=files)
+    asked = load_config(None, ["train.time=1m"], data=files)
     return asked, task_for(asked).open(asked, tmp_path_factory.mktemp("store"), lambda message: None, None)
 
 
@@ -125,7 +129,7 @@ def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, en
     """With a clock that a loss moves by 0.03 s and a step by 0.01 s, and that is disturbed half of the time."""
     asked, task = opened
     words = [*SMALL_ENOUGH, "train.time=2h", f"train.backend={engine}", f"train.micro_batches={accumulate}"]
-    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
     clock, disturbed = [0.0], itertools.cycle([0.02, 0.02, 0.0, 0.0])
 
     def takes(span: float, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,7 +151,7 @@ def test_a_bad_moment_is_not_taken_for_the_speed(opened, monkeypatch, bad_until,
     """A first update that compiles for a minute, or two seconds in which another program is busy."""
     asked, task = opened
     words = [*SMALL_ENOUGH, "train.time=2s", "train.micro_batches=1"]  # not enough for 50 passes
-    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
     clock, loss = [0.0], time_budget.LossBackend.loss
 
     def slow(*given: Any) -> Any:
@@ -164,7 +168,7 @@ def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
     """Subwords are split for preset tiny, and not after it if the time is short."""
     asked, task = opened
     words = [*SMALL_ENOUGH, "train.batch_tokens=128"]
-    config = task.resolve(read(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
     task.prepare(config)
     split = len(task.plan(0))
     task.prepare(config.replace(train={"split": 0.0}))
@@ -178,7 +182,7 @@ def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
 def test_subwords_are_not_split_where_time_made_the_model_small(opened, monkeypatch, suits, words, split):
     asked, task = opened
     monkeypatch.setattr("heedful.training.tasks.translation.preset_for", lambda pairs: suits)
-    asked = read(None, ["train.time=1m", *words], data=asked.data.model_dump(exclude_unset=True))
+    asked = load_config(None, ["train.time=1m", *words], data=asked.data.model_dump(exclude_unset=True))
     config = affordable(task.resolve(asked, None), asked, task, passes_of(1.0), lambda message: None)
     assert config.train.bpe_dropout == split
 
@@ -194,15 +198,15 @@ def test_subwords_are_not_split_where_time_made_the_model_small(opened, monkeypa
 )
 def test_weights_decay_with_muon_unless_it_is_given(opened, words, decay):
     asked, task = opened
-    asked = read(None, words, data=asked.data.model_dump(exclude_unset=True))
+    asked = load_config(None, words, data=asked.data.model_dump(exclude_unset=True))
     assert task.resolve(asked, None).train.weight_decay == decay
 
 
 def test_weights_decay_by_the_updates_of_a_pass_and_the_rate_that_are_taken(opened):
     asked, task = opened
     words = ["train.batch_tokens=16", "train.learning_rate=0.02"]
-    asked = read(None, words, data=asked.data.model_dump(exclude_unset=True))
-    labels = sum(len(task.store.train.target(i)) + 1 for i in range(len(task.store.train)))
+    asked = load_config(None, words, data=asked.data.model_dump(exclude_unset=True))
+    labels = sum(len(task.corpus.train.target(i)) + 1 for i in range(len(task.corpus.train)))
     decay = task.resolve(asked, None).train.weight_decay
     assert decay * 0.02 * labels / 16 == pytest.approx(0.4, rel=0.1)
     assert decay < 0.3

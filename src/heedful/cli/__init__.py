@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from heedful.config import renamed
-from heedful.errors import HeedfulError, SettingError, shown
+from heedful.errors import HeedfulError, SettingError, quote
 
 NEW_OBJECTS = 10_000  # before rubbish is looked for: importing torch makes many and keeps all, and is a tenth faster so
 
@@ -44,7 +44,7 @@ def main() -> None:
     except OSError as error:  # a place that cannot be reached, or a disk that is full
         if not error.filename and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        where = shown(str(error.filename)) if error.filename else "what was to be written"
+        where = quote(str(error.filename)) if error.filename else "what was to be written"
         advice = remedy(Path(str(error.filename or "")), error)
         print(f"error: {where}: {error.strerror or error}; {advice}.", file=sys.stderr)
         if not error.filename:  # it may be standard output

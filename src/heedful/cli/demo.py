@@ -52,7 +52,7 @@ def demo(
     data = out / "data"
     test = corpus.write(data).test
     files = {"source": "train.en", "target": "train.de", "valid_source": "valid.en", "valid_target": "valid.de"}
-    settings = config.read(None, (), data={key: data / name for key, name in files.items()}, **SETTINGS)
+    settings = config.load_config(None, (), data={key: data / name for key, name in files.items()}, **SETTINGS)
     model = out / "model"
     run_training(settings, model, console=console)
 

@@ -77,7 +77,7 @@ def read_settings(
     if any(train.values()):
         sections["train"] = {name: value for name, value in train.items() if value}
     overrides = [f"{name}={value}" for name, value in top.items() if value] + [text for text in settings if "=" in text]
-    return config.read(Path(paths[0]) if paths else None, overrides, **sections)
+    return config.load_config(Path(paths[0]) if paths else None, overrides, **sections)
 
 
 def run_training(config: RunConfig, out: Path, resume: bool = False, console: Console | None = None) -> TrainState:

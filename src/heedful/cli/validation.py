@@ -90,10 +90,10 @@ def climb(
 
 
 def _translate(run: TrainingRun, task: TranslationTask, folder: ModelFolder) -> Scores:
-    sentences = task.store.valid_text[: run.state.valid_sentences or run.config.train.valid_sentences]
+    sentences = task.corpus.valid_text[: run.state.valid_sentences or run.config.train.valid_sentences]
     translator = Translator([folder], device=str(run.ranks.device))
     translated = _translate_in_time(run, translator, [source for source, _ in sentences])
-    normalise = task.store.target_tokenizer.normalize  # a model of lower-case text is not blamed for its case
+    normalise = task.corpus.target_tokenizer.normalize  # a model of lower-case text is not blamed for its case
     return quick_scores(translated, [normalise(target) for _, target in sentences[: len(translated)]])
 
 
@@ -115,7 +115,7 @@ def _translate_in_time(run: TrainingRun, translator: Translator, sources: list[s
 
 
 def _classify(run: TrainingRun, task: ClassificationTask, folder: ModelFolder) -> Scores:
-    examples = task.store.valid_examples
+    examples = task.corpus.valid_examples
     encoder = Encoder(folder, device=str(run.ranks.device))
     encoder.notice = lambda text: None  # the report has said how many are cut
     found = encoder.classify([each.text for each in examples], [each.second for each in examples])
@@ -126,7 +126,7 @@ def _fill(run: TrainingRun, task: MaskedLMTask, folder: ModelFolder) -> list[str
     """The first words of the held-out text, one of them hidden."""
     encoder = Encoder(folder, device=str(run.ranks.device))
     length = min(24, task.block - 3)
-    words = encoder.tokenizer.decode(task.store.valid[:length].tolist()).split()
+    words = encoder.tokenizer.decode(task.corpus.valid[:length].tolist()).split()
     if len(words) < 3:
         return []
     hidden = words[len(words) // 2]

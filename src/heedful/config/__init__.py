@@ -1,6 +1,6 @@
 """Every setting once: name, type, default, limits and help text; presets; loading and overrides. No torch."""
 
-from heedful.config.loading import SECTIONS, RunConfig, TaskName, build, read, template
+from heedful.config.loading import SECTIONS, RunConfig, TaskName, load_config, settings_template, validate_section
 from heedful.config.presets import PRESETS, Family, Preset, preset_for, preset_for_text
 from heedful.config.schema import (
     DataSettings,
@@ -9,7 +9,7 @@ from heedful.config.schema import (
     Section,
     TextSettings,
     TrainSettings,
-    seconds,
+    parse_duration,
 )
 
 __all__ = [
@@ -25,10 +25,10 @@ __all__ = [
     "TaskName",
     "TextSettings",
     "TrainSettings",
-    "build",
+    "load_config",
+    "parse_duration",
     "preset_for",
     "preset_for_text",
-    "read",
-    "seconds",
-    "template",
+    "settings_template",
+    "validate_section",
 ]

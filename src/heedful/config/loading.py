@@ -23,9 +23,9 @@ from heedful.config.schema import (
     Section,
     TextSettings,
     TrainSettings,
-    seconds,
+    parse_duration,
 )
-from heedful.errors import SettingError, shown
+from heedful.errors import SettingError, quote
 
 __all__ = [
     "PRESETS",
@@ -37,12 +37,12 @@ __all__ = [
     "SearchSettings",
     "TextSettings",
     "TrainSettings",
-    "build",
+    "load_config",
+    "parse_duration",
     "preset_for",
     "preset_for_text",
-    "read",
-    "seconds",
-    "template",
+    "settings_template",
+    "validate_section",
 ]
 
 TaskName = Literal["translation", "language-model", "masked-lm", "classification"]
@@ -86,7 +86,7 @@ class RunConfig(Section):
 SECTIONS = [name for name in RunConfig.model_fields if name not in ("preset", "task")]
 
 
-def read(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[str, Any]) -> RunConfig:
+def load_config(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[str, Any]) -> RunConfig:
     """A TOML file, then the sections given as arguments, then `section.key=value` overrides, checked together."""
     tree = _read_toml(path) if path else {}
     for name, values in sections.items():
@@ -98,12 +98,12 @@ def read(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[s
     return _validated(RunConfig, tree, context="draft")
 
 
-def build(section: type[S], values: Mapping[str, Any], where: str = "", draft: bool = False) -> S:
+def validate_section(section: type[S], values: Mapping[str, Any], where: str = "", draft: bool = False) -> S:
     """Check `values` against one section, with the same messages as for a run; those of a draft one by one."""
     return _validated(section, values, where, "draft" if draft else "")
 
 
-def template() -> str:
+def settings_template() -> str:
     """A TOML file with every setting, commented out, at its default."""
     lines = ["# Settings of a heedful run. Remove the # in front of what you want to change.", ""]
     lines += _template_lines(RunConfig, skip=set(SECTIONS))
@@ -153,18 +153,18 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _override(tree: dict[str, Any], override: str) -> None:
     name, equals, text = override.partition("=")
     if not equals or not name.strip():
-        raise SettingError(f"{shown(override)} is not a setting; write section.key=value, such as train.seed=7.")
+        raise SettingError(f"{quote(override)} is not a setting; write section.key=value, such as train.seed=7.")
     value = _value(text)
     section, dot, key = name.strip().partition(".")
     if not isinstance(value, str | list) and f"{section}.{key}" in _paths():
         value = text  # a file may be called 2024
     if not dot and section in SECTIONS:
-        raise SettingError(f"{shown(override)} sets a whole section; write {section}.key=value.")
+        raise SettingError(f"{quote(override)} sets a whole section; write {section}.key=value.")
     if dot:
         settings = tree.setdefault(section, {})
         if not isinstance(settings, dict):
             raise SettingError(
-                f"{shown(override)}: {section} is a section, not a value, and the file sets it to {shown(settings)}."
+                f"{quote(override)}: {section} is a section, not a value, and the file sets it to {quote(settings)}."
             )
         settings[key] = value
     else:
@@ -199,7 +199,7 @@ def _validated(kind: type[S], values: Mapping[str, Any], where: str = "", contex
 
 def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     loc = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
-    name = shown(".".join(([where] if where else []) + loc[:2]))[1:-1]
+    name = quote(".".join(([where] if where else []) + loc[:2]))[1:-1]
     if problem["type"] == "extra_forbidden":
         if now := renamed.SETTINGS.get(".".join(loc[:2])):
             return f"{name} is called {now} now; `heedful settings` explains it."
@@ -211,7 +211,7 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "value_error" and not isinstance(problem["input"], str):
         return f"{name + ': ' if name else ''}{message}."
-    return f"{name} is {shown(problem['input'])}: {message[0].lower() + message[1:]}."
+    return f"{name} is {quote(problem['input'])}: {message[0].lower() + message[1:]}."
 
 
 def _near(kind: type[Section], loc: list[str]) -> str | None:

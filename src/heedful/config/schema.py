@@ -16,7 +16,7 @@ AttentionKind = Literal["full", "window", "sparse", "linformer", "linear"]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value)]
 
 
-def seconds(duration: str) -> float:
+def parse_duration(duration: str) -> float:
     """'90s', '30m', '1.5h' or '1h30m' -> seconds."""
     if not re.fullmatch(r"(?:\d++(?:\.\d++)?[hms])++", duration):
         raise ValueError("a duration looks like 90s, 30m or 1h30m")
@@ -25,7 +25,7 @@ def seconds(duration: str) -> float:
 
 
 def _duration(text: str) -> str:
-    if seconds(text) <= 0:
+    if parse_duration(text) <= 0:
         raise ValueError("a duration must be longer than nothing")
     return text
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from heedful.errors import DataError, SettingError, shown
+from heedful.errors import DataError, SettingError, quote
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ def bleu_of(tokenize: str | None = None, lowercase: bool = False) -> BLEU:
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     except KeyError:
         raise SettingError(
-            f"--tokenize is {shown(tokenize)}; it must be one of {', '.join(BLEU.TOKENIZERS)}."
+            f"--tokenize is {quote(tokenize)}; it must be one of {', '.join(BLEU.TOKENIZERS)}."
         ) from None
     except (RuntimeError, OSError, ImportError) as error:  # it lacks its package, or its model
         reason = " ".join(str(error).split())
-        raise SettingError(f"sacreBLEU's tokeniser {shown(tokenize)} is not ready: {reason}") from None
+        raise SettingError(f"sacreBLEU's tokeniser {quote(tokenize)} is not ready: {reason}") from None
 
 
 def quick_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from heedful.config import ModelConfig, SearchSettings
-from heedful.errors import FolderError, SettingError, shown
+from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
 from heedful.interop import vocabulary_files
 from heedful.interop.architecture import Architecture
@@ -47,7 +47,7 @@ def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | Deco
     kind = description.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise FolderError(f"{given.where} describes a model of type {shown(kind)}; heedful opens its own and {known}.")
+        raise FolderError(f"{given.where} describes a model of type {quote(kind)}; heedful opens its own and {known}.")
     architecture = ARCHITECTURES[kind]
     weights = open_weights(path)
     weights = weights.renamed({name: architecture.canonical(name) for name in weights.shapes})

@@ -17,7 +17,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from heedful.errors import FolderError, shown
+from heedful.errors import FolderError, quote
 
 MOST_PICKLE = 16 << 20  # bytes of the program; the numbers of the tensors come after it
 LEGACY = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")  # how files begin that torch wrote before version 1.6
@@ -49,7 +49,7 @@ def load(path: Path) -> dict[str, Tensor]:
         raise
     except Exception as error:  # torch and zipfile raise a dozen kinds for damaged files
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise FolderError(f"{path} is damaged ({shown(reason)}); copy it again.") from None
+        raise FolderError(f"{path} is damaged ({quote(reason)}); copy it again.") from None
     return _checked(loaded, path)
 
 
@@ -90,7 +90,7 @@ def _inspect_program(file: IO[bytes], path: Path, size: int, numbers_matter: boo
         if place > MOST_PICKLE:
             raise FolderError(f"{path} has a description of more than {MOST_PICKLE:,} bytes; weights need less.")
         if name == "GLOBAL" and argument not in NAMES:
-            raise _refused(path, shown(str(argument).replace(" ", ".")))
+            raise _refused(path, quote(str(argument).replace(" ", ".")))
         if name not in INSTRUCTIONS:
             raise _refused(path, f"the instruction {name}")
         if name in PUTS:
@@ -130,7 +130,7 @@ def _checked(loaded: object, path: Path) -> dict[str, Tensor]:
     stored: dict[int, int] = {}
     for name, tensor in loaded.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
-            raise FolderError(f"{path} holds {shown(name)}, which is not a named tensor.")
+            raise FolderError(f"{path} holds {quote(name)}, which is not a named tensor.")
         storage = tensor.untyped_storage()
         stored[storage.data_ptr()] = storage.nbytes()
         spans[tensor.data_ptr(), tuple(tensor.shape)] = tensor.numel() * tensor.element_size()

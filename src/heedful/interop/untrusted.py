@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from heedful.errors import FolderError, shown
+from heedful.errors import FolderError, quote
 
 
 class ForeignConfig:
@@ -49,7 +49,7 @@ class ForeignConfig:
         for name, value in values.items():
             if self._get(name, value) != value:
                 raise FolderError(
-                    f"{self.where}: {name} is {shown(self.values[name])}, and heedful can only open models where it "
+                    f"{self.where}: {name} is {quote(self.values[name])}, and heedful can only open models where it "
                     f"is {value!r}."
                 )
 
@@ -58,7 +58,7 @@ class ForeignConfig:
         one, other = self._get(first, default), self._get(second, default)
         if one is not None and other is not None and one != other:
             raise FolderError(
-                f"{self.where}: {second} ({shown(other)}) is not {first} ({shown(one)}), and heedful has one number "
+                f"{self.where}: {second} ({quote(other)}) is not {first} ({quote(one)}), and heedful has one number "
                 "for both."
             )
 
@@ -70,7 +70,7 @@ class ForeignConfig:
         return ForeignConfig(known | self.values, self.where)
 
     def wrong(self, name: str, wanted: str) -> FolderError:
-        return FolderError(f"{self.where}: {name} is {shown(self.values.get(name))}, and it must be {wanted}.")
+        return FolderError(f"{self.where}: {name} is {quote(self.values.get(name))}, and it must be {wanted}.")
 
     def _get(self, name: str, default: object) -> Any:
         value = self.values.get(name)

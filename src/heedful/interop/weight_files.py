@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from heedful.errors import FolderError, shown
+from heedful.errors import FolderError, quote
 from heedful.files import find, read_json
 from heedful.interop import pickles
 from heedful.storage.module_weights import FLOATS
@@ -38,7 +38,7 @@ class ForeignWeights:
         tensor = self.get(name)
         if tensor.dtype not in FLOATS:
             raise FolderError(
-                f"{self.where}: {shown(name)} is stored as {tensor.dtype}, not as floating-point numbers."
+                f"{self.where}: {quote(name)} is stored as {tensor.dtype}, not as floating-point numbers."
             )
         return tensor.detach().to(torch.float32).contiguous()
 
@@ -79,10 +79,10 @@ def _shards(path: Path, name: str) -> list[Path]:
     files = []
     for each in names:
         if not each.endswith(ending):
-            raise FolderError(f"{path / index} names {shown(each)}, which is not a {ending} file.")
+            raise FolderError(f"{path / index} names {quote(each)}, which is not a {ending} file.")
         file = find(path, each)
         if file is None:
-            raise FolderError(f"{path} has no {shown(each)}, which {index} names; copy the folder again.")
+            raise FolderError(f"{path} has no {quote(each)}, which {index} names; copy the folder again.")
         files.append(file)
     return files
 
@@ -101,7 +101,7 @@ def _safe(files: list[Path]) -> ForeignWeights:
         try:
             tensor: Tensor = content.get_tensor(name)
         except (SafetensorError, OSError) as error:
-            raise FolderError(f"{file} is damaged ({shown(str(error))}); copy it again.") from None
+            raise FolderError(f"{file} is damaged ({quote(str(error))}); copy it again.") from None
         return tensor
 
     return ForeignWeights(files[0], shapes, get)
@@ -116,7 +116,7 @@ def _opened(file: Path) -> Any:
             raise FolderError(f"{file} is damaged: its header has more than {MOST_HEADER:,} bytes; copy it again.")
         return safe_open(file, framework="pt")
     except (SafetensorError, OSError) as error:
-        raise FolderError(f"{file} is damaged ({shown(str(error))}); copy it again.") from None
+        raise FolderError(f"{file} is damaged ({quote(str(error))}); copy it again.") from None
 
 
 def _pickled(files: list[Path]) -> ForeignWeights:
@@ -131,5 +131,5 @@ def _pickled(files: list[Path]) -> ForeignWeights:
 
 def _add(shapes: dict[str, tuple[int, ...]], name: str, shape: tuple[int, ...], file: Path) -> None:
     if name in shapes:
-        raise FolderError(f"{file} holds {shown(name)}, and so does another file of the folder.")
+        raise FolderError(f"{file} holds {quote(name)}, and so does another file of the folder.")
     shapes[name] = shape

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.errors import FolderError, shown
+from heedful.errors import FolderError, quote
 from heedful.interop.weight_files import ForeignWeights
 from heedful.storage.module_weights import finite
 
@@ -61,7 +61,7 @@ class WeightLayout:
                 raise FolderError(f"{weights.where} lacks {name}, which the configuration calls for.")
         for name in weights.shapes.keys() - self.places.keys() - self.copies.keys() - self.spares.keys():
             if not re.search(self.ignored, name):
-                raise FolderError(f"{weights.where} holds {shown(name)}, for which heedful has no place.")
+                raise FolderError(f"{weights.where} holds {quote(name)}, for which heedful has no place.")
         return found
 
     def inwards(self, weights: ForeignWeights, ours: Shapes) -> dict[str, Tensor]:
@@ -71,7 +71,7 @@ class WeightLayout:
             has, wanted = weights.shapes[found[name]], place.shape(ours)
             if has != wanted:
                 raise FolderError(
-                    f"{weights.where}: {found[name]} has shape {shown(has)}, and the configuration says {wanted}."
+                    f"{weights.where}: {found[name]} has shape {quote(has)}, and the configuration says {wanted}."
                 )
         state: dict[str, Tensor] = {}
         for name, place in self.places.items():

@@ -9,7 +9,7 @@ from ctypes import byref, c_char_p
 from pathlib import Path
 from typing import NamedTuple
 
-from heedful.errors import SettingError, shown
+from heedful.errors import SettingError, quote
 from heedful.native.capi import open_library
 
 VARIABLE = "HEEDFUL_ISA"
@@ -34,7 +34,7 @@ def choose_library() -> Chosen | None:
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in (*INSTRUCTION_SETS, OFF):
         names = f"{', '.join(INSTRUCTION_SETS)} or {OFF}"
-        raise SettingError(f"{VARIABLE} is {shown(wanted)}; it must be {names}, or not be set.")
+        raise SettingError(f"{VARIABLE} is {quote(wanted)}; it must be {names}, or not be set.")
     if wanted == OFF:
         return None
     available, why_not_higher = supported()

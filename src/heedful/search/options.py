@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field, InstanceOf
 
-from heedful.config import SearchSettings, build
+from heedful.config import SearchSettings, validate_section
 from heedful.errors import SettingError
 from heedful.search.observer import Observer
 
@@ -54,7 +54,7 @@ class SearchOptions(SearchSettings):
     @classmethod
     def of(cls, settings: SearchSettings, **changes: Any) -> SearchOptions:
         """The settings of a model folder with the changes of one request."""
-        options: SearchOptions = build(cls, settings.model_dump() | changes, where="search")
+        options: SearchOptions = validate_section(cls, settings.model_dump() | changes, where="search")
         return options
 
     def limits(self, source_lengths: Tensor) -> Tensor:

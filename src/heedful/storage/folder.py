@@ -101,7 +101,7 @@ def load_folder(path: Path | str) -> ModelFolder:
     description = read_description(path)
     model_config = _model_config(path, description)
     _check_digests(path, description.get("sha256", {}))
-    search = config.build(SearchSettings, read_json(path, SEARCH) or {}, str(path / SEARCH))
+    search = config.validate_section(SearchSettings, read_json(path, SEARCH) or {}, str(path / SEARCH))
     tokenizer = source = load_tokenizer(path / TOKENIZER, model_config)
     if model_config.source_vocab_size or find(path, SOURCE_TOKENIZER):
         source = load_tokenizer(path / SOURCE_TOKENIZER, model_config, source=True)
@@ -146,7 +146,7 @@ def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
             f"{path} was written in format {written!r} and this version reads format {FORMAT}; update heedful."
         )
     try:
-        return config.build(ModelConfig, description.get("model", {}), "model")
+        return config.validate_section(ModelConfig, description.get("model", {}), "model")
     except SettingError as error:
         raise FolderError(f"{path / CONFIG}: {error}") from None
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from heedful.errors import FolderError, shown
+from heedful.errors import FolderError, quote
 
 MOST_STEPS = 64  # of each component, those inside of others included
 USUAL_GROWTH = 32  # of a normalizer that is not measured at use
@@ -35,7 +35,7 @@ def check_steps(text: str, where: str) -> int:
     try:
         content = json.loads(text, object_pairs_hook=_unambiguous)
     except (ValueError, RecursionError) as error:
-        raise FolderError(f"{where} is damaged ({shown(str(error))}); copy it again from where it came from.") from None
+        raise FolderError(f"{where} is damaged ({quote(str(error))}); copy it again from where it came from.") from None
     if not isinstance(content, dict):
         raise FolderError(f"{where} holds a JSON {type(content).__name__} where an object is expected.")
     growth = 1
@@ -133,7 +133,7 @@ def _check_model(model: Any, where: str) -> None:
     word = model.get("max_input_chars_per_word", 0)
     if type(word) is not int or not 0 <= word <= MOST_WORD:
         raise FolderError(
-            f"{where}: max_input_chars_per_word is {shown(word)}, and it must be a number from 0 to {MOST_WORD:,}."
+            f"{where}: max_input_chars_per_word is {quote(word)}, and it must be a number from 0 to {MOST_WORD:,}."
         )
     for name in ("continuing_subword_prefix", "end_of_word_suffix", "unk_token"):
         if isinstance(affix := model.get(name), str) and len(affix) > MOST_STRING:

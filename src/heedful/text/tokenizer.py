@@ -14,7 +14,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import normalizers
 
-from heedful.errors import FolderError, shown
+from heedful.errors import FolderError, quote
 from heedful.files import read_text
 from heedful.text.normalization import valid
 from heedful.text.steps import USUAL_GROWTH, check_steps
@@ -251,7 +251,7 @@ def explained(where: str) -> Iterator[None]:
             raise _damaged(where, "the tokenizers library panicked") from None
         if type(error) is not Exception:
             raise
-        raise _damaged(where, shown(str(error))) from None
+        raise _damaged(where, quote(str(error))) from None
 
 
 def _damaged(where: str, reason: str) -> FolderError:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from heedful.config import RunConfig, seconds
+from heedful.config import RunConfig, parse_duration
 from heedful.errors import TrainingError
 from heedful.model.transformer import Model, build_model
 from heedful.ops.cross_entropy import Loss
@@ -60,7 +60,7 @@ class TrainingRun:
     def start_clock(self) -> None:
         """Count time from now on, after that of earlier sessions."""
         time = self.config.train.time
-        self.state.given = seconds(time) if time else 0.0
+        self.state.given = parse_duration(time) if time else 0.0
         self.clock = Clock(self.state, self.state.given, self.now)
 
     def loss_of(self, piece: MicroBatch) -> Loss:

@@ -14,10 +14,10 @@ import torch
 from rich.console import Console
 
 from heedful import config as settings
-from heedful.config import SECTIONS, RunConfig, seconds
+from heedful.config import SECTIONS, RunConfig, parse_duration
 from heedful.config.schema import Section
 from heedful.data.parallel_corpus import Accept
-from heedful.errors import FolderError, SettingError, shown
+from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
 from heedful.model.transformer import Model, build_model
 from heedful.storage import folder as model_folder
@@ -73,8 +73,8 @@ def open_run(
     if earlier is None:
         check_run(asked, task_for(asked, init), init)
 
-    def accept(store: str) -> None:
-        if earlier is not None and earlier.get("store") != store:
+    def accept(corpus: str) -> None:
+        if earlier is not None and earlier.get("corpus") != corpus:
             raise FolderError(
                 f"{out} was trained on another corpus; resume it with the same files, or train its model on these with"
                 f" --init {out} and another --out."
@@ -99,7 +99,7 @@ def open_run(
             out.mkdir(parents=True, exist_ok=True)
         stored = {
             "format": FORMAT,
-            "store": task.store.path.name,
+            "corpus": task.corpus.path.name,
             "threads": threads,
             "config": config.model_dump(mode="json", exclude_unset=True),
             "asked": asked.model_dump(mode="json", exclude_unset=True) if earlier is None else earlier.get("asked", {}),
@@ -194,9 +194,9 @@ def _open_task(
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     task = kind.open(config, folder, report.say, init, accept)
-    for line in task.store.report.lines():
+    for line in task.corpus.report.lines():
         report.say(line)
-    report.say(f"encoded corpus: {task.store.path}{', ready from an earlier run' if task.store.reused else ''}")
+    report.say(f"encoded corpus: {task.corpus.path}{', ready from an earlier run' if task.corpus.reused else ''}")
     ranks.from_main(0.0)
     return task
 
@@ -206,15 +206,15 @@ def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
 
     What was asked for at its beginning may be asked for again, even if the corpus made something else of it.
     """
-    config = settings.build(RunConfig, earlier.get("config", {}), str(out / SETTINGS))
-    before = settings.build(RunConfig, earlier.get("asked", {}), str(out / SETTINGS), draft=True)
+    config = settings.validate_section(RunConfig, earlier.get("config", {}), str(out / SETTINGS))
+    before = settings.validate_section(RunConfig, earlier.get("asked", {}), str(out / SETTINGS), draft=True)
     changes: dict[str, dict[str, Any]] = {}
 
     def compare(name: str, key: str, new: Section, old: Section, first: Section) -> None:
         now, was = getattr(new, key), getattr(old, key)
         if now != was and not (key in first.model_fields_set and now == getattr(first, key)):
             raise SettingError(
-                f"{name} is {shown(now)} now and was {shown(was)} when {out} began; "
+                f"{name} is {quote(now)} now and was {quote(was)} when {out} began; "
                 "resume with the same settings, or start anew."
             )
 
@@ -264,7 +264,7 @@ def _restore(run: TrainingRun) -> None:
         return
     run.state = state = checkpoint.load(path, run.model, run.optimiser)
     train = run.config.train
-    given = seconds(train.time) if train.time else 0.0
+    given = parse_duration(train.time) if train.time else 0.0
     longer = given > (state.given or (given if state.planned else 0.0))  # planned: by a time that is not known
     if not given:
         state.total = train.max_updates

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import torch
 
-from heedful.config import PRESETS, RunConfig, seconds
+from heedful.config import PRESETS, RunConfig, parse_duration
 from heedful.errors import SettingError
 from heedful.model.transformer import build_model
 from heedful.training.backend import LossBackend
@@ -73,7 +73,7 @@ def passes_in_time(task: Task, config: RunConfig, device: torch.device, world: i
     count, and few passes are believed only after seconds: another program may have been busy for as long.
     """
     assert config.train.time is not None
-    given = seconds(config.train.time)
+    given = parse_duration(config.train.time)
     if config.train.compile:  # which takes longer than it is worth here
         config = config.replace(train={"compile": False, "backend": "torch"})
     task.prepare(config)

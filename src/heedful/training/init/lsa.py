@@ -36,14 +36,14 @@ def lsa_embeddings(found: Tensor, generator: torch.Generator) -> Tensor:
     return _unit(_unit(noise) + found)
 
 
-def cached_singular_vectors(store: ParallelCorpus, sizes: Sequence[int], width: int) -> Tensor:
+def cached_singular_vectors(corpus: ParallelCorpus, sizes: Sequence[int], width: int) -> Tensor:
     """Those of a corpus, beside which they are kept: to find them takes about as long as to import torch.
 
     Where they cannot be kept they are found anew, and are the same.
     """
 
     def find() -> Tensor:
-        return singular_vectors(store.train, sizes, width).half()
+        return singular_vectors(corpus.train, sizes, width).half()
 
     def fill(path: Path) -> None:
         np.save(path / FILE, find().numpy())
@@ -53,7 +53,7 @@ def cached_singular_vectors(store: ParallelCorpus, sizes: Sequence[int], width: 
 
     parts = {"format": FORMAT, "sizes": sizes, "width": width}
     try:
-        return cached(store.path.parent, f"{store.path.name}-{cache_key(parts)}", fill, open_)
+        return cached(corpus.path.parent, f"{corpus.path.name}-{cache_key(parts)}", fill, open_)
     except FolderError:
         return find().float()
 

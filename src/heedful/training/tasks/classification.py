@@ -37,8 +37,8 @@ class ClassificationTask(Task):
         Column("valid_macro_f1", "macro-F1", percent=True),
     )
 
-    def __init__(self, store: LabeledCorpus) -> None:
-        self.store: LabeledCorpus = store
+    def __init__(self, corpus: LabeledCorpus) -> None:
+        self.corpus: LabeledCorpus = corpus
         self.batch_tokens = self.seed = self.types = 0
 
     @classmethod
@@ -55,7 +55,7 @@ class ClassificationTask(Task):
         batch_tokens = asked.with_defaults({"train": defaults}).train.batch_tokens
         passes = sum(len(self._plan(batch_tokens, 1, epoch)) for epoch in range(PASSES))
         config = asked.with_defaults({"train": defaults | {"max_updates": max(100, passes)}})
-        found = {"labels": self.store.labels}
+        found = {"labels": self.corpus.labels}
         return config.replace(model=resolved_model(asked, init, "encoder", found))
 
     def prepare(self, config: RunConfig) -> None:
@@ -64,14 +64,14 @@ class ClassificationTask(Task):
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.store.tokenizer, self.store.tokenizer
+        return self.corpus.tokenizer, self.corpus.tokenizer
 
     def plan(self, epoch: int) -> list[Indices]:
         return self._plan(self.batch_tokens, self.seed, epoch)
 
     def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
-        store = self.store
-        collate = partial(self._collate, store.train, store.train_labels)
+        corpus = self.corpus
+        collate = partial(self._collate, corpus.train, corpus.train_labels)
         return MicroBatches(
             len(batch), [partial(collate, part) if len(part) else None for part in micro_batches(batch, count)]
         )
@@ -80,9 +80,9 @@ class ClassificationTask(Task):
         return classification_loss(model, piece, smoothing, negatives)
 
     def validation(self) -> Iterator[LabeledBatch]:
-        lengths = _lengths(self.store.valid)
+        lengths = _lengths(self.corpus.valid)
         for indices in plan_batches(lengths, lengths, self.batch_tokens, 0, 0):
-            yield self._collate(self.store.valid, self.store.valid_labels, indices)
+            yield self._collate(self.corpus.valid, self.corpus.valid_labels, indices)
 
     def scores(self, likelihood: float, tokens: int) -> Scores:
         return {"valid_loss": likelihood / tokens}
@@ -91,7 +91,7 @@ class ClassificationTask(Task):
         return [scores["valid_macro_f1"], -scores["valid_loss"]]
 
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        labels = ", ".join(self.store.labels[:20])
+        labels = ", ".join(self.corpus.labels[:20])
         return (
             "---\nlibrary_name: heedful\npipeline_tag: text-classification\nmetrics:\n- accuracy\n- f1\n---\n\n"
             f"# A classifier trained with heedful\n\n{layers(config)}; labels: {labels}.\n\n"
@@ -101,12 +101,12 @@ class ClassificationTask(Task):
         )
 
     def _plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Indices]:
-        lengths = _lengths(self.store.train)
+        lengths = _lengths(self.corpus.train)
         return plan_batches(lengths, lengths, batch_tokens, seed, epoch)
 
     def _collate(self, pairs: Pairs, labels: Indices, indices: Indices) -> LabeledBatch:
         rows = [(pairs.source(int(i)).tolist(), pairs.target(int(i)).tolist()) for i in indices]
-        ids, types = collate_text_pairs(rows, self.store.tokenizer.specials, self.types)
+        ids, types = collate_text_pairs(rows, self.corpus.tokenizer.specials, self.types)
         return LabeledBatch(ids, types, torch.from_numpy(np.asarray(labels[indices], np.int64)))
 
 

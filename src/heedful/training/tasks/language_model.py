@@ -34,8 +34,8 @@ class LanguageModelTask(Task):
         Column("valid_bits_per_byte", "bits per byte", 3),
     )
 
-    def __init__(self, store: TextCorpus) -> None:
-        self.store: TextCorpus = store
+    def __init__(self, corpus: TextCorpus) -> None:
+        self.corpus: TextCorpus = corpus
         self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
 
     @classmethod
@@ -45,9 +45,9 @@ class LanguageModelTask(Task):
         return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept))
 
     def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
-        store, tokenizer = self.store, self.store.tokenizer
-        config = asked.with_preset(asked.preset or preset_for_text(len(store.train)), "decoder")
-        block = min(config.train.block_size, len(store.train) - 1)
+        corpus, tokenizer = self.corpus, self.corpus.tokenizer
+        config = asked.with_preset(asked.preset or preset_for_text(len(corpus.train)), "decoder")
+        block = min(config.train.block_size, len(corpus.train) - 1)
         end = tokenizer.eos_id  # what follows an end is a beginning
         found: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
         found |= {"bos_id": end, "eos_id": end}
@@ -65,13 +65,13 @@ class LanguageModelTask(Task):
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.store.tokenizer, self.store.tokenizer
+        return self.corpus.tokenizer, self.corpus.tokenizer
 
     def plan(self, epoch: int) -> list[Indices]:
-        return plan_blocks(len(self.store.train), self.block, self.batch_tokens, self.seed, epoch)
+        return plan_blocks(len(self.corpus.train), self.block, self.batch_tokens, self.seed, epoch)
 
     def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
-        train = self.store.train
+        train = self.corpus.train
         cut = [
             partial(self._blocks, train, piece, self.block) if len(piece) else None
             for piece in micro_batches(batch, count)
@@ -82,13 +82,13 @@ class LanguageModelTask(Task):
         return language_loss(model, piece, smoothing, negatives)
 
     def validation(self) -> Iterator[TokenBlocks]:
-        valid = self.store.valid
+        valid = self.corpus.valid
         for starts, length in held_out_blocks(len(valid), self.block, self.valid_tokens, 4 * self.piece_tokens):
             yield self._blocks(valid, starts, length)
 
     def scores(self, likelihood: float, tokens: int) -> Scores:
         """Bits per byte of text do not depend on the vocabulary; the end of a document counts as a byte."""
-        size = self.store.report.valid_bytes / self.store.report.valid_tokens * tokens
+        size = self.corpus.report.valid_bytes / self.corpus.report.valid_tokens * tokens
         return super().scores(likelihood, tokens) | {"valid_bits_per_byte": likelihood / math.log(2) / size}
 
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:

@@ -37,8 +37,8 @@ class MaskedLMTask(Task):
         Column("valid_perplexity", "perplexity"),
     )
 
-    def __init__(self, store: TextCorpus) -> None:
-        self.store: TextCorpus = store
+    def __init__(self, corpus: TextCorpus) -> None:
+        self.corpus: TextCorpus = corpus
         self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
         self.pairs = False
 
@@ -51,9 +51,9 @@ class MaskedLMTask(Task):
         return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept, masked=True))
 
     def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
-        store, tokenizer = self.store, self.store.tokenizer
-        config = asked.with_preset(asked.preset or preset_for_text(len(store.train)), "encoder")
-        block = min(config.train.block_size, len(store.train) - 1 + FRAME)
+        corpus, tokenizer = self.corpus, self.corpus.tokenizer
+        config = asked.with_preset(asked.preset or preset_for_text(len(corpus.train)), "encoder")
+        block = min(config.train.block_size, len(corpus.train) - 1 + FRAME)
         found: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
         found |= {"bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
         if "max_length" not in asked.model.model_fields_set:
@@ -68,21 +68,21 @@ class MaskedLMTask(Task):
         self.piece_tokens = max(1, train.batch_tokens // train.micro_batches)
         self.valid_tokens = train.valid_tokens
         self.pairs = config.model.token_types > 1
-        self.corruption = Masking.of(self.store.tokenizer, train.mask_prob, train.whole_words)
+        self.corruption = Masking.of(self.corpus.tokenizer, train.mask_prob, train.whole_words)
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.store.tokenizer, self.store.tokenizer
+        return self.corpus.tokenizer, self.corpus.tokenizer
 
     def plan(self, epoch: int) -> list[Indices]:
         rows = max(1, self.batch_tokens // self.block)
         text = self.block - FRAME
-        return plan_blocks(len(self.store.train), text, rows * text, self.seed, epoch)
+        return plan_blocks(len(self.corpus.train), text, rows * text, self.seed, epoch)
 
     def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
         """The whole batch is corrupted wherever a part of it is computed, so that all agree on the number of blanks."""
         random = np.random.default_rng((self.seed, update, FRAME))
-        whole = self._masked(self.store.train, batch, self.block - FRAME, random)
+        whole = self._masked(self.corpus.train, batch, self.block - FRAME, random)
         borders = np.cumsum([0, *(len(part) for part in np.array_split(batch, count))]).tolist()
         parts = [slice(start, end) for start, end in pairwise(borders)]
         return MicroBatches(
@@ -93,7 +93,7 @@ class MaskedLMTask(Task):
         return masked_loss(model, piece, smoothing, negatives)
 
     def validation(self) -> Iterator[MaskedBatch]:
-        valid, text = self.store.valid, self.block - FRAME
+        valid, text = self.corpus.valid, self.block - FRAME
         random = np.random.default_rng(0)
         for starts, length in held_out_blocks(len(valid) + 1, text, self.valid_tokens, 4 * self.piece_tokens):
             yield self._masked(valid, starts, length, random)
@@ -110,4 +110,4 @@ class MaskedLMTask(Task):
 
     def _masked(self, stream: Ids, starts: Indices, length: int, random: np.random.Generator) -> MaskedBatch:
         content = read_blocks(stream, starts, length)
-        return self.corruption.apply(*frame(content, self.store.tokenizer.specials, self.pairs, random), random)
+        return self.corruption.apply(*frame(content, self.corpus.tokenizer.specials, self.pairs, random), random)

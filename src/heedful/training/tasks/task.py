@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from heedful.config import Family, RunConfig
 from heedful.data.parallel_corpus import Accept, anything
-from heedful.errors import SettingError, shown
+from heedful.errors import SettingError, quote
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
@@ -66,7 +66,7 @@ class Task(ABC):
     columns: ClassVar[tuple[Column, ...]]  # the scores of a validation, as they are shown
     suits_its_size_to_time: ClassVar[bool] = False  # whether a short time leads to a smaller preset
 
-    store: EncodedCorpus
+    corpus: EncodedCorpus
 
     @classmethod
     @abstractmethod
@@ -145,8 +145,8 @@ def resolved_model(asked: RunConfig, init: ModelFolder | None, family: str, foun
             if getattr(asked.model, key) != found[key]:
                 instead = "set text.vocab_size instead" if key == "vocab_size" else "leave it out"
                 raise SettingError(
-                    f"model.{key} is {shown(getattr(asked.model, key))}, and follows from the corpus, where it is "
-                    f"{shown(found[key])}; {instead}."
+                    f"model.{key} is {quote(getattr(asked.model, key))}, and follows from the corpus, where it is "
+                    f"{quote(found[key])}; {instead}."
                 )
         return {"family": family} | found
     ours = init.config
@@ -159,7 +159,7 @@ def resolved_model(asked: RunConfig, init: ModelFolder | None, family: str, foun
     for key in asked.model.model_fields_set - free:
         if getattr(asked.model, key) != getattr(ours, key):
             raise SettingError(
-                f"model.{key} is {shown(getattr(asked.model, key))}, and {init.path} has {shown(getattr(ours, key))}; "
+                f"model.{key} is {quote(getattr(asked.model, key))}, and {init.path} has {quote(getattr(ours, key))}; "
                 "leave it out to train that model further."
             )
     return ours.model_dump(exclude=free & asked.model.model_fields_set) | {

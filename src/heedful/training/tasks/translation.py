@@ -40,8 +40,8 @@ class TranslationTask(Task):
     )
     suits_its_size_to_time: ClassVar[bool] = True
 
-    def __init__(self, store: ParallelCorpus) -> None:
-        self.store: ParallelCorpus = store
+    def __init__(self, corpus: ParallelCorpus) -> None:
+        self.corpus: ParallelCorpus = corpus
         self.batch_tokens, self.planned_tokens, self.seed, self.longest = 0, 0, 0, 0
         self.splits: tuple[BPEDropout, BPEDropout] | None = None
 
@@ -57,24 +57,24 @@ class TranslationTask(Task):
         return _lengths_and_ties(asked, asked.text.joint) | ({} if asked.text.joint else {"source_vocab_size": 1})
 
     def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
-        store = self.store
-        name = asked.preset or preset_for(len(store.train))
+        corpus = self.corpus
+        name = asked.preset or preset_for(len(corpus.train))
         sections = preset("encoder-decoder", name, asked.model.architecture)
-        tokens = int(store.train.target_lengths.sum()) + len(store.train)  # each target ends in one more token
+        tokens = int(corpus.train.target_lengths.sum()) + len(corpus.train)  # each target ends in one more token
         if init is not None:
             sections["train"] |= GOING_ON
         config = asked.with_defaults(sections, preset=name)
         if config.train.optimizer == "muon" and "weight_decay" not in asked.train.model_fields_set:
             decay = weight_decay_for(tokens / config.train.batch_tokens, peak_rate(config.train, config.model.d_model))
             config = config.replace(train={"weight_decay": decay})
-        source, target = store.source_tokenizer, store.target_tokenizer
+        source, target = corpus.source_tokenizer, corpus.target_tokenizer
         found: dict[str, Any] = {
             "vocab_size": target.vocab_size,
-            "source_vocab_size": None if store.joint else source.vocab_size,
+            "source_vocab_size": None if corpus.joint else source.vocab_size,
             "pad_id": target.pad_id,
             "bos_id": target.bos_id,
             "eos_id": target.eos_id,
-        } | _lengths_and_ties(asked, store.joint)
+        } | _lengths_and_ties(asked, corpus.joint)
         config = config.replace(model=resolved_model(asked, init, "encoder-decoder", found))
         self._check_lengths(config.model.max_length)
         return config
@@ -85,7 +85,7 @@ class TranslationTask(Task):
         self.splits = None
         if config.train.bpe_dropout:
             self.splits = self._splits(config.train.bpe_dropout)
-            sides = zip(self.splits, (self.store.train.sources, self.store.train.targets), strict=True)
+            sides = zip(self.splits, (self.corpus.train.sources, self.corpus.train.targets), strict=True)
             self.planned_tokens = int(self.batch_tokens / max(splits.growth(side) for splits, side in sides))
 
     def begin(self, model: Any, config: RunConfig) -> str:
@@ -94,21 +94,21 @@ class TranslationTask(Task):
         sides = [each for each in (model.source_embedding, model.embedding) if each is not None]
         sizes = [len(each.weight) for each in sides]
         generator = torch.Generator().manual_seed(config.train.seed)
-        found = lsa_embeddings(cached_singular_vectors(self.store, sizes, config.model.d_model), generator)
+        found = lsa_embeddings(cached_singular_vectors(self.corpus, sizes, config.model.d_model), generator)
         for side, rows in zip(sides, torch.split(found, sizes), strict=True):
             side.weight.data.copy_(rows)
         return "embeddings begin with which tokens occur in the same pairs"
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.store.target_tokenizer, self.store.source_tokenizer
+        return self.corpus.target_tokenizer, self.corpus.source_tokenizer
 
     def plan(self, epoch: int) -> list[Indices]:
-        train = self.store.train
+        train = self.corpus.train
         return plan_batches(train.source_lengths, train.target_lengths, self.planned_tokens, self.seed, epoch)
 
     def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
-        pairs = self.store.train
+        pairs = self.corpus.train
         if self.splits is not None:
             random = np.random.default_rng((self.seed, update, 0))
             pairs, batch = apply_bpe_dropout(pairs, batch, self.splits, self.longest, random), np.arange(len(batch))
@@ -120,7 +120,7 @@ class TranslationTask(Task):
         return translation_loss(model, piece, smoothing, negatives)
 
     def validation(self) -> Iterator[Batch]:
-        valid = self.store.valid
+        valid = self.corpus.valid
         for indices in plan_batches(valid.source_lengths, valid.target_lengths, self.batch_tokens, 0, 0):
             yield self._collate(valid, indices)
 
@@ -138,7 +138,7 @@ class TranslationTask(Task):
         )
 
     def _check_lengths(self, most: int) -> None:
-        for name, pairs in (("training", self.store.train), ("validation", self.store.valid)):
+        for name, pairs in (("training", self.corpus.train), ("validation", self.corpus.valid)):
             longest = 1 + max(int(side.max(initial=0)) for side in (pairs.source_lengths, pairs.target_lengths))
             if longest > most:
                 raise SettingError(
@@ -147,8 +147,8 @@ class TranslationTask(Task):
                 )
 
     def _splits(self, rate: float) -> tuple[BPEDropout, BPEDropout]:
-        source = BPEDropout.of(self.store.source_tokenizer, rate)
-        target = source if self.store.joint else BPEDropout.of(self.store.target_tokenizer, rate)
+        source = BPEDropout.of(self.corpus.source_tokenizer, rate)
+        target = source if self.corpus.joint else BPEDropout.of(self.corpus.target_tokenizer, rate)
         if source is None or target is None:
             raise SettingError(
                 f"train.bpe_dropout is {rate:g}, but the vocabulary of this model was not made by merging pieces; "
@@ -157,7 +157,7 @@ class TranslationTask(Task):
         return source, target
 
     def _collate(self, pairs: Pairs, indices: Indices) -> Batch:
-        return collate(pairs, indices, self.store.source_tokenizer.specials, self.store.target_tokenizer.specials)
+        return collate(pairs, indices, self.corpus.source_tokenizer.specials, self.corpus.target_tokenizer.specials)
 
 
 def _lengths_and_ties(asked: RunConfig, joint: bool) -> dict[str, Any]:
