@@ -61,7 +61,7 @@ def test_the_source_stays_as_it_is_and_the_card_goes_along(
     assert done.out.startswith(f"{out} holds the model in 0.0 MB instead of ")
     assert contents(trained) == before
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert card.startswith((trained / "README.md").read_text(encoding="utf-8")) and "8 bits" in card
+    assert card.startswith((trained / "README.md").read_text(encoding="utf-8")) and "quantized to int8" in card
     monkeypatch.chdir(out)
     assert call("quantize", ".").code == 0
     assert (trained.parent / f"{out.name}-int8" / "config.json").exists()

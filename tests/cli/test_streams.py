@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.cli.streams import DASH, _lines, input_lines, output_lines
+from heedful.cli.streams import DASH, _count_lines, input_lines, output_lines
 from heedful.errors import FolderError, SettingError
 from heedful.inference.translator import Translator
 from tests.cli.conftest import Call
@@ -95,12 +95,12 @@ def test_what_is_read_is_not_written(
     (tmp_path / "link").symlink_to(source)
     done = call("translate", trained, "-i", source, "-o", tmp_path / "link")
     assert done.code == 2
-    assert_one_sentence(done.err, "link is the file that is read", "another")
+    assert_one_sentence(done.err, "link is both input and output", "another")
     done = call("align", trained, "--source", source, "--target", source, "--out", tmp_path / "link")
     assert done.code == 2
-    assert_one_sentence(done.err, "link is the file that is read")
+    assert_one_sentence(done.err, "link is both input and output")
     monkeypatch.setattr("os.fstat", lambda number: source.stat())
-    with pytest.raises(SettingError, match="is the file that is read"), output_lines(source, DASH):
+    with pytest.raises(SettingError, match="is both input and output"), output_lines(source, DASH):
         pass
     assert source.read_text() == "The dog sleeps.\n"
 
@@ -206,11 +206,11 @@ def test_ctrl_c_ends_a_program_that_waits_for_a_line(trained: Path) -> None:
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)])
 def test_lines_are_counted_with_a_last_one_that_does_not_end(tmp_path: Path, text: str, count: int) -> None:
     (tmp_path / "in").write_text(text)
-    assert _lines(tmp_path / "in") == count
-    assert _lines(tmp_path / "in.gz") is None
-    assert _lines(tmp_path / "nowhere") is None
+    assert _count_lines(tmp_path / "in") == count
+    assert _count_lines(tmp_path / "in.gz") is None
+    assert _count_lines(tmp_path / "nowhere") is None
     os.mkfifo(tmp_path / "pipe")
-    assert _lines(tmp_path / "pipe") is None
+    assert _count_lines(tmp_path / "pipe") is None
 
 
 def read(terminal: int, seconds: float) -> Iterator[str]:
@@ -241,7 +241,7 @@ def test_a_long_file_shows_a_bar_and_ctrl_c_leaves_whole_lines(
         )  # fmt: skip
     os.close(theirs)
     try:
-        bar = r"engine.* [1-9]\d*/160000\S* [\d,]+ lines a second \S*\d:\d\d:\d\d"
+        bar = r"engine.* [1-9]\d*/160000\S* [\d,]+ lines/s \S*\d:\d\d:\d\d"
         assert any(re.search(bar, seen) for seen in read(terminal, 120))
         process.send_signal(signal.SIGINT)
         began = time.monotonic()

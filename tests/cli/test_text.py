@@ -116,7 +116,7 @@ def test_lines_become_vectors(bert: Path, call: Call, tmp_path: Path) -> None:
     assert vectors.shape == (3, 16)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 1], abs=1e-5)
     (tmp_path / "in").write_text("The dog sleeps.\n", encoding="utf-8")
-    words = ["embed", bert, "-i", tmp_path / "in", "-o", tmp_path / "v.npy", "--pooling", "first", "--no-normalise"]
+    words = ["embed", bert, "-i", tmp_path / "in", "-o", tmp_path / "v.npy", "--pooling", "first", "--no-normalize"]
     assert call(*words).code == 0
     assert np.load(tmp_path / "v.npy").shape == (1, 16)
 
@@ -151,7 +151,7 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["generate", "BERT", "x"], "does not continue text"),
         (["generate", "nowhere", "x"], "nowhere does not exist"),
         (["fill-mask", "BERT", "no blank"], "[MASK]"),
-        (["fill-mask", "GPT", "[MASK]"], "which is no encoder"),
+        (["fill-mask", "GPT", "[MASK]"], "which is not an encoder"),
         (["embed", "BERT", "-i", "A", "--pooling", "max", "-o", "v.npy"], "pooling"),
         (["classify", "BERT", "-i", "A"], "has no labels"),
         (["translate", "GPT", "-i", "A"], "does not translate; it is a GPT, use heedful generate."),

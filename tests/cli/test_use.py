@@ -155,3 +155,15 @@ def test_python_m_heedful_and_the_script_are_the_same_program() -> None:
         pytest.skip("heedful is not installed as a script")
     by_script = subprocess.run([script, "--help"], capture_output=True, text=True, check=True, env=dict(os.environ))
     assert by_script.stdout == process("--help").out
+
+
+def test_a_shell_completes_commands_and_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_HEEDFUL_COMPLETE", "complete_bash")
+    for words, place, completions in (
+        ("heedful tra", 1, ["train", "translate"]),
+        ("heedful score --so", 2, ["--source"]),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(place))
+        done = call()
+        assert (done.code, done.out.split()) == (0, completions), done.err

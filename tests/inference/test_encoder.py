@@ -157,5 +157,5 @@ def test_other_families_do_not_encode(encoder: Encoder) -> None:
         encoder_of().classify(["a"])
     with pytest.raises(FolderError, match=r"no head to guess tokens with; it is a BERT, use heedful embed\."):
         encoder_of(head="none", output_bias=False).fill_mask("[MASK]")
-    with pytest.raises(FolderError, match="decoder family, which is no encoder"):
+    with pytest.raises(FolderError, match="decoder family, which is not an encoder"):
         Encoder(ModelFolder(build_model(config), encoder.tokenizer, encoder.tokenizer, SearchSettings(), Path("x")))

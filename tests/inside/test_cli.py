@@ -48,19 +48,19 @@ def test_align_prints_a_line_for_each_pair(call: Call, model, tmp_path):
     assert len(lines) == 5
     assert lines[2] == lines[4] == ""
     assert all(all(part.replace("-", "").isdigit() for part in line.split()) for line in lines)
-    assert done.err.startswith("read off decoder.")
+    assert done.err.startswith("aligned by the heads decoder.")
     both = call("align", model / "model", *files, "--reverse", model / "model", "--marks", "--out", tmp_path / "x")
     assert both.code == 0
     assert len((tmp_path / "x").read_text().splitlines()) == 4
     one = call("align", model / "model", *files, "--heads", "decoder.0.cross.1")
-    assert one.err == "read off decoder.0.cross.1\n"
+    assert one.err == "aligned by the heads decoder.0.cross.1\n"
 
 
 def test_heads_prints_them_in_order(call: Call, model, tmp_path):
     files = ["--source", model / "a.en", "--reference", model / "a.de"]
     done = call("heads", model / "model", *files, "--svg", tmp_path / "x.svg")
     lines = done.out.splitlines()
-    assert lines[0].startswith("whole model")
+    assert lines[0].startswith("all heads")
     rises = [float(line.split()[2]) for line in lines[1:]]
     assert rises == sorted(rises, reverse=True)
     assert len(rises) == 24
@@ -88,7 +88,7 @@ WRONG = [
     (["align", "model", "--source", "a.en", "--target", "none"], "none does not exist; check the path."),
     (["align", "model", "--source", "a.en", "--target", "one"], "a.en has 4 lines but one has 1; line n of one must"),
     (["align", "model", *FILES, "--heads", "3"], "'3' is no head; a head looks like decoder.1.cross.3."),
-    (["align", "model", *FILES, "--heads", "decoder.9.cross.0"], "decoder.9.cross.0 is no head of cross-attention in"),
+    (["align", "model", *FILES, "--heads", "decoder.9.cross.0"], "has no cross-attention head decoder.9.cross.0;"),
     (["heads", "model", "--source", "a.en"], "a translator is measured against references; give the translation"),
     (["heads", "bert", "--source", "a.en", "--reference", "a.de"], "a model of the encoder family has no references"),
     (["heads", "model", "--source", "empty", "--reference", "empty"], "there is nothing to measure on: no line"),

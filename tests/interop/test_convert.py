@@ -381,7 +381,8 @@ def test_the_command_converts_and_translates(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
     done = subprocess.run([*run, "convert", "opus", "runs/y"], check=True, **settings)
     assert (
-        done.stdout.startswith(b"runs/y holds the same model: 10 sequences through the new folder") and not done.stderr
+        done.stdout.startswith(b"runs/y holds the same model: for 10 sequences, the new folder gives")
+        and not done.stderr
     )
     command = [*run, "translate", "runs/y", "--beam", "2", "--max-length", "9"]
     done = subprocess.run(command, input="".join(f"{text}\n" for text in TEXTS).encode(), check=True, **settings)

@@ -1,4 +1,4 @@
-"""The command line: one file a command, each importing what is slow only when it is called, so `--help` is instant."""
+"""The command line: one file per command; slow imports happen inside the commands, so `--help` is instant."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 from heedful.config import renamed
 from heedful.errors import HeedfulError, SettingError, quote
 
-NEW_OBJECTS = 10_000  # before rubbish is looked for: importing torch makes many and keeps all, and is a tenth faster so
+GC_THRESHOLD = 10_000  # allocations between garbage collections: importing torch takes a tenth less time than with 700
 
 
 def main() -> None:
-    """Run one command; what a user can put right is one sentence on stderr and exit code 2."""
-    gc.set_threshold(NEW_OBJECTS)
+    """Run one command; an error that the user can correct is one sentence on stderr and exit code 2."""
+    gc.set_threshold(GC_THRESHOLD)
     import typer
 
     from heedful.cli.commands import app
     from heedful.cli.streams import abandon_stdout
     from heedful.storage.atomic import remedy
 
-    if sys.stdin is None:  # closed: what is opened next would be taken for it
+    if sys.stdin is None:  # closed: the next file opened would get its descriptor
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None:  # it was closed by whoever started us
+    if sys.stdout is None:  # closed by the calling process
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     try:
@@ -38,19 +38,19 @@ def main() -> None:
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of standard output has closed it (`| head`)
         abandon_stdout()
         sys.exit(0)
-    except OSError as error:  # a place that cannot be reached, or a disk that is full
+    except OSError as error:  # a path that cannot be opened, or a full disk
         if not error.filename and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        where = quote(str(error.filename)) if error.filename else "what was to be written"
+        where = quote(str(error.filename)) if error.filename else "the output"
         advice = remedy(Path(str(error.filename or "")), error)
         print(f"error: {where}: {error.strerror or error}; {advice}.", file=sys.stderr)
-        if not error.filename:  # it may be standard output
+        if not error.filename:  # the failing file may be standard output
             abandon_stdout()
         sys.exit(2)
-    except Exception as error:  # wrong options, which typer can explain; anything else is a bug and keeps its traceback
+    except Exception as error:  # typer shows usage errors itself; anything else is a bug and keeps its traceback
         if not hasattr(error, "show"):
             raise
         error.show()
@@ -58,9 +58,10 @@ def main() -> None:
 
 
 def _refuse_old_names(words: list[str]) -> None:
-    """An option or command under the name that it had before says its name now."""
-    if words and (now := renamed.COMMANDS.get(words[0])):
-        raise SettingError(f"`heedful {words[0]}` is called `heedful {now}` now.")
+    """Refuse options and commands under their old names, with an error that gives the new name."""
+    if words and (new_name := renamed.COMMANDS.get(words[0])):
+        raise SettingError(f"`heedful {words[0]}` is now called `heedful {new_name}`.")
     for word in words:
-        if now := renamed.OPTIONS.get(word.partition("=")[0]):
-            raise SettingError(f"{word.partition('=')[0]} is called {now} now.")
+        option = word.partition("=")[0]
+        if new_name := renamed.OPTIONS.get(option):
+            raise SettingError(f"{option} is now called {new_name}.")

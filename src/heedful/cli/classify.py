@@ -9,27 +9,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Device, check_outputs, input_lines, output_lines, prepare_torch
+from heedful.cli.streams import (
+    DASH,
+    Device,
+    Threads,
+    TorchPrecision,
+    check_outputs,
+    input_lines,
+    output_lines,
+    prepare_torch,
+)
 
 if TYPE_CHECKING:
     from heedful.inference.encoder import Encoder
 
 
 def classify(
-    model: Annotated[Path, typer.Argument(help="The folder of a classifier.")],
-    input: Annotated[Path, typer.Option("--input", "-i", help="text [TAB text] a line; - is standard input.")] = DASH,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to; - is standard output.")] = DASH,
-    labeled: Annotated[Path | None, typer.Option(help="Measure on label TAB text [TAB text] instead.")] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Put a TAB and the probability behind each label.")] = False,
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
-    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    model: Annotated[Path, typer.Argument(help="Folder of a classifier.")],
+    input: Annotated[
+        Path, typer.Option("--input", "-i", help="Lines of text, or text TAB text; - is standard input.")
+    ] = DASH,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
+    labeled: Annotated[
+        Path | None, typer.Option(help="Evaluate on a file of label TAB text [TAB text] instead.")
+    ] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Write a TAB and the probability after each label.")] = False,
+    threads: Threads = 0,
+    precision: TorchPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Say which label fits each line: N lines in, N labels out.
+    """Predict the label of each line: N lines in, N labels out.
 
-    For example: heedful classify runs/tagger < lines > labels
+    For example: heedful classify runs/topics < lines > labels
 
-    With --labeled test.tsv: accuracy and macro-F1 on examples whose labels are known.
+    With --labeled test.tsv, print accuracy and macro-F1 on labeled examples.
     """
     from heedful.inference.encoder import Encoder
     from heedful.interop import open_folder
@@ -44,8 +57,8 @@ def classify(
     with output_lines(output, input) as put:
         while chunk := list(islice(lines, 1000)):
             texts = [line.partition("\t")[::2] for line in chunk]
-            for found in encoder.classify([first for first, _ in texts], [second for _, second in texts], number):
-                put(f"{found.label}\t{found.probability:.4f}" if scores else found.label)
+            for best in encoder.classify([first for first, _ in texts], [second for _, second in texts], number):
+                put(f"{best.label}\t{best.probability:.4f}" if scores else best.label)
             number += len(chunk)
 
 
@@ -55,8 +68,8 @@ def measure(encoder: Encoder, path: Path) -> None:
     from heedful.evaluation.metrics import label_scores
 
     examples = read_labeled(path)
-    found = encoder.classify([each.text for each in examples], [each.second for each in examples])
-    labels = [each.label for each in found], [each.label for each in examples]
-    result = label_scores(*labels)
+    predictions = encoder.classify([example.text for example in examples], [example.second for example in examples])
+    predicted, expected = [best.label for best in predictions], [example.label for example in examples]
+    result = label_scores(predicted, expected)
     print(f"accuracy {result['valid_accuracy']:6.2f} %   of {len(examples):,} examples")
-    print(f"macro-F1 {result['valid_macro_f1']:6.2f} %   over {len(set(labels[0]).union(labels[1]))} labels")
+    print(f"macro-F1 {result['valid_macro_f1']:6.2f} %   over {len({*predicted, *expected})} labels")

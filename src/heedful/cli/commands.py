@@ -1,4 +1,4 @@
-"""All commands by name. Importing this must stay cheap: a command imports torch only in its body."""
+"""The typer application with all commands. Importing it stays cheap: a command imports torch only in its body."""
 
 from typing import Annotated
 
@@ -25,7 +25,6 @@ from heedful.cli.train import train
 from heedful.cli.translate import translate
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -33,17 +32,17 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"heedful {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def heedful(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version)] = False,
 ) -> None:
-    """Transformers of your own: train a translator from two text files, use it, measure it, look inside."""
+    """Train transformers on your own data, then use, evaluate, serve and inspect them."""
 
 
 for command in (

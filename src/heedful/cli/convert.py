@@ -9,21 +9,24 @@ import typer
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="A model folder: one of ours, or MarianMT, PEGASUS, GPT-2 or BERT.")],
-    out: Annotated[Path, typer.Argument(help="A new folder for the result.")],
-    to: Annotated[str, typer.Option(help="heedful, huggingface or ctranslate2.")] = "heedful",
+    source: Annotated[
+        Path, typer.Argument(help="A model folder: heedful's, or Hugging Face's (MarianMT, PEGASUS, GPT-2 or BERT).")
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder to create.")],
+    to: Annotated[str, typer.Option(help="Format to write: heedful, huggingface or ctranslate2.")] = "heedful",
 ) -> None:
-    """Open somebody's model as one of ours, or write one of ours for transformers or CTranslate2.
+    """Convert a Hugging Face model to a heedful folder, or a heedful folder for transformers or CTranslate2.
 
     For example: heedful convert opus-mt-en-de runs/y; heedful convert runs/x out --to huggingface
 
-    A model that the other side cannot express is refused, and so is a result that computes anything else.
+    Both models are run and compared: a result with different outputs is refused, and so is a model that the other
+    format cannot express.
     """
     from heedful.interop.conversion import convert as convert_folder
 
     agreement = convert_folder(source, out, to)
     tokens = "the same tokens, and " if agreement.decoded else ""
     print(
-        f"{out} holds the same model: {agreement.sequences} sequences through {agreement.other} gave {tokens}"
-        f"numbers at most {agreement.difference:.1e} apart."
+        f"{out} holds the same model: for {agreement.sequences} sequences, {agreement.other} gives {tokens}"
+        f"outputs that differ by at most {agreement.difference:.1e}."
     )

@@ -8,48 +8,52 @@ from typing import Annotated, Any
 
 import typer
 
+from heedful.cli.streams import Beam, check_outputs
+
 
 def explain(
     model: Annotated[Path, typer.Argument(help="A model folder: a translator, a GPT or an encoder.")],
-    text: Annotated[str, typer.Argument(help="The text to look at; an encoder's mask in it hides a word.")],
+    text: Annotated[str, typer.Argument(help="Input text; for an encoder it may contain the mask token.")],
     out: Annotated[
-        Path | None, typer.Option(help="The page, one HTML file; explain.html if nothing is asked for.")
+        Path | None, typer.Option(help="HTML file to write; explain.html if no other output is requested.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Look at this output instead of the model's own.")] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
-    png: Annotated[Path | None, typer.Option(help="A picture of the attention for a paper.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="The same as SVG.")] = None,
+    target: Annotated[str | None, typer.Option(help="Explain this output instead of the model's own.")] = None,
+    beam: Beam = None,
+    png: Annotated[Path | None, typer.Option(help="Write a figure of the attention weights as PNG.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the same figure as SVG.")] = None,
     picture: Annotated[
         str | None,
-        typer.Option(help="What the picture shows: decoder.cross (all heads), decoder.1.cross or decoder.1.cross.3."),
+        typer.Option(help="What the figure shows: decoder.cross (all heads), decoder.1.cross or decoder.1.cross.3."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="The raw numbers: tokens, every weight, scores, alignment.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write tokens, attention weights, scores and alignment as JSON.")
+    ] = None,
 ) -> None:
-    """Write a page that shows what a model does with a text, and opens anywhere without a network.
+    """Write an HTML page that shows how a model processes a text; it is one file and works offline.
 
     For example: heedful explain runs/x "The dog that the man saw sleeps." --out page.html
     """
-    from heedful.cli.streams import check_outputs
     from heedful.inside import draw_attention
-    from heedful.inside.explain import explain as look
+    from heedful.inside.explain import explain as explain_text
     from heedful.interop import open_folder
 
     if out is None and not (png or svg or json):
         out = Path("explain.html")
     check_outputs(out, json, png, svg)
     search: dict[str, Any] = {} if beam is None else {"beam": beam}
-    found = look(open_folder(model), text, target, **search)
-    if found.run.note:
-        print(found.run.note, file=sys.stderr)
+    explanation = explain_text(open_folder(model), text, target, **search)
+    run = explanation.run
+    if run.note:
+        print(run.note, file=sys.stderr)
     if out is not None:
-        found.save(out)
+        explanation.save(out)
     if json is not None:
-        found.save_numbers(json)
+        explanation.save_numbers(json)
     for path in (png, svg):
         if path is not None:
-            draw_attention(found.run, path, picture)
-    if found.run.output is not None:
-        print(found.run.output)
+            draw_attention(run, path, picture)
+    if run.output is not None:
+        print(run.output)
     for path in (out, json, png, svg):
         if path is not None:
             print(f"wrote {path}", file=sys.stderr)

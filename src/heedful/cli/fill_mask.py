@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Device, prepare_torch
+from heedful.cli.streams import Device, Threads, TorchPrecision, prepare_torch
 
 
 def fill_mask(
-    model: Annotated[Path, typer.Argument(help="The folder of a BERT.")],
-    text: Annotated[str, typer.Argument(help="Text with [MASK] or <mask> where a word is missing.")],
-    top: Annotated[int, typer.Option(help="Candidates for each blank.")] = 5,
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")] = 0,
-    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "float32",
+    model: Annotated[Path, typer.Argument(help="Folder of a BERT.")],
+    text: Annotated[str, typer.Argument(help="Text with [MASK] or <mask> in place of the missing words.")],
+    top: Annotated[int, typer.Option(help="Number of candidates per mask.")] = 5,
+    threads: Threads = 0,
+    precision: TorchPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Fill in the blanks of a text: the most probable words, with their probabilities.
+    """Predict the masked words of a text: the most probable candidates with their probabilities.
 
     For example: heedful fill-mask runs/bert "Paris is the [MASK] of France."
     """

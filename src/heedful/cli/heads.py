@@ -8,19 +8,23 @@ from typing import Annotated
 
 import typer
 
+from heedful.cli.streams import Threads, check_outputs, input_lines, set_threads
+
 
 def heads(
     model: Annotated[Path, typer.Argument(help="A model folder: a translator, a GPT or an encoder.")],
-    source: Annotated[Path, typer.Option(help="Text to measure on, one sentence a line; plain or .gz.")],
-    reference: Annotated[Path | None, typer.Option(help="For a translator: its translation, line by line.")] = None,
-    lines: Annotated[int, typer.Option(min=0, help="Lines to measure on, the first ones; 0 for all.")] = 200,
-    bleu: Annotated[bool, typer.Option("--bleu", help="Translate too, and measure BLEU; slower.")] = False,
-    png: Annotated[Path | None, typer.Option(help="A picture of the result.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="The same as SVG.")] = None,
+    source: Annotated[Path, typer.Option(help="Text to evaluate on, one sentence per line; plain or .gz.")],
+    reference: Annotated[
+        Path | None, typer.Option(help="For a translator: reference translations, one per line.")
+    ] = None,
+    lines: Annotated[int, typer.Option(min=0, help="Use the first lines only; 0 for all.")] = 200,
+    bleu: Annotated[bool, typer.Option("--bleu", help="Also translate and measure BLEU; slower.")] = False,
+    png: Annotated[Path | None, typer.Option(help="Write a figure of the result as PNG.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the same figure as SVG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 for all cores.")] = 0,
+    threads: Threads = 0,
 ) -> None:
-    """Switch off each attention head by itself, and measure how much worse the model becomes.
+    """Measure the importance of each attention head: ablate it and print how much the loss rises.
 
     For example: heedful heads runs/x --source test.en --reference test.de --png heads.png
     """
@@ -28,7 +32,6 @@ def heads(
 
     from rich.console import Console
 
-    from heedful.cli.streams import check_outputs, input_lines, set_threads
     from heedful.formats.line_files import read_pairs
     from heedful.inside import draw_heads, importance
     from heedful.inside import heads as all_heads
@@ -36,25 +39,25 @@ def heads(
 
     check_outputs(png, svg)
     set_threads(threads)
-    folder, most = open_folder(model), lines or None
+    folder, max_lines = open_folder(model), lines or None
     references: list[str] | None = None
     if reference is None:
-        sources = list(islice(input_lines(source), most))
+        sources = list(islice(input_lines(source), max_lines))
     else:
-        pairs = list(islice(read_pairs(source, reference), most))
+        pairs = list(islice(read_pairs(source, reference), max_lines))
         sources, references = [text for text, _ in pairs], [text for _, text in pairs]
     total = len(all_heads(folder))
     with Console(stderr=True).status(f"0 of {total} heads") as status:
-        found = importance(
+        result = importance(
             folder, sources, references, bleu, lambda head, number: status.update(f"{number} of {total} heads")
         )
     for path in (png, svg):
         if path is not None:
-            draw_heads(found, path)
+            draw_heads(result, path)
     if as_json:
-        print(json.dumps(found.as_json(), indent=2))
+        print(json.dumps(result.as_json(), indent=2))
         return
-    print(f"{'whole model':20} loss {found.whole.loss:7.4f}" + (f"   BLEU {found.whole.bleu:6.2f}" if bleu else ""))
-    for head in found.ranked():
-        drop = found.drop(head)
-        print(f"{head!s:20} loss {found.rise(head):+7.4f}" + ("" if drop is None else f"   BLEU {-drop:+6.2f}"))
+    print(f"{'all heads':20} loss {result.whole.loss:7.4f}" + (f"   BLEU {result.whole.bleu:6.2f}" if bleu else ""))
+    for head in result.ranked():
+        drop = result.drop(head)
+        print(f"{head!s:20} loss {result.rise(head):+7.4f}" + ("" if drop is None else f"   BLEU {-drop:+6.2f}"))

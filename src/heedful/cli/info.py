@@ -7,28 +7,28 @@ import platform
 
 
 def info() -> None:
-    """Print what computes here: versions, the compiled engine and its instruction set, threads, torch.
+    """Print versions, the compiled engine with its instruction set, threads and the torch build.
 
-    HEEDFUL_ISA chooses a lower instruction set (portable, avx2, avx512, avx512bf16), or torch alone (none).
+    HEEDFUL_ISA selects a lower instruction set (portable, avx2, avx512, avx512bf16), or torch only (none).
     """
     from heedful import __version__
     from heedful.native.engine import chosen, fitting
     from heedful.ops.threads import num_threads
 
-    engine = chosen()  # which logs why there is none, unless it was turned off
+    engine = chosen()  # logs why there is no engine, unless HEEDFUL_ISA=none
     print(f"heedful {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     if engine is None:
-        print("engine: none; torch computes")
+        print("engine: none; torch is used")
     else:
         why = f"; none higher because {engine.why_not_higher}" if engine.why_not_higher else ""
         print(f"engine: {engine.path}")
         print(f"instruction set: {engine.name}; available: {', '.join(engine.available)}{why}")
-        print(f"precision by default: int8 to translate, {fitting('auto', engine.library)} to train a translator")
+        print(f"default precision: int8 to translate, {fitting('auto', engine.library)} to train a translator")
     print(f"threads: {num_threads()}")
-    print(f"torch: {_torch()}")
+    print(f"torch: {_torch_version()}")
 
 
-def _torch() -> str:
+def _torch_version() -> str:
     if importlib.util.find_spec("torch") is None:
         return "not installed"
     import torch

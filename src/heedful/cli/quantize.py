@@ -9,16 +9,16 @@ import typer
 
 
 def quantize(
-    model: Annotated[Path, typer.Argument(help="A model folder; it stays as it is.")],
+    model: Annotated[Path, typer.Argument(help="A model folder; it is not changed.")],
     out: Annotated[
-        Path | None, typer.Option(help="A new folder for the result; the model's name and -int8 if not given.")
+        Path | None, typer.Option(help="Folder to create; by default the model's name with -int8 appended.")
     ] = None,
 ) -> None:
-    """Write a model with weights of 8 bits: a quarter of the size, and the translations of --precision int8.
+    """Quantize the weights of a model to int8: a quarter of the size, same translations as --precision int8.
 
     For example: heedful quantize runs/x --out runs/x-int8
 
-    Every command opens the result.
+    Every command accepts the result.
     """
     from dataclasses import replace
 
@@ -33,12 +33,12 @@ def quantize(
         out = named.with_name(f"{named.name}-int8")
     check_output_path(out)
     opened = open_folder(model)
-    words = card(opened, "heedful") + "\nThe weights are of 8 bits (`heedful quantize`).\n"
+    readme = card(opened, "heedful") + "\nThe weights are quantized to int8 (`heedful quantize`).\n"
     with atomic_folder(out.resolve()) as temporary:
-        folder.save_folder(replace(opened, path=temporary), words, precision="int8")
-        folder.load_folder(temporary)  # what is there opens
+        folder.save_folder(replace(opened, path=temporary), readme, precision="int8")
+        folder.load_folder(temporary)  # verifies the new folder
         if (model / shortlist.FILE).exists():
             shortlist.save_shortlist(shortlist.load_shortlist(opened), replace(opened, path=temporary))
-    before = sum(each.nbytes for each in opened.model.state_dict().values())
+    before = sum(tensor.nbytes for tensor in opened.model.state_dict().values())
     after = (out / folder.WEIGHTS).stat().st_size
     print(f"{out} holds the model in {after / 1e6:.1f} MB instead of {before / 1e6:.1f}.")

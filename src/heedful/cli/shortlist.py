@@ -9,15 +9,15 @@ import typer
 
 
 def shortlist(
-    model: Annotated[Path, typer.Argument(help="The folder of a translator; the shortlist is written into it.")],
-    source: Annotated[Path, typer.Option(help="Source side, such as what it was trained on; plain or .gz.")],
-    target: Annotated[Path, typer.Option(help="Target side, line by line.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a translator; the shortlist is written into it.")],
+    source: Annotated[Path, typer.Option(help="Source sentences, such as the training data; plain or .gz.")],
+    target: Annotated[Path, typer.Option(help="Their translations, one per line.")],
 ) -> None:
-    """Learn which target tokens a source makes likely, so that --shortlist translates faster.
+    """Build a vocabulary shortlist: the likely target tokens of each source token, for faster translation.
 
     For example: heedful shortlist runs/x --source train.en --target train.de
 
-    It pays with large vocabularies: about a third of the time at 37,000 tokens, little below 10,000.
+    It saves about a third of the time with a vocabulary of 37,000 tokens, and little below 10,000.
     """
     from heedful.formats.line_files import read_pairs
     from heedful.inference import shortlist as lists
@@ -28,9 +28,7 @@ def shortlist(
     if opened.config.family != "encoder-decoder":
         raise unfit(opened, "does not translate")
     pairs = lists.encoded(read_pairs(source, target), opened)
-    learned = lists.build_shortlist(pairs, opened.source_tokenizer, opened.tokenizer)
-    path = lists.save_shortlist(learned, opened)
-    mean, all_tokens = learned.size(pairs), opened.tokenizer.vocab_size
-    print(
-        f"{path}: a translation has {mean:,.0f} of {all_tokens:,} tokens to choose from, in the mean of these sources."
-    )
+    built = lists.build_shortlist(pairs, opened.source_tokenizer, opened.tokenizer)
+    path = lists.save_shortlist(built, opened)
+    mean, vocab_size = built.size(pairs), opened.tokenizer.vocab_size
+    print(f"{path}: a sentence has {mean:,.0f} of {vocab_size:,} target tokens to choose from on average.")

@@ -1,4 +1,4 @@
-"""What commands read and write: files or pipes, UTF-8, lines that end at a line feed and nowhere else."""
+"""Input, output and shared options of the commands: files or pipes, UTF-8, lines that end only at a line feed."""
 
 from __future__ import annotations
 
@@ -25,31 +25,43 @@ if TYPE_CHECKING:
     from heedful.inference.translator import Translator
 
 DASH = Path("-")
+Beam = Annotated[int | None, typer.Option(help="Beam size: hypotheses kept at each step; 1 is greedy search.")]
+Threads = Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")]
+Precision = Annotated[str, typer.Option(help="auto (the fastest one of this machine), float32, bfloat16 or int8.")]
+TorchPrecision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
 Device = Annotated[str, typer.Option(help="cpu, or cuda for a GPU.")]
-_interrupted = threading.Event()  # Ctrl-C has come
+Shortlist = Annotated[
+    bool,
+    typer.Option(
+        "--shortlist",
+        help="Restrict the output layer to the model's shortlist (see `heedful shortlist`): "
+        "faster with large vocabularies.",
+    ),
+]
+_interrupted = threading.Event()  # set by Ctrl-C
 
 
 def input_lines(path: Path) -> Iterator[str]:
-    """The lines of a file, plain or .gz, or of standard input."""
+    """Lines of a file, plain or .gz, or of standard input."""
     return arriving_lines(path)[0]
 
 
 def arriving_lines(path: Path) -> tuple[Iterator[str], Callable[[], bool]]:
-    """The same, and whether the next one can be had without waiting for it."""
+    """Lines of a file or of standard input, and a function that tells whether the next line is already there."""
     from heedful.formats.line_files import decode_lines, read_lines
 
     if path != DASH:
         return read_lines(path), lambda: True
-    given = _StandardInput()
-    return decode_lines(given, "standard input"), given.ready
+    stdin = _StandardInput()
+    return decode_lines(stdin, "standard input"), stdin.ready
 
 
 class _StandardInput:
-    """Its lines, until its end or until Ctrl-C: a worker that waits for a line would hold up the end of the program."""
+    """Lines of standard input, until its end or Ctrl-C: a thread blocked in a read would delay the program's exit."""
 
     def __init__(self) -> None:
         self.lines: deque[bytes] = deque()
-        self.started: list[bytes] = []  # a line whose end is yet to come
+        self.partial: list[bytes] = []  # an incomplete line
         self.ended = False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -63,53 +75,53 @@ class _StandardInput:
         return self.lines.popleft()
 
     def ready(self, wait: float = 0.0) -> bool:
-        """Whether the next line, or the end, is there or comes soon enough."""
+        """Whether the next line, or the end of input, arrives within `wait` seconds."""
         if not self.lines and not self.ended and select.select([0], [], [], wait)[0]:
-            self._take(os.read(0, 1 << 16))
+            self._add_block(os.read(0, 1 << 16))
         return bool(self.lines) or self.ended or _interrupted.is_set()
 
-    def _take(self, block: bytes) -> None:
+    def _add_block(self, block: bytes) -> None:
         *lines, rest = block.split(b"\n")
         for line in lines:
-            self.lines.append(b"".join((*self.started, line, b"\n")))
-            self.started = []
-        self.started += [rest] if rest else []
+            self.lines.append(b"".join((*self.partial, line, b"\n")))
+            self.partial = []
+        self.partial += [rest] if rest else []
         self.ended = not block
-        if self.ended and self.started:
-            self.lines.append(b"".join(self.started))
+        if self.ended and self.partial:
+            self.lines.append(b"".join(self.partial))
 
 
 def check_outputs(*paths: Path | None) -> None:
-    """Refuse files that could not be written, before the work that leads to them is done."""
+    """Refuse output files that cannot be written, before any work is done."""
     for path in paths:
         if path is not None and path != DASH:
             check_output(path)
 
 
 @contextmanager
-def output_lines(path: Path, *read: Path) -> Iterator[Callable[[str], None]]:
-    """Lines for a file, which is none of those that are `read`, or standard output: call what is given with each.
+def output_lines(path: Path, *inputs: Path) -> Iterator[Callable[[str], None]]:
+    """Yield a function that writes one line to a file or to standard output; the file must not be one of the `inputs`.
 
-    They are UTF-8 whatever the locale says. A line leaves at once and as a whole: Ctrl-C waits until it is out, unless
-    it comes a second time.
+    Lines are UTF-8 whatever the locale. Each is flushed at once and is never cut: Ctrl-C takes effect after the line,
+    and at once if pressed twice.
     """
-    if path != DASH and any(_same_file(each, path) for each in read):
-        raise SettingError(f"{path} is the file that is read; write to another one.")
+    if path != DASH and any(_same_file(input, path) for input in inputs):
+        raise SettingError(f"{path} is both input and output; write to another file.")
     output = _Output(path)
     _interrupted.clear()
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # and not ignored
+    previous_handler = signal.getsignal(signal.SIGINT)
+    if previous_handler is signal.default_int_handler:  # not if SIGINT is ignored
         signal.signal(signal.SIGINT, output.interrupt)
     try:
         yield output.put
-        output.open()  # of no lines, too
+        output.open()  # creates the file even without lines
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
         output.close()
 
 
 class _Output:
-    """A file that is opened with its first line, so that what goes wrong before that leaves an older one as it is."""
+    """An output file, opened with its first line: an error before that leaves an existing file unchanged."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.lines = path, 0
@@ -123,7 +135,7 @@ class _Output:
             try:
                 self.stream = self.path.open("w", encoding="utf-8", newline="\n")
             except OSError as error:
-                raise self._problem(error) from None
+                raise self._write_error(error) from None
         return self.stream
 
     def put(self, line: str) -> None:
@@ -133,14 +145,14 @@ class _Output:
             stream.write(f"{line}\n")
             stream.flush()
         except OSError as error:
-            raise self._problem(error) from None
+            raise self._write_error(error) from None
         self.writing = False
         self.lines += 1
         if self.interrupted:
             raise KeyboardInterrupt
 
     def interrupt(self, number: int, frame: object) -> None:
-        """What Ctrl-C does."""
+        """Signal handler for Ctrl-C."""
         _interrupted.set()
         if not self.writing or self.interrupted:
             raise KeyboardInterrupt
@@ -148,10 +160,10 @@ class _Output:
 
     def close(self) -> None:
         if self.stream is not None and self.stream is not sys.stdout:
-            with suppress(OSError):  # every line is out, or its error was said
+            with suppress(OSError):  # every line is flushed, or its error was reported
                 self.stream.close()
 
-    def _problem(self, error: OSError) -> Exception:
+    def _write_error(self, error: OSError) -> Exception:
         if isinstance(error, BrokenPipeError):
             return error
         if self.path == DASH:
@@ -163,7 +175,7 @@ class _Output:
 
 
 def abandon_stdout() -> None:
-    """What could not be written is not tried again when the program ends."""
+    """Point standard output at /dev/null, so that Python does not retry a failed write at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -176,7 +188,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def prepare_torch(threads: int = 0, precision: str = "float32", device: str = "cpu") -> str:
-    """Check and apply what every command that computes can be told; the precision to compute in."""
+    """Check and apply --threads, --precision and --device; returns the precision to compute in."""
     from heedful.ops.precision import choose_precision
 
     if precision not in ("auto", "float32", "bfloat16"):
@@ -187,7 +199,7 @@ def prepare_torch(threads: int = 0, precision: str = "float32", device: str = "c
 
 
 def check_device(device: str) -> None:
-    """Refuse what this machine does not have."""
+    """Refuse a device that this machine does not have."""
     if device == "cpu":
         return
     if not re.fullmatch(r"cuda(:\d+)?", device):
@@ -196,12 +208,12 @@ def check_device(device: str) -> None:
 
     gpus = torch.cuda.device_count()
     if int(device.removeprefix("cuda").lstrip(":") or 0) >= gpus:
-        found = f"{gpus or 'no'} GPU{'s' * (gpus > 1)}"
-        raise SettingError(f"--device is {device}, and torch finds {found} here; leave it out, or set it to cpu.")
+        available = f"{gpus or 'no'} GPU{'s' * (gpus > 1)}"
+        raise SettingError(f"--device is {device}, but torch finds {available} here; leave it out, or set it to cpu.")
 
 
 def set_threads(threads: int) -> None:
-    """As many CPU threads as are asked for; 0 for all cores."""
+    """Set the number of CPU threads; 0 for all cores."""
     from heedful.ops import threads as cpu
 
     if threads < 0:
@@ -218,7 +230,7 @@ def open_translator(
     workers: int = 0,
     shortlist: bool = False,
 ) -> Translator:
-    """Load model folders for translation; what they have to say while translating goes to stderr."""
+    """Load one model, or several as an ensemble, for translation; notices go to stderr."""
     import gc
 
     from heedful.inference.translator import Translator
@@ -234,13 +246,13 @@ def open_translator(
     folders = [open_folder(model) for model in models]
     translator = Translator(folders, precision, device, workers=workers, shortlist=shortlist)
     translator.notice = lambda text: print(text, file=sys.stderr)
-    gc.freeze()  # what is loaded stays: to look through it again and again takes a tenth of the time
+    gc.freeze()  # the loaded objects stay: without this, garbage collection takes a tenth of the time
     return translator
 
 
 @contextmanager
 def progress(input: Path, output: Path, what: str) -> Iterator[Callable[[], None]]:
-    """A bar on stderr, if that is a terminal and no line goes there: call what is given for every line that is done."""
+    """Yield a function to call after each line; shows a progress bar if stderr is a terminal without output lines."""
     if not sys.stderr.isatty() or (output == DASH and sys.stdout.isatty()):
         yield lambda: None
         return
@@ -249,18 +261,18 @@ def progress(input: Path, output: Path, what: str) -> Iterator[Callable[[], None
 
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False) as bar:
-        task = bar.add_task(what, total=_lines(input), rate="")
+        task = bar.add_task(what, total=_count_lines(input), rate="")
         lines, shown = 0, time.monotonic()
 
         def show() -> None:
             bar.update(task, completed=lines)
             speed = bar.tasks[0].finished_speed or bar.tasks[0].speed
-            bar.update(task, rate=f"{speed:,.0f} lines a second" if speed else "")
+            bar.update(task, rate=f"{speed:,.0f} lines/s" if speed else "")
 
         def done() -> None:
             nonlocal lines, shown
             lines += 1
-            if time.monotonic() - shown > 0.1:  # the bar costs more than a line
+            if time.monotonic() - shown > 0.1:  # drawing takes longer than translating a line
                 show()
                 shown = time.monotonic()
 
@@ -270,8 +282,8 @@ def progress(input: Path, output: Path, what: str) -> Iterator[Callable[[], None
             show()
 
 
-def _lines(path: Path) -> int | None:
-    """How many lines there are to come, if that can be known."""
+def _count_lines(path: Path) -> int | None:
+    """The number of input lines, if it can be known without consuming the input."""
     if path.suffix == ".gz":
         return None
     try:
@@ -279,22 +291,22 @@ def _lines(path: Path) -> int | None:
             if not path.is_file():  # a pipe can be read once
                 return None
             with path.open("rb") as file:
-                return _count(iter(lambda: file.read(1 << 20), b""))
-        return _count(_blocks_of_stdin()) if stat.S_ISREG(os.fstat(0).st_mode) else None
+                return _count_in_blocks(iter(lambda: file.read(1 << 20), b""))
+        return _count_in_blocks(_stdin_blocks()) if stat.S_ISREG(os.fstat(0).st_mode) else None
     except OSError:
         return None
 
 
-def _count(blocks: Iterable[bytes]) -> int:
+def _count_in_blocks(blocks: Iterable[bytes]) -> int:
     lines, end = 0, b"\n"
     for block in blocks:
         lines, end = lines + block.count(b"\n"), block[-1:]
     return lines + (end != b"\n")
 
 
-def _blocks_of_stdin() -> Iterator[bytes]:
-    """What is left of a file that is standard input, without reading it away."""
-    at = os.lseek(0, 0, os.SEEK_CUR)
-    while block := os.pread(0, 1 << 20, at):
-        at += len(block)
+def _stdin_blocks() -> Iterator[bytes]:
+    """The rest of a regular file on standard input, without moving its offset."""
+    offset = os.lseek(0, 0, os.SEEK_CUR)
+    while block := os.pread(0, 1 << 20, offset):
+        offset += len(block)
         yield block

@@ -40,6 +40,8 @@ VALUES = {
 OPTIONS = {
     "--alpha": "--length-penalty",
     "--labelled": "--labeled",
+    "--no-normalise": "--no-normalize",
+    "--normalise": "--normalize",
     "--valid-labelled": "--valid-labeled",
 }
 

@@ -63,7 +63,7 @@ class Encoder:
 
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if folder.config.family != "encoder":
-            raise unfit(folder, "is no encoder")
+            raise unfit(folder, "is not an encoder")
         assert isinstance(folder.model, EncoderModel)
         self.device, self.precision = torch.device(device), precision
         self.model = folder.model.to(self.device).eval()
