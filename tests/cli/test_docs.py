@@ -83,5 +83,8 @@ def test_the_python_of_the_readme_runs(workplace: Path) -> None:
 def test_every_command_named_in_the_docs_exists(call: Call) -> None:
     known = call("--help").out
     for page in PAGES:
-        for name in re.findall(r"(?:^|`)heedful ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        text = page.read_text(encoding="utf-8")
+        code = "\n".join([*re.findall(r"`([^`\n]+)`", text), *re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)])
+        code += "\n".join(re.findall(r"^ {4}(.*)", text, re.MULTILINE))
+        for name in re.findall(r"^(?:\$ )?heedful ([a-z-]+)", code, re.MULTILINE):
             assert re.search(rf"^  {name} ", known, re.MULTILINE), f"{page.name} names heedful {name}"
