@@ -84,7 +84,7 @@ def test_every_command_named_in_the_docs_exists(call: Call) -> None:
     known = call("--help").out
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        code = "\n".join([*re.findall(r"`([^`\n]+)`", text), *re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)])
-        code += "\n".join(re.findall(r"^ {4}(.*)", text, re.MULTILINE))
+        inline, fenced = re.findall(r"`([^`\n]+)`", text), re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+        code = "\n".join([*inline, *fenced, *re.findall(r"^ {4}(.*)", text, re.MULTILINE)])
         for name in re.findall(r"^(?:\$ )?heedful ([a-z-]+)", code, re.MULTILINE):
             assert re.search(rf"^  {name} ", known, re.MULTILINE), f"{page.name} names heedful {name}"
