@@ -167,7 +167,7 @@ def test_a_translator_goes_on_at_a_low_rate_whatever_it_was_trained_with(
     run = json.loads((tmp_path / "x" / "run.json").read_text())["config"]["train"]
     assert (run["optimizer"], run["learning_rate"], run["schedule"]) == ("adam", 3e-4, "linear")
     fresh = json.loads((trained / "run.json").read_text())["config"]["train"]
-    assert (fresh["optimiser"], fresh["learning_rate"]) == ("muon", 6e-3)
+    assert (fresh["optimizer"], fresh["learning_rate"]) == ("muon", 6e-3)
     before, after = (load_file(path / "model.safetensors") for path in (trained, tmp_path / "x"))
     assert all(torch.allclose(before[name], after[name], atol=1e-3) for name in before)
 

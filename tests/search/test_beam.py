@@ -21,7 +21,7 @@ def run(toy, sentences, **options):
     return beam_search(toy, *batch(sentences), SearchOptions(**options))
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("vocab_size, max_extra", [(5, 2), (6, 1)])
 def test_a_wide_beam_finds_what_exhaustive_search_finds_in_the_same_order(alpha, vocab_size, max_extra):
     toy = Toy(vocab_size, seed=3)

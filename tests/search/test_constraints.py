@@ -83,7 +83,7 @@ def test_a_forced_token_keeps_its_number_whatever_the_other_constraints_say():
     assert torch.equal(out[1], ban([5, 6])(table(2), prefixes(2, 0), SENTENCE)[1])
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_a_forced_prefix_gives_what_exhaustive_search_under_it_gives(alpha):
     toy = Toy(6, seed=8)
     options = SearchOptions(beam=200, n_best=5, length_penalty=alpha, max_extra=3, prefix=PREFIXES)

@@ -112,6 +112,6 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_gpus_share_the_pieces_of_an_update(device: str, words: list[str], pieces: int) -> None:
     asked = load_config(None, words)
-    config = asked.with_defaults({"train": {"accumulate": 8}}, preset="base")
+    config = asked.with_defaults({"train": {"micro_batches": 8}}, preset="base")
     ranks = SimpleNamespace(device=torch.device(device), world=4)
     assert _shared_out(config, asked, ranks).train.micro_batches == pieces  # type: ignore[arg-type]

@@ -187,7 +187,7 @@ def test_what_the_text_has_cut_may_be_asked_for_again(files: Path, tmp_path: Pat
 
     assert open_(asked(100_000), tmp_path / "x").config.train.block_size < 100_000
     assert open_(asked(100_000), tmp_path / "x", resume=True).config.train.block_size < 100_000
-    with pytest.raises(SettingError, match=r"train\.block is 99999 now"):
+    with pytest.raises(SettingError, match=r"train\.block_size is 99999 now"):
         open_(asked(99_999), tmp_path / "x", resume=True)
 
 

@@ -124,11 +124,11 @@ SMALL_ENOUGH = ["preset=tiny", "model.d_model=64", "model.d_ff=64", "model.encod
 
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
-@pytest.mark.parametrize("accumulate", [1, 4])
-def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, engine, accumulate):
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, engine, micro_batches):
     """With a clock that a loss moves by 0.03 s and a step by 0.01 s, and that is disturbed half of the time."""
     asked, task = opened
-    words = [*SMALL_ENOUGH, "train.time=2h", f"train.backend={engine}", f"train.micro_batches={accumulate}"]
+    words = [*SMALL_ENOUGH, "train.time=2h", f"train.backend={engine}", f"train.micro_batches={micro_batches}"]
     config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
     clock, disturbed = [0.0], itertools.cycle([0.02, 0.02, 0.0, 0.0])
 
@@ -143,7 +143,7 @@ def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, en
     monkeypatch.setattr(time_budget.LossBackend, "loss", takes(0.03, time_budget.LossBackend.loss))
     monkeypatch.setattr(Muon, "step", takes(0.01, Muon.step))
     found = time_budget.passes_in_time(task, config, torch.device("cpu"))
-    assert found == pytest.approx(7200 / len(task.plan(0)) / (0.03 * accumulate + 0.01))
+    assert found == pytest.approx(7200 / len(task.plan(0)) / (0.03 * micro_batches + 0.01))
 
 
 @pytest.mark.parametrize(("bad_until", "bad"), [(60.0, 60.0), (2.0, 0.7)])
@@ -171,7 +171,7 @@ def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
     config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
     task.prepare(config)
     split = len(task.plan(0))
-    task.prepare(config.replace(train={"split": 0.0}))
+    task.prepare(config.replace(train={"bpe_dropout": 0.0}))
     assert task.splits is None and len(task.plan(0)) < split
 
 

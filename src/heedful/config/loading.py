@@ -75,6 +75,8 @@ class RunConfig(Section):
         for section in SECTIONS:
             mine = getattr(self, section)
             filled[section] = dict(sections.get(section, {})) | mine.model_dump(include=mine.model_fields_set)
+        if self.task is not None:
+            filled["task"] = self.task
         return _validated(RunConfig, filled)
 
     def replace(self, **sections: Mapping[str, Any]) -> RunConfig:
