@@ -7,7 +7,7 @@ CSRC := src/heedful/native/csrc
 ENGINE := $(wildcard $(CSRC)/*.cpp $(CSRC)/*.h) $(CSRC)/CMakeLists.txt
 CMAKE := $(or $(wildcard $(BIN)/cmake),cmake)
 
-.PHONY: setup engine demo test test-all test-isa check browser bench clean
+.PHONY: setup engine demo test test-all test-isa check browser docs bench clean
 
 setup: $(VENV)/.user
 
@@ -69,6 +69,17 @@ check: $(VENV)/.dev
 # What computes, once with every instruction set of this machine, with torch alone, and with torch's own sets lowered.
 test-isa: $(VENV)/.dev
 	$(BIN)/python tests/every_isa.py
+
+# The documentation site, in an environment of its own; a broken link or any other warning is an error.
+docs: $(VENV)/.user build/docs/.packages
+	$(BIN)/python tools/command_reference.py > docs/commands.md
+	build/docs/bin/zensical build --strict --clean
+
+build/docs/.packages: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/pip install --quiet --disable-pip-version-check -c constraints.txt \
+		$$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
+	touch $@
 
 bench: $(VENV)/.dev
 	@echo "Programs in benchmarks/ print their own usage; each measures a peer and heedful in one run:"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -15,7 +16,11 @@ from tests.cli.conftest import Call
 from tests.conftest import TINY
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "benchmarks" / "results").glob("*.md")),
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -42,42 +47,74 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 @pytest.fixture(scope="module")
 def workplace(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the README speaks of."""
+    """A folder with the files that the README and the tutorials name."""
     folder = tmp_path_factory.mktemp("readme")
-    for name, original in (("train", "train"), ("val", "valid"), ("test", "valid")):
+    for name, original in (("train", "train"), ("val", "valid"), ("valid", "valid"), ("test", "valid")):
         for language in ("en", "de"):
             (folder / f"{name}.{language}").write_bytes((corpus / f"{original}.{language}").read_bytes())
     (folder / "in.en").write_text("The dog sleeps.\nWhere is the station?\n", encoding="utf-8")
+    (folder / "book.txt").write_bytes((corpus / "train.en").read_bytes())
     return folder
 
 
-def test_the_commands_of_the_readme_run(workplace: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each as it stands, but for a size and a length that a test can afford."""
-    monkeypatch.chdir(workplace)
-    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
+def run_commands(page: Path, call: Call) -> int:
+    """Run the heedful commands of a page as they stand, with models of a size that a test can afford."""
+    lines = [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
     commands = [line for line in lines if line.startswith("heedful ")]
-    assert len(commands) >= 8
     for command in commands:
-        words = [word for word in shlex.split(command)[1:] if word not in ("30m", "--time")]
-        if words[0] == "serve":  # it runs until it is told to end: tests/serve/test_process.py does both
+        words = [word for word in shlex.split(command)[1:] if word not in ("30m", "10m", "--time")]
+        if words[0] == "serve":  # runs until it is stopped: tests/serve/test_process.py starts and stops it
             continue
-        redirected = words.index("<") if "<" in words else len(words)
-        if redirected < len(words):
-            words = [*words[:redirected], "-i", words[redirected + 1]]
+        for sign, option in (("<", "-i"), (">", "-o")):
+            words = [option if word == sign else word for word in words]
         if words[0] == "train" and "--resume" not in words:
-            words += [word for word in (*TINY, "train.max_updates=2") if word.split("=")[0] not in command]
+            small = [*TINY, "train.max_updates=2", "train.block_size=16", "train.sample=4"]
+            words += [word for word in small if word.split("=")[0] not in command]
             words = [word if not word.startswith("train.max_updates") else "train.max_updates=2" for word in words]
         done = call(*words)
         assert done.code == 0, f"{command}: {done.err}"
+    return len(commands)
 
 
-def test_the_python_of_the_readme_runs(workplace: Path) -> None:
-    (code,) = blocks(ROOT / "README.md", "python")
+def run_python(page: Path, folder: Path) -> str:
+    """Run the only block of Python of a page in a process of its own."""
+    (code,) = blocks(page, "python")
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=workplace, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("[")
+    return done.stdout
+
+
+def test_the_commands_and_the_python_of_the_readme_run(
+    workplace: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace)
+    assert run_commands(ROOT / "README.md", call) >= 8
+    assert run_python(ROOT / "README.md", workplace).startswith("[")
+
+
+def test_the_tutorial_of_a_translator_runs(workplace: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    assert run_commands(ROOT / "docs" / "tutorial-translator.md", call) >= 7
+
+
+def test_the_tutorial_of_a_gpt_runs(
+    workplace: Path, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "tutorial-gpt.md"
+    monkeypatch.chdir(workplace)
+    assert run_commands(page, call) >= 5
+    (code,) = blocks(page, "python")
+    exec(compile(code, page.name, "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_the_command_reference_is_fresh() -> None:
+    script = runpy.run_path(str(ROOT / "tools" / "command_reference.py"))
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == script["command_reference"](), (
+        "run: python tools/command_reference.py > docs/commands.md"
+    )
 
 
 def test_every_command_named_in_the_docs_exists(call: Call) -> None:
