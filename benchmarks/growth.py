@@ -17,9 +17,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from heedful.native import Engine, SearchRequest, library, search_all
+from heedful.inference.native_search import NativeSearchPool
+from heedful.inference.scheduler import search_in_order
+from heedful.native import Engine, library
 from heedful.native.torch_bridge import ModuleWeights
-from heedful.search import SearchOptions
+from heedful.search import SearchOptions, SearchRequest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
@@ -34,7 +36,7 @@ def milliseconds(engine: Engine, beam: int, length: int) -> float:
     source = torch.randint(4, 37_000, (SOURCE,), generator=torch.Generator().manual_seed(length)).tolist()
     asked = SearchRequest(source, SearchOptions(beam=beam, length_penalty=0.0, max_length=length))
     began = time.perf_counter()
-    (found,) = search_all(engine, [asked])
+    (found,) = search_in_order(NativeSearchPool(engine, batched_calls=True), [asked])
     spent = time.perf_counter() - began
     assert len(found[0].ids) == length
     return 1e3 * spent

@@ -95,8 +95,10 @@ class Measured:
 
 
 def heedful(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
+    from heedful.inference.native_search import NativeSearchPool
+    from heedful.inference.scheduler import search_in_order
     from heedful.inference.translator import Translator
-    from heedful.native import SearchRequest, search_all
+    from heedful.search import SearchRequest
     from heedful.storage import folder
 
     translator = Translator([folder.load_folder(job.folder)], job.precision, shortlist=job.shortlist)
@@ -106,7 +108,8 @@ def heedful(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
     def translate(sources: Sentences) -> list[Sequence[int]]:
         some = translator.shortlist.tokens if translator.shortlist else lambda ids: None
         asked = (SearchRequest(ids, options, (), some(ids[:-1])) for ids in sources)
-        return [each[0].ids for each in search_all(engine, asked, job.workers, job.threads)]
+        pool = NativeSearchPool(engine, job.workers, job.threads, batched_calls=True)
+        return [each[0].ids for each in search_in_order(pool, asked)]
 
     return translate
 

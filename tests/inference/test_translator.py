@@ -13,6 +13,8 @@ from heedful import demo
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import SettingError
 from heedful.inference.results import Translation, join_parts
+from heedful.inference.scheduler import Scheduler
+from heedful.inference.torch_search import TorchSearchLanes
 from heedful.inference.translator import Translator
 from heedful.model.transformer import build_model
 from heedful.native import library
@@ -49,7 +51,7 @@ def test_a_line_is_the_same_alone_and_in_any_batch(
     shuffled = random.Random(0).sample(range(len(lines)), len(lines))
     mixed = translator.translations([lines[index] for index in shuffled], **options)
     assert [[each.text for each in mixed[shuffled.index(i)]] for i in range(24)] == [[e.text for e in w] for w in whole]
-    monkeypatch.setattr("heedful.inference.torch_backend.ROWS", 1)
+    monkeypatch.setattr("heedful.inference.torch_search.ROWS", 1)
     for index, alone in enumerate(translator.translations(lines, **options)):
         assert [each.text for each in alone] == [each.text for each in whole[index]]
         assert [each.score for each in alone] == pytest.approx([each.score for each in whole[index]], abs=1e-4)
@@ -82,7 +84,7 @@ def test_what_the_engine_computes_is_read_into_torch_only_when_torch_must_comput
 def test_a_stream_is_the_list(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [pair.source for pair in PAIRS[:30]] + ["", " "]
     whole = [each[0].text for each in translator.translations(lines)]
-    monkeypatch.setattr("heedful.inference.torch_backend.CHUNK", 7)
+    monkeypatch.setattr("heedful.inference.torch_search.LOOKAHEAD", 7)
     assert [each[0].text for each in translator.stream(iter(lines))] == whole
     assert translator.translate(lines) == whole
     assert translator.translate(lines[3]) == whole[3]
@@ -195,18 +197,19 @@ def test_wrong_use_is_explained(translator: Translator) -> None:
         translator.translate("a", bream=3)
 
 
-def test_steps_give_the_same_translations_and_forget_what_is_gone(translator: Translator) -> None:
+def test_lanes_give_the_same_translations_and_forget_cancelled_requests(translator: Translator) -> None:
     lines = [pair.source for pair in PAIRS[:12]]
     parts = translator.parts(lines, [""] * len(lines))
     options = translator.options({"n_best": 2})
-    gone: set[int] = set()
-    found: dict[int, list[str]] = {}
-    for number, ended in enumerate(translator.steps(parts, options, gone)):
-        found |= {index: [each.text for each in translations] for index, translations in ended}
-        if number == 0:
-            gone |= {2, 5} - found.keys()
+    scheduler = Scheduler(TorchSearchLanes(translator.torch, lambda: translator.next_token))
+    requests = scheduler.add([translator.search_request(part, options) for part in parts])
+    results = dict(scheduler.step())
+    cancelled = {requests[2], requests[5]} - results.keys()
+    assert len(cancelled) == 2
+    scheduler.cancel(cancelled)
+    while not scheduler.idle():
+        results |= dict(scheduler.step())
     whole = translator.translations(lines, n_best=2)
-    assert sorted(found) == list(range(12))
-    assert len(gone) == 2
-    for index in set(range(12)) - gone:
-        assert found[index] == [each.text for each in whole[index]]
+    assert results.keys() == set(requests) - cancelled
+    for request, hypotheses in results.items():
+        assert [each.text for each in translator.decode(hypotheses)] == [each.text for each in whole[request.number]]

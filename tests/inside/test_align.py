@@ -173,7 +173,7 @@ def test_links_count_the_words_of_the_printed_text_whatever_white_space_it_has(t
     ids = spelled(translator.tokenizer, text)
     source = f"{text}reads{text[:2]}"
     (part,) = translator.parts([source], [""])
-    written = translator.found([Hypothesis(ids, -1.0, -1.0, (-1.0,) * len(ids), True)])
+    written = translator.decode([Hypothesis(ids, -1.0, -1.0, (-1.0,) * len(ids), True)])
     assert written[0].text == text
     ((found,),) = translator.aligned([part], [written])
     assert {target for _, target in found.alignment} == set(range(len(text.split())))
@@ -187,7 +187,7 @@ def test_links_count_the_words_of_the_printed_text_whatever_white_space_it_has(t
 def test_a_translation_of_nothing_but_white_space_has_no_links(translator_folder, text):
     translator = Translator([translator_folder])
     ids = spelled(translator.tokenizer, text)
-    written = translator.found([Hypothesis(ids, -1.0, -1.0, (-1.0,) * len(ids), True)])
+    written = translator.decode([Hypothesis(ids, -1.0, -1.0, (-1.0,) * len(ids), True)])
     ((found,),) = translator.aligned(translator.parts(["She reads."], [""]), [written])
     assert (found.text, found.alignment) == (text, [])
 

@@ -198,7 +198,7 @@ def test_recording_changes_no_translation(translator_folder, monkeypatch):
 
 
 def test_sentences_of_several_searches_stand_in_the_order_they_were_given(translator_folder, monkeypatch):
-    monkeypatch.setattr("heedful.inference.torch_backend.ROWS", 6)  # two sentences at a time
+    monkeypatch.setattr("heedful.inference.torch_search.ROWS", 6)  # two sentences at a time
     translator = Translator([translator_folder])
     with record(translator) as trace:
         translator.translate(TEXTS)

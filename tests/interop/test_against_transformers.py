@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import transformers
 import heedful
 from heedful import interop
 from heedful.files import read_json
+from heedful.inference.scheduler import search_in_order
 from heedful.inference.torch_backend import ModelNextToken
 from heedful.inference.translator import Translator
 from heedful.interop.huggingface import read_model
@@ -254,8 +254,9 @@ def test_sentences_have_the_language_code_that_their_text_opens_with(tmp_path: P
             [id for part in parts if part.line == line for id in part.ids if id != code] for parts in (plain, opened)
         ]
         assert ids[0] == ids[1]
-    steps = chain.from_iterable(translator.steps(opened, translator.options({})))
-    searched = [ways for _, ways in sorted(steps, key=lambda each: each[0])]
+    options = translator.options({})
+    requests = [translator.search_request(part, options) for part in opened]
+    searched = [translator.decode(found) for found in search_in_order(translator.shared_backend(), requests)]
     found = translator.aligned(opened, searched)
     for part, ways in zip(opened, found, strict=True):
         assert all(0 <= source < len(texts[part.line].split()) for source, _ in ways[0].alignment)

@@ -4,6 +4,7 @@ import ctypes
 import itertools
 import re
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import torch
 from heedful import native
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError, SettingError
+from heedful.inference.native_search import NativeSearchPool
+from heedful.inference.scheduler import QueuedRequest, Scheduler, search_in_order
 from heedful.inference.torch_backend import ModelNextToken
 from heedful.model.transformer import EncoderDecoder, build_model
-from heedful.native import Engine, EngineSearch, SearchPool, SearchRequest, library, search_all, supports
+from heedful.native import Engine, EngineSearch, library, supports
 from heedful.native.capi import Shape
 from heedful.native.torch_bridge import EngineNextToken, ModuleWeights
-from heedful.search import SearchOptions
+from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.search.beam import beam_search
 from heedful.search.sample import sample
 
@@ -48,6 +51,17 @@ def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     for to, row in zip(ids, rows, strict=True):
         to[: len(row)] = torch.tensor(row)
     return ids, lengths
+
+
+def search_all(
+    engine: Engine, requests: Iterable[SearchRequest], workers: int = 1, threads: int = 1
+) -> Iterator[list[Hypothesis]]:
+    return search_in_order(NativeSearchPool(engine, workers, threads, batched_calls=True), requests)
+
+
+def add_request(scheduler: Scheduler, source: list[int], options: SearchOptions) -> QueuedRequest:
+    (queued,) = scheduler.add([SearchRequest(source, options)])
+    return queued
 
 
 KINDS: list[dict[str, Any]] = [
@@ -119,101 +133,114 @@ def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool
     alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
     for workers, threads in ((1, 1), (3, 1), (1, 2)):
         assert list(search_all(engine, [SearchRequest(each, options) for each in asked], workers, threads)) == alone
-    for search in (EngineSearch(engine), SearchPool(engine, 3)):
-        numbers, found = dict[int, int](), dict[int, Any]()
-        for index, each in enumerate(asked):  # one joins at every step
-            numbers[search.add(each, options)] = index
-            found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
-        while search.rows:
-            found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
-        assert [found[index] for index in range(len(asked))] == alone
+    search, numbers, found = EngineSearch(engine), dict[Any, int](), dict[int, Any]()
+    for index, each in enumerate(asked):  # one joins at every step
+        numbers[search.add(SearchRequest(each, options))] = index
+        found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
+    while search.rows:
+        found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
+    assert [found[index] for index in range(len(asked))] == alone
 
 
-def test_searches_wait_for_no_other_and_who_leaves_meanwhile_is_gone() -> None:
+@pytest.mark.parametrize("searches", [1, 3])
+def test_requests_that_join_at_every_step_of_a_pool_have_the_same_results(searches: int) -> None:
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small=False)
+    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
+    scheduler, results = Scheduler(NativeSearchPool(engine, searches)), dict[QueuedRequest, Any]()
+    requests = []
+    for each in asked:
+        requests.append(add_request(scheduler, each, options))
+        results |= dict(scheduler.step())
+    while not scheduler.idle():
+        results |= dict(scheduler.step())
+    assert [results[request] for request in requests] == list(
+        search_all(engine, [SearchRequest(each, options) for each in asked])
+    )
+
+
+def test_searches_of_a_pool_do_not_wait_for_each_other_and_requests_can_be_cancelled() -> None:
     engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small=False)
     asked, options = sources([7, 12, 9, 5]), SearchOptions(beam=3, n_best=1, max_length=25)
     alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
-    search, go = SearchPool(engine, 2), threading.Event()
-    slow = search.searches[0].search
-    step, slow.step = slow.step, lambda: go.wait(60) and step()
-    numbers = [search.add(each, options) for each in asked[:3]]  # 0 and 2 wait in the slow one
-    found = dict[int, Any]()
-    while numbers[1] not in found:
-        found |= dict(search.step())
-    search.drop(numbers[0])
-    late = search.add(asked[3], options)
-    while late not in found:
-        found |= dict(search.step())
-    assert found == {numbers[1]: alone[1], late: alone[3]}
-    assert search.rows == options.beam
+    pool, go = NativeSearchPool(engine, 2), threading.Event()
+    scheduler, results = Scheduler(pool), dict[QueuedRequest, Any]()
+    slow = pool.searches[0].search
+    step, slow.step = slow.step, lambda *calls: go.wait(60) and step(*calls)
+    requests = [add_request(scheduler, each, options) for each in asked[:3]]  # 0 and 2 wait in the slow one
+    while requests[1] not in results:
+        results |= dict(scheduler.step())
+    scheduler.cancel({requests[0]})
+    late = add_request(scheduler, asked[3], options)
+    while late not in results:
+        results |= dict(scheduler.step())
+    assert results == {requests[1]: alone[1], late: alone[3]}
+    assert pool.rows == options.beam
     go.set()
-    while search.rows:
-        found |= dict(search.step())
-    assert found == {numbers[1]: alone[1], late: alone[3], numbers[2]: alone[2]}
+    while not scheduler.idle():
+        results |= dict(scheduler.step())
+    assert results == {requests[1]: alone[1], late: alone[3], requests[2]: alone[2]}
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_many_come_and_go_at_any_time_and_who_stays_gets_the_same_as_alone(threads: int) -> None:
+@pytest.mark.parametrize("searches", [1, 3])
+def test_requests_that_join_and_leave_at_any_time_have_the_same_results_as_alone(searches: int) -> None:
     engine = Engine(ModuleWeights(model()), small=False)
     random = np.random.default_rng(3)
     asked, options = sources(random.integers(3, 15, 200).tolist()), SearchOptions(beam=2, max_length=12)
     alone = list(search_all(engine, (SearchRequest(each, options) for each in asked)))
-    search, indices, found = SearchPool(engine, threads), dict[int, int](), dict[int, Any]()
-    dropped = set()
+    scheduler, requests, results = Scheduler(NativeSearchPool(engine, searches)), [], dict[QueuedRequest, Any]()
+    cancelled = set[QueuedRequest]()
     for index, each in enumerate(asked):
-        indices[search.add(each, options)] = index
+        requests.append(add_request(scheduler, each, options))
         if index % 3 == 0:
-            leaving = int(random.choice([number for number in indices if number not in found.keys() | dropped]))
-            search.drop(leaving)
-            dropped.add(leaving)
+            running = [request for request in requests if request not in results.keys() | cancelled]
+            leaving = running[random.integers(len(running))]
+            scheduler.cancel({leaving})
+            cancelled.add(leaving)
         if index % 5 == 0:
-            found |= dict(search.step())
-    while search.rows:
-        found |= dict(search.step())
-    found |= dict(search.step())
-    assert not dropped & found.keys()
-    assert {indices[number]: each for number, each in found.items()} == {
-        indices[number]: alone[indices[number]] for number in indices.keys() - dropped
+            results |= dict(scheduler.step())
+    while not scheduler.idle():
+        results |= dict(scheduler.step())
+    assert not cancelled & results.keys()
+    assert {request.number: each for request, each in results.items()} == {
+        index: alone[index] for index, request in enumerate(requests) if request not in cancelled
     }
 
 
-def test_searches_that_nobody_uses_any_more_end() -> None:
+def test_the_threads_of_a_pool_end_with_it() -> None:
     before = set(threading.enumerate())
-    search = SearchPool(Engine(ModuleWeights(model()), small=False), 3)
-    mine = set(threading.enumerate()) - before
-    assert len(mine) == 3
-    del search
-    for thread in mine:
+    pool = NativeSearchPool(Engine(ModuleWeights(model()), small=False), 3)
+    threads = set(threading.enumerate()) - before
+    assert len(threads) == 3
+    del pool
+    for thread in threads:
         thread.join(10)
-    assert not any(thread.is_alive() for thread in mine)
+    assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_search_that_breaks_leaves_the_others_in_order() -> None:
+def test_an_error_ends_the_requests_of_its_search_alone() -> None:
     engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small=False)
     asked, options = sources([7, 12, 9]), SearchOptions(beam=3, n_best=1, max_length=25)
-    expected = next(search_all(engine, [SearchRequest(asked[2], options)]))
-    search, broken = SearchPool(engine, 2), threading.Event()
-    step = search.searches[1].search.step
+    alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
+    pool, broken = NativeSearchPool(engine, 2), threading.Event()
+    scheduler, results = Scheduler(pool), dict[QueuedRequest, Any]()
+    step = pool.searches[1].search.step
 
-    def breaks() -> Any:
+    def breaks(*calls: int) -> Any:
         if broken.is_set():
-            return step()
+            return step(*calls)
         broken.set()
         raise SettingError("broken")
 
-    search.searches[1].search.step = breaks
-    numbers, ended = [search.add(each, options) for each in asked[:2]], list[int]()
-    with pytest.raises(SettingError, match="broken"):
-        while True:
-            ended += [number for number, _ in search.step()]
-    for number in set(numbers) - set(ended):
-        search.drop(number)
-    last = search.add(asked[2], options)
-    found: dict[int, Any] = {}
-    while last not in found:
-        found |= dict(search.step())
-    assert found[last] == expected
-    assert search.rows == 0
+    pool.searches[1].search.step = breaks
+    first, second = (add_request(scheduler, each, options) for each in asked[:2])
+    while not scheduler.idle():
+        results |= dict(scheduler.step())
+    assert results[first] == alone[0] and str(results[second]) == "broken"
+    last = add_request(scheduler, asked[2], options)
+    while not scheduler.idle():
+        results |= dict(scheduler.step())
+    assert results[last] == alone[2]
+    assert pool.rows == 0
 
 
 def shortlists(count: int, seed: int = 7) -> list[Any]:
@@ -255,7 +282,7 @@ def test_a_shortlist_depends_on_no_other_sentence(small: bool) -> None:
 def test_a_wrong_shortlist_is_refused(wrong: list[int]) -> None:
     search = EngineSearch(Engine(ModuleWeights(model()), False, shortlists=True))
     with pytest.raises(HeedfulError, match="shortlist"):
-        search.add([5, 3], SearchOptions(beam=2), (9,), np.array(wrong, dtype=np.int32))
+        search.add(SearchRequest([5, 3], SearchOptions(beam=2), (9,), np.array(wrong, dtype=np.int32)))
 
 
 def test_what_is_longer_than_the_model_takes_is_refused() -> None:
@@ -266,15 +293,15 @@ def test_what_is_longer_than_the_model_takes_is_refused() -> None:
         ([5, 3], SearchOptions(max_length=most + 1)),
     ):
         with pytest.raises(ValueError, match=f"{most + 1} tokens, but the model takes {most} at most"):
-            EngineSearch(engine).add(source, options)
+            EngineSearch(engine).add(SearchRequest(source, options))
 
 
 def test_sentences_have_options_of_their_own_and_may_leave() -> None:
     engine, (one, other, third) = Engine(ModuleWeights(model()), False), sources([5, 9, 4])
     wide, narrow = SearchOptions(beam=4, n_best=2, max_length=12), SearchOptions(beam=1, max_length=5)
     search = EngineSearch(engine)
-    first, gone, last = search.add(one, wide), search.add(other, wide), search.add(third, narrow)
-    unread = search.add(other, wide)
+    first, gone, last = (search.add(SearchRequest(*each)) for each in ((one, wide), (other, wide), (third, narrow)))
+    unread = search.add(SearchRequest(other, wide))
     search.drop(unread)
     found = dict(search.step())
     search.drop(gone)
@@ -362,7 +389,7 @@ def test_a_problem_in_a_worker_reaches_the_caller_and_an_early_end_stops_them() 
     assert next(flow)
     flow.close()
     with pytest.raises(SettingError, match="leaves no room"):
-        EngineSearch(engine).add([5, 3], options, prefix=tuple(range(4, 20)))
+        EngineSearch(engine).add(SearchRequest([5, 3], options, tuple(range(4, 20))))
 
 
 def test_a_sentence_that_ends_where_another_fails_keeps_no_rows() -> None:
@@ -372,19 +399,20 @@ def test_a_sentence_that_ends_where_another_fails_keeps_no_rows() -> None:
         broken.source_embedding.weight[7] = float("nan")
     engine = Engine(ModuleWeights(broken), small=False)
     search, options = EngineSearch(engine), SearchOptions(beam=20, max_length=1)
-    expected = next(search_all(engine, [SearchRequest([5, 3], options)]))
+    good_request, bad_request = SearchRequest([5, 3], options), SearchRequest([7, 3], options)
+    expected = next(search_all(engine, [good_request]))
     for _ in range(3):  # as many rows as a search may have, and more
-        good, bad = search.add([5, 3], options), search.add([7, 3], options)
+        good, bad = search.add(good_request), search.add(bad_request)
         with pytest.raises(HeedfulError, match="not numbers"):
             search.step()
         search.drop(bad)
         assert search.step() == [(good, expected)]
-        dropped = [search.add([5, 3], options), search.add([7, 3], options)]
+        dropped = [search.add(good_request), search.add(bad_request)]
         with pytest.raises(HeedfulError, match="not numbers"):
             search.step()
         for number in dropped:
             search.drop(number)
-    last = search.add([5, 3], options)
+    last = search.add(good_request)
     assert search.step(steps=5) == [(last, expected)]
 
 

@@ -10,9 +10,8 @@ from heedful.errors import HeedfulError, SettingError
 from heedful.inference import shortlist
 from heedful.inference.translator import Translator
 from heedful.native import library
-from heedful.serve.continuous_batching import ContinuousBatching
-from heedful.serve.lanes import PACE, translations
 from heedful.serve.messages import WorkerTask
+from heedful.serve.translation import PACE, TranslationWorkload, translations
 from heedful.storage.folder import load_folder
 from tests.serve.test_lanes import LINES, Clock, finish, texts
 
@@ -25,8 +24,8 @@ def translator(folders, request) -> Translator:
 
 
 @pytest.fixture
-def work(translator) -> ContinuousBatching:
-    return ContinuousBatching(translator, Clock())
+def work(translator) -> TranslationWorkload:
+    return TranslationWorkload(translator, clock=Clock())
 
 
 def test_requests_join_at_every_step_and_are_the_same_as_alone(work, translator):
@@ -43,7 +42,7 @@ def test_shortlists_are_those_of_the_translator(folders, tmp_path):
     pairs = shortlist.encoded(zip(LINES, LINES, strict=True), opened)
     shortlist.save_shortlist(shortlist.build_shortlist(pairs[:5], opened.source_tokenizer, opened.tokenizer), opened)
     translator = Translator([opened], shortlist=True)
-    work = ContinuousBatching(translator, Clock())
+    work = TranslationWorkload(translator, clock=Clock())
     work.add(WorkerTask(1, {"texts": LINES}))
     found = texts(finish(work)[1])
     assert found == translator.translate(LINES) != Translator([opened]).translate(LINES)
@@ -62,14 +61,14 @@ def test_each_has_options_of_its_own(work, translator):
 
 
 def test_young_requests_do_not_wait_for_all_of_a_long_one(work):
-    work.most = 12
+    work.scheduler.backend.max_rows = 12
     work.add(WorkerTask(1, {"texts": LINES}))
-    work.clock.now += PACE * 5
+    work.scheduler.clock.now += PACE * 5
     work.add(WorkerTask(2, {"texts": LINES[:1]}))
     done = []
     while not work.idle():
         done += [event.task for event in work.step()]
-        assert work.search.rows <= 12 + work.translator.search.beam
+        assert work.scheduler.backend.rows <= 12 + work.translator.search.beam
     assert done == [2, 1]
 
 
@@ -78,9 +77,10 @@ def test_who_hangs_up_leaves_the_search(work):
     work.add(WorkerTask(2, {"texts": LINES[30:31]}))
     found = {event.task for event in work.step()}
     work.cancel(1)
-    assert not any(unit.task == 1 for unit in work.inside.values())
+    assert not any(place.task == 1 for place in work.places.values())
+    assert len(work.scheduler.running) <= 1
     assert found | set(finish(work)) == {2}
-    assert not work.search.rows and not work.pending
+    assert not work.scheduler.backend.rows and not work.tasks
 
 
 def test_empty_and_long_texts_and_what_cannot_be_searched(work, translator):
@@ -95,11 +95,14 @@ def test_empty_and_long_texts_and_what_cannot_be_searched(work, translator):
 
 
 def test_a_broken_model_is_said_to_all_that_are_in_it(work, monkeypatch):
-    def broken() -> None:
+    def broken(*calls: int) -> None:
         raise HeedfulError("the model's probabilities are not numbers")
 
     work.add(WorkerTask(1, {"texts": LINES[:30]}))
     assert not work.step()
-    monkeypatch.setattr(work.search, "step", broken)
-    assert [(event.task, event.kind) for event in work.step()] == [(1, "failed")]
-    assert work.idle()
+    for search in work.scheduler.backend.searches:
+        monkeypatch.setattr(search.search, "step", broken)
+    events = []
+    while not work.idle():
+        events += work.step()
+    assert [(event.task, event.kind) for event in events] == [(1, "failed")]

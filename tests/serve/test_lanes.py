@@ -7,10 +7,11 @@ import pytest
 from heedful import demo
 from heedful.errors import SettingError
 from heedful.inference.generator import Generator
+from heedful.inference.torch_search import LANES, PATIENCE, REFILL_RATIO, TorchSearchLanes
 from heedful.inference.translator import Translator
 from heedful.serve.generation import GenerationWorkload
-from heedful.serve.lanes import LANES, PATIENCE, WORTH, TranslationWorkload, translations
 from heedful.serve.messages import WorkerTask
+from heedful.serve.translation import TranslationWorkload, translations
 from heedful.storage.folder import load_folder
 
 LINES = [pair.source for pair in demo.generate(120, seed=21) if len(pair.source.split()) < 8][:40]
@@ -32,7 +33,9 @@ def translator(folders) -> Translator:
 
 @pytest.fixture
 def work(translator) -> TranslationWorkload:
-    return TranslationWorkload(translator, Clock())
+    clock = Clock()
+    lanes = TorchSearchLanes(translator.torch, lambda: translator.next_token, clock)
+    return TranslationWorkload(translator, lanes, clock)
 
 
 def finish(work, most: int = 2000) -> dict[int, object]:
@@ -71,10 +74,10 @@ def test_what_comes_later_begins_before_all_is_done(work):
     work.add(WorkerTask(1, {"texts": [by_length[0]] * 9 + [by_length[-1]]}))
     work.step()
     work.add(WorkerTask(2, {"texts": LINES[:4]}))
-    while len(work.lanes.running) == 1:
-        first = work.lanes.running[0]
+    while len(work.scheduler.backend.lanes) == 1:
+        first = work.scheduler.backend.lanes[0]
         work.step()
-    assert 0 < first.size <= 4 / WORTH  # the batch is refilled when it has become small
+    assert 0 < len(first.running) <= 4 / REFILL_RATIO  # the batch is refilled when it has become small
     assert set(finish(work)) == {1, 2}
 
 
@@ -83,28 +86,28 @@ def test_nobody_waits_longer_than_patience_for_a_turn(work):
     work.step()
     work.add(WorkerTask(2, {"texts": LINES[30:31]}))
     work.step()
-    assert len(work.lanes.running) == 1
-    work.clock.now += PATIENCE
+    assert len(work.scheduler.backend.lanes) == 1
+    work.scheduler.clock.now += PATIENCE
     work.step()
-    assert len(work.lanes.running) == 2
+    assert len(work.scheduler.backend.lanes) == 2
 
 
 def test_lanes_are_few_and_the_one_with_least_time_is_next(work):
     for number in range(1, LANES + 3):
         work.add(WorkerTask(number, {"texts": [LINES[number]]}))
-        work.clock.now += PATIENCE
+        work.scheduler.clock.now += PATIENCE
     for number in range(LANES + 2):
-        assert len(work.lanes.running) <= LANES
-        work.clock.now += PATIENCE
+        assert len(work.scheduler.backend.lanes) <= LANES
+        work.scheduler.clock.now += PATIENCE
         work.add(WorkerTask(100 + number, {"texts": LINES[:2]}))
         work.step()
-    slow, *others = work.lanes.running
-    slow.spent += 5
-    before = slow.size
-    while work.lanes.running == [slow, *others]:
+    slow, *others = work.scheduler.backend.lanes
+    slow.seconds += 5
+    before = len(slow.running)
+    while work.scheduler.backend.lanes == [slow, *others]:
         work.step()
-    assert slow in work.lanes.running
-    assert slow.size == before
+    assert slow in work.scheduler.backend.lanes
+    assert len(slow.running) == before
     finish(work)
 
 
@@ -120,9 +123,9 @@ def test_options_that_differ_do_not_share_a_search(work, translator):
 
 
 def test_young_requests_do_not_wait_for_all_of_a_long_one(work, monkeypatch):
-    monkeypatch.setattr("heedful.serve.lanes.ROWS", 12)  # four sentences at a time
+    monkeypatch.setattr("heedful.inference.torch_search.ROWS", 12)  # four sentences at a time
     work.add(WorkerTask(1, {"texts": LINES}))
-    work.clock.now += 0.05
+    work.scheduler.clock.now += 0.05
     work.add(WorkerTask(2, {"texts": LINES[:1]}))
     done = []
     while not work.idle():
@@ -141,7 +144,7 @@ def test_who_hangs_up_costs_nothing_any_more(work):
         assert work.step() == []
         steps += 1
     assert steps <= 3
-    assert not work.pending and not work.waiting
+    assert not work.tasks and not work.places and not work.waiting
 
 
 def test_an_empty_text_and_a_long_one(work, translator):
@@ -171,7 +174,7 @@ def test_a_search_that_breaks_takes_only_its_own_with_it(work, monkeypatch):
         raise RuntimeError("the text of a user")
         yield
 
-    monkeypatch.setattr(work.translator, "steps", broken)
+    monkeypatch.setattr(work.scheduler.backend.backend, "search_steps", broken)
     work.add(WorkerTask(1, {"texts": LINES[:1]}))
     (event,) = work.step()
     assert event.kind == "failed" and event.task == 1

@@ -16,11 +16,10 @@ import pytest
 
 from heedful.serve import logs, server
 from heedful.serve.admission import unless_gone
-from heedful.serve.continuous_batching import ContinuousBatching
-from heedful.serve.lanes import TranslationWorkload
 from heedful.serve.model_process import ModelProcess
 from heedful.serve.problems import GoneError, ProblemError
 from heedful.serve.server_settings import Limits
+from heedful.serve.translation import TranslationWorkload
 from tests.serve.conftest import TEXT, response, serving
 
 BODY = {"q": TEXT, "source": "en", "target": "de"}
@@ -31,13 +30,12 @@ REQUEST = b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/jso
 def held(folders, monkeypatch):
     """A server whose translator stands still until it is let go."""
     go = threading.Event()
-    for kind in (TranslationWorkload, ContinuousBatching):
 
-        def held(self, step=kind.step):
-            go.wait(20)
-            return step(self)
+    def held(self, step=TranslationWorkload.step):
+        go.wait(20)
+        return step(self)
 
-        monkeypatch.setattr(kind, "step", held)
+    monkeypatch.setattr(TranslationWorkload, "step", held)
     limits = Limits(queue=6, receiving=1.0, connections=20, headers=2048)
     with serving({"en-de": folders["en-de"]}, limits, drain=4.0) as running:
         yield running, go

@@ -165,7 +165,7 @@ class TraceObserver(Observer):
         keys = zip(sentence.tolist(), map(tuple, prefix.tolist()), strict=True)
         self.search.rows.append({key: row for row, key in enumerate(keys)})
 
-    def found(
+    def finish(
         self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
     ) -> None:
         search, self.search = self.search, SearchTrace()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +17,14 @@ from heedful.inference.results import SourcePart, Translation
 from heedful.model.cache import Cache
 from heedful.model.transformer import EncoderDecoder
 from heedful.native import Engine
-from heedful.native.scheduler import PAUSE
 from heedful.native.torch_bridge import EngineNextToken
 from heedful.ops.precision import autocast
-from heedful.search import Hypothesis, NextToken, Observer, SearchOptions
+from heedful.search import Hypothesis, NextToken, Observer, SearchOptions, SearchRequest
 from heedful.search.beam import beam_search, beam_steps
 from heedful.search.ensemble import Ensemble
 from heedful.search.sample import sample
 from heedful.text import Tokenizer, words_of_spans
 
-ROWS = 256  # hypotheses that are searched at once
-CHUNK = 2000  # parts that are sorted by length together
 SCORE_TOKENS = 2048  # target tokens that are scored at once
 
 
@@ -68,73 +64,46 @@ class TorchBackend:
         members = members or [ModelNextToken(model) for model in self.models()]
         return members[0] if len(members) == 1 else Ensemble(members)
 
-    def search(
-        self,
-        model: NextToken,
-        parts: Iterable[SourcePart | None],
-        sampling: bool,
-        options: SearchOptions,
-        observer: Observer | None = None,
-    ) -> Iterator[list[Hypothesis]]:
-        """What each part becomes, in order; None among them says that there is no more for now."""
-        done, options = 0, options.model_copy(update={"observer": observer or options.observer})
-        for chunk in _chunks(parts):
-            yield from self._chunk(model, chunk, sampling, options, done)
-            done += len(chunk)
-
     @torch.inference_mode()
-    def _chunk(
-        self, model: NextToken, parts: list[SourcePart], sampling: bool, options: SearchOptions, first: int
+    def search_batch(
+        self, model: NextToken, requests: Sequence[SearchRequest], sampling: bool, observer: Observer | None
     ) -> list[list[Hypothesis]]:
-        """The same in batches of about equal length; `first` is the number of the first part."""
-        find = sample if sampling else beam_search
-        width = options.n_best if sampling else options.beam
-        order = [index for index, part in enumerate(parts) if part.ids]
-        order.sort(key=lambda index: -len(parts[index].ids))
-        found: list[list[Hypothesis]] = [[] for _ in parts]
-        for chosen in _batches(order, max(1, ROWS // width)):
-            sources, source, lengths, asked = self._batch([parts[index] for index in chosen], options)
-            with autocast(self.precision, self.device):
-                hypotheses = find(model, source, lengths, asked)
-            if options.observer is not None:
-                options.observer.found([first + index for index in chosen], sources, hypotheses)
-            for index, each in zip(chosen, hypotheses, strict=True):
-                found[index] = each
-        return found
+        """Search requests with the same options together, by beam search or sampling -> the hypotheses of each."""
+        source, lengths, options = self._batch(requests)
+        search = sample if sampling else beam_search
+        with autocast(self.precision, self.device):
+            return search(model, source, lengths, options.model_copy(update={"observer": observer}))
 
     @torch.inference_mode()
-    def steps(
-        self, model: NextToken, parts: Sequence[SourcePart], options: SearchOptions, gone: Collection[int] = ()
+    def search_steps(
+        self, model: NextToken, requests: Sequence[SearchRequest], cancelled: Collection[int]
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """Search these parts together, step by step: which of them each step ended, and what became of them.
+        """Beam search step by step -> the requests that each step finished, by place, with their hypotheses.
 
-        Whoever takes the steps may add indices of parts to `gone` in between: these cost nothing any more.
+        The caller may add places to `cancelled` between steps: these requests end with the next one.
         """
-        _, source, lengths, asked = self._batch(parts, options)
-        steps = beam_steps(model, source, lengths, asked, gone)
+        steps = beam_steps(model, *self._batch(requests), cancelled)
         while True:
             with autocast(self.precision, self.device):
-                ended = next(steps, None)
-            if ended is None:
+                finished = next(steps, None)
+            if finished is None:
                 return
-            yield ended
+            yield finished
 
-    def _batch(
-        self, parts: Sequence[SourcePart], options: SearchOptions
-    ) -> tuple[list[list[int]], Tensor, Tensor, SearchOptions]:
-        """-> the sources, (B, S) the same padded, (B,) their lengths, and the options with what each part asks for."""
-        specials = self.source_tokenizer.specials
-        sources = [[*part.ids, specials.eos] for part in parts]
-        lengths = torch.tensor([len(ids) for ids in sources])
-        source = torch.full((len(sources), int(lengths.max())), specials.pad)
-        for row, ids in zip(source, sources, strict=True):
-            row[: len(ids)] = torch.tensor(ids)
-        prefix, shortlists = tuple(part.prefix for part in parts), tuple(part.shortlist for part in parts)
-        asked = {
-            "prefix": prefix if any(prefix) else None,
-            "shortlists": None if all(each is None for each in shortlists) else shortlists,
+    def _batch(self, requests: Sequence[SearchRequest]) -> tuple[Tensor, Tensor, SearchOptions]:
+        """-> (B, S) padded sources, (B,) their lengths, and the options with the prefix and shortlist of each."""
+        lengths = torch.tensor([len(request.source) for request in requests])
+        source = torch.full((len(requests), int(lengths.max())), self.source_tokenizer.specials.pad)
+        for row, request in zip(source, requests, strict=True):
+            row[: len(request.source)] = torch.tensor(request.source)
+        prefixes = tuple(request.prefix for request in requests)
+        shortlists = tuple(request.shortlist for request in requests)
+        changes = {
+            "prefix": prefixes if any(prefixes) else None,
+            "shortlists": None if all(shortlist is None for shortlist in shortlists) else shortlists,
         }
-        return sources, source.to(self.device), lengths.to(self.device), options.model_copy(update=asked)
+        options = requests[0].options.model_copy(update=changes)
+        return source.to(self.device), lengths.to(self.device), options
 
     @torch.inference_mode()
     def score(self, pairs: Pairs) -> list[float]:
@@ -178,24 +147,3 @@ class TorchBackend:
     def _collate(self, pairs: Pairs, indices: Any) -> Batch:
         source, target = self.source_tokenizer.specials, self.tokenizer.specials
         return collate(pairs, indices, source, target).to(self.device)
-
-
-def _chunks(parts: Iterable[SourcePart | None]) -> Iterator[list[SourcePart]]:
-    """Parts to be sorted by length together: those that are there, and few at first, so that none waits for many."""
-    chunk: list[SourcePart] = []
-    size = ROWS
-    for part in parts:
-        if part is not None:
-            chunk.append(part)
-        elif not chunk:
-            time.sleep(PAUSE)
-        if chunk and (part is None or len(chunk) == size):
-            yield chunk
-            chunk, size = [], min(2 * size, CHUNK)
-    if chunk:
-        yield chunk
-
-
-def _batches(order: list[int], size: int) -> Iterator[list[int]]:
-    for start in range(0, len(order), size):
-        yield order[start : start + size]

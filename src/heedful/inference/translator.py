@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, chain, repeat
@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, overload
 from heedful.config import ModelConfig
 from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
+from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.results import SourcePart, Translation, join_parts
+from heedful.inference.scheduler import SearchBackend, search_in_order
 from heedful.inference.shortlist import load_shortlist
-from heedful.native import Engine, SearchRequest, WeightSource, library, search_all, supports
+from heedful.native import Engine, WeightSource, library, supports
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
 from heedful.ops.threads import num_threads
-from heedful.search import Hypothesis, NextToken, Observer, SearchOptions
+from heedful.search import Hypothesis, NextToken, Observer, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, unfit
 from heedful.storage.weight_file import WeightFile
@@ -144,7 +146,7 @@ class Translator:
         return [(each.data_ptr(), each._version) for model in self._models for each in model.parameters()]
 
     @cached_property
-    def plain(self) -> TorchBackend:
+    def torch(self) -> TorchBackend:
         """What computes with torch."""
         from heedful.inference.torch_backend import TorchBackend
 
@@ -153,7 +155,7 @@ class Translator:
     @property
     def next_token(self) -> NextToken:
         """The model, or the ensemble, as search sees it."""
-        return self.plain.next_token(self.engines)
+        return self.torch.next_token(self.engines)
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -252,7 +254,7 @@ class Translator:
                 raise SettingError(
                     f"pair {number} has {longest} tokens, and the model takes {self.max_length} at most."
                 )
-        return self.plain.score(Pairs.of(ids))
+        return self.torch.score(Pairs.of(ids))
 
     def parts(
         self, texts: Sequence[str], prefixes: Sequence[str], first_line: int = 1, openings: Sequence[str] = ()
@@ -301,32 +303,33 @@ class Translator:
     def _search(
         self, parts: Iterator[SourcePart | None], sampling: bool, options: SearchOptions, few: bool
     ) -> Iterator[list[Translation]]:
-        """What each part becomes, in order."""
-        engines = self.engines
-        if len(engines) == 1 and not (sampling or options.constraints or options.observer or self.observer):
-            eos = self.source_tokenizer.specials.eos
-            asked = (
-                None
-                if part is None
-                else SearchRequest(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist)
-                for part in parts
-            )
-            workers = 1 if few else self.workers
-            for hypotheses in search_all(engines[0], asked, workers, max(1, self.threads // workers)):
-                yield self.found(hypotheses)
-            return
-        for hypotheses in self.plain.search(self.next_token, parts, sampling, options, self.observer):
-            yield self.found(hypotheses)
+        """The translations of each part, in order."""
+        requests = (None if part is None else self.search_request(part, options) for part in parts)
+        for hypotheses in search_in_order(self._backend(sampling, options, few), requests):
+            yield self.decode(hypotheses)
 
-    def steps(
-        self, parts: Sequence[SourcePart], options: SearchOptions, gone: Collection[int] = ()
-    ) -> Iterator[list[tuple[int, list[Translation]]]]:
-        """Search these parts together, step by step: which of them each step ended, and what became of them.
+    def search_request(self, part: SourcePart, options: SearchOptions) -> SearchRequest:
+        eos = self.source_tokenizer.specials.eos
+        return SearchRequest(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist)
 
-        Whoever takes the steps may add indices of parts to `gone` in between: these cost nothing any more.
-        """
-        for ended in self.plain.steps(self.next_token, parts, options, gone):
-            yield [(index, self.found(hypotheses)) for index, hypotheses in ended]
+    def _backend(self, sampling: bool, options: SearchOptions, few: bool) -> SearchBackend:
+        """What computes the searches of one call: the native engine where it can."""
+        observer, engines = self.observer or options.observer, self.engines
+        if len(engines) == 1 and not (sampling or options.constraints or observer):
+            searches = 1 if few else self.workers
+            return NativeSearchPool(engines[0], searches, max(1, self.threads // searches), batched_calls=True)
+        from heedful.inference.torch_search import TorchSearchLanes
+
+        next_token = self.next_token
+        return TorchSearchLanes(self.torch, lambda: next_token, lanes=1, sampling=sampling, observer=observer)
+
+    def shared_backend(self) -> SearchBackend:
+        """What computes the searches of many clients, each with options of its own."""
+        if len(engines := self.engines) == 1:
+            return NativeSearchPool(engines[0], self.threads)
+        from heedful.inference.torch_search import TorchSearchLanes
+
+        return TorchSearchLanes(self.torch, lambda: self.next_token)
 
     def aligned(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with their alignments, from the first model; words are counted over the whole line."""
@@ -335,19 +338,18 @@ class Translator:
 
     def align(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> Iterator[Translation]:
         """The same one after the other: for each part its translations."""
-        return self.plain.align(parts, found)
+        return self.torch.align(parts, found)
 
     def attention(self, part: SourcePart, translation: Translation) -> Tensor:
         """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""
-        return self.plain.attention(part, translation)
+        return self.torch.attention(part, translation)
 
-    def found(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """What a search found, as text."""
-        return [self._translation(each) for each in hypotheses]
-
-    def _translation(self, found: Hypothesis) -> Translation:
-        text = self.tokenizer.decode(found.ids)
-        return Translation(text, found.score, found.log_prob, found.ids, found.token_log_probs, self.tokenizer)
+    def decode(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """Hypotheses as text."""
+        return [
+            Translation(self.tokenizer.decode(h.ids), h.score, h.log_prob, h.ids, h.token_log_probs, self.tokenizer)
+            for h in hypotheses
+        ]
 
 
 def _prefixed(lines: Iterable[str], prefixes: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,7 @@ class BeamTree(Observer):
             nodes.append(Node(tuple(prefix[parent].tolist()), token, log_prob, score, fate))
         self.steps.append(nodes)
 
-    def found(
+    def finish(
         self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
     ) -> None:
         self.hypotheses = list(hypotheses[self.sentence])

@@ -133,7 +133,7 @@ def _continue(folder: ModelFolder, text: str, target: str | None, search: dict[s
     else:
         options = SearchOptions.of(folder.search, **{"max_length": min(CONTINUED, room)} | search | {"observer": tree})
         hypotheses = beam_search(Continuation(model, tokenizer, given), *_nothing(), options)
-        tree.found([0], [given], hypotheses)
+        tree.finish([0], [given], hypotheses)
         best = hypotheses[0][0]
         written = [*best.ids, *([tokenizer.eos_id] if best.finished else [])]
     read = [*given, *written][: -1 if written else None]

@@ -3,18 +3,14 @@
 Torch is imported only by `bridge` and `learner`.
 """
 
-from heedful.native.engine import Engine, EngineSearch, WeightSource, library, rows_at_once
-from heedful.native.scheduler import SearchPool, SearchRequest, search_all
+from heedful.native.engine import Engine, EngineSearch, WeightSource, library, rows_per_step
 from heedful.native.support import supports
 
 __all__ = [
     "Engine",
     "EngineSearch",
-    "SearchPool",
-    "SearchRequest",
     "WeightSource",
     "library",
-    "rows_at_once",
-    "search_all",
+    "rows_per_step",
     "supports",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from ctypes import POINTER, byref, c_float, c_int32, c_void_p
 from functools import cache
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from heedful.errors import HeedfulError
 from heedful.native.capi import EngineError, SearchOptionsStruct, Shape, Tensor
 from heedful.native.isa import Chosen, choose_library
 from heedful.native.support import POSITIONS, computed_tables
-from heedful.search import Hypothesis, SearchOptions
+from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.search.hypothesis import hypothesis
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are numbered there
@@ -86,7 +86,7 @@ class Engine:
         return code
 
 
-def rows_at_once(engine: Engine) -> int:
+def rows_per_step(engine: Engine) -> int:
     """How many rows a search should have: many share the reading of large weights, few stay near the CPU themselves."""
     return min(max(ROWS[0], engine.config.d_model // 2), ROWS[1])
 
@@ -95,7 +95,7 @@ class EngineSearch:
     """A beam search that sentences join and leave at any step; each may have options of its own."""
 
     def __init__(self, engine: Engine, threads: int = 1) -> None:
-        self.engine, self.most = engine, rows_at_once(engine)
+        self.engine, self.most = engine, rows_per_step(engine)
         self.search = c_void_p(engine.library.heedful_search(engine.model, threads))
         engine.checked(0 if self.search else -1)
         self.options: dict[int, SearchOptions] = {}  # of the sentences that are in it
@@ -105,14 +105,9 @@ class EngineSearch:
         if getattr(self, "search", None):
             self.engine.library.heedful_search_free(self.search)
 
-    def add(
-        self,
-        source: Sequence[int],
-        options: SearchOptions,
-        prefix: Sequence[int] = (),
-        shortlist: npt.NDArray[np.int32] | None = None,
-    ) -> int:
-        """A sentence, with its eos, that joins with the next step, if there is room -> its number."""
+    def add(self, request: SearchRequest) -> int:
+        """Queue a request; it joins with the next step that has rows for it -> its number."""
+        source, options, prefix, shortlist = request
         config = self.engine.config
         options.check_beam()
         if prefix:

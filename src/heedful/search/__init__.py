@@ -8,5 +8,15 @@ from heedful.search.hypothesis import Hypothesis, length_penalty
 from heedful.search.next_token import NextToken, SearchCache
 from heedful.search.observer import Observer
 from heedful.search.options import Constraint, SearchOptions
+from heedful.search.request import SearchRequest
 
-__all__ = ["Constraint", "Hypothesis", "NextToken", "Observer", "SearchCache", "SearchOptions", "length_penalty"]
+__all__ = [
+    "Constraint",
+    "Hypothesis",
+    "NextToken",
+    "Observer",
+    "SearchCache",
+    "SearchOptions",
+    "SearchRequest",
+    "length_penalty",
+]

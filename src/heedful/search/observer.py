@@ -27,7 +27,7 @@ class Observer:
     ) -> None:
         """(A,), (R, t), the (A, K) best candidates of a beam, (A, K) which of them end, the (A, W) that go on."""
 
-    def found(
+    def finish(
         self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
     ) -> None:
         """The sentences of one search, counted among all that the caller has, their ids, and what became of them."""

@@ -25,12 +25,11 @@ from heedful.inference.results import SourcePart, Translation
 from heedful.inference.translator import Translator
 from heedful.interop import open_folder
 from heedful.ops.threads import compute_with_one_thread, set_num_threads
-from heedful.serve.continuous_batching import ContinuousBatching
-from heedful.serve.lanes import TranslationWorkload, Workload, translations
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, packed
 from heedful.serve.side_work import SideWork, Steps
 from heedful.serve.text_sentences import Translated
+from heedful.serve.translation import TranslationWorkload, Workload, translations
 from heedful.storage.folder import ModelFolder, parameter_count
 from heedful.storage.weight_file import WeightFile
 
@@ -216,7 +215,7 @@ class Worker:
             case "encoder-decoder":
                 translator = Translator([self.folder], self.precision, shortlist=self.shortlist)
                 translator.notice = lambda text: None  # a server says nothing about the texts of its users
-                return (ContinuousBatching if len(translator.engines) == 1 else TranslationWorkload)(translator)
+                return TranslationWorkload(translator)
             case "decoder":
                 from heedful.inference.generator import Generator
                 from heedful.serve.generation import GenerationWorkload

@@ -1,0 +1,19 @@
+"""One sentence to search: the unit that schedulers queue and backends compute."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.search.options import SearchOptions
+
+
+class SearchRequest(NamedTuple):
+    """Source ids with eos, the options of the search, forced target ids, and the shortlist: the target ids allowed."""
+
+    source: list[int]
+    options: SearchOptions
+    prefix: tuple[int, ...] = ()
+    shortlist: npt.NDArray[np.int32] | None = None
