@@ -38,7 +38,7 @@ def gpt(files: Path) -> Path:
     )
     assert done.code == 0, done.err
     assert "bits per byte" in done.err
-    assert "whole documents that left the text" in done.err
+    assert "documents held out from the training data" in done.err
     assert done.err.count("best so far") >= 1
     return out
 
@@ -96,7 +96,7 @@ def test_given_validation_text_and_resuming(call: Call, files: Path, tmp_path: P
     ]
     done = call("train", *words, "--out", tmp_path / "x")
     assert done.code == 0, done.err
-    assert f"documents of {files / 'b.txt'}" in done.err
+    assert f"documents read from {files / 'b.txt'}" in done.err
     longer = call("train", "train.max_updates=6", "--out", tmp_path / "x", "--resume")
     assert longer.code == 0, longer.err
     assert [r["update"] for r in read_metrics(tmp_path / "x") if "valid_loss" in r] == [2, 4, 6]

@@ -133,7 +133,7 @@ def test_a_toml_file_and_overrides(call: Call, corpus: Path, tmp_path: Path) -> 
     assert done.code == 0, done.err
     settings = json.loads((tmp_path / "x" / "run.json").read_text())["config"]
     assert (settings["train"]["max_updates"], settings["search"]["beam"], settings["model"]["d_model"]) == (2, 1, 16)
-    assert "10 sources that left the corpus" in done.err
+    assert "held out from the training data (10 distinct source sentences)" in done.err
 
 
 def test_separate_vocabularies_train_and_translate(call: Call, corpus: Path, tmp_path: Path) -> None:

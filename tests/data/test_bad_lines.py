@@ -26,7 +26,7 @@ def line_files(folder: Path, **data: object) -> ParallelCorpus:
     """321: bad source; 322: bad target; 323: both bad."""
     (folder / "a.en").write_bytes(lines(LATIN, b"good", NUL, side=0))
     (folder / "a.de").write_bytes(lines(b"gut", LATIN, LATIN, side=1))
-    return prepare_parallel(config(source=folder / "a.en", target=folder / "a.de", **data), folder / "store")
+    return prepare_parallel(config(source=folder / "a.en", target=folder / "a.de", **data), folder / "cache")
 
 
 def test_pairs_of_line_files_with_a_bad_side_are_dropped(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_lines_without_a_tab_are_dropped_too_and_validation_is_told(tmp_path: Pa
     (tmp_path / "a.tsv").write_bytes(b"\n".join([*pairs, b"no tab", LATIN + b"\tx"]))
     (tmp_path / "v.tsv").write_bytes(b"\n".join([LATIN, b"one\teins", b"two\tzwei"]))
     report = prepare_parallel(
-        config(pairs=tmp_path / "a.tsv", valid_pairs=tmp_path / "v.tsv"), tmp_path / "store"
+        config(pairs=tmp_path / "a.tsv", valid_pairs=tmp_path / "v.tsv"), tmp_path / "cache"
     ).report
     text = "\n".join(report.lines())
     assert f"  1 dropped: no TAB (first: line 321 of {tmp_path / 'a.tsv'})" in text
@@ -63,12 +63,12 @@ def test_bad_lines_of_a_text_are_left_out_and_end_no_document(tmp_path: Path) ->
     good.write_bytes(lines(side=0))
     odd.write_bytes(lines(side=1) + b"before\n" + LATIN + b"\nafter\n" + NUL + b"\n")
     asked = settings.load_config(None, ["data.documents=files"], data={"text": [good, odd], "valid_text": odd})
-    report = prepare_text(asked, tmp_path / "store").report
+    report = prepare_text(asked, tmp_path / "cache").report
     assert report.documents == 2
     assert report.bytes == len(lines(side=0)) + len(lines(side=1)) + len(b"before\nafter\n")
     text = "\n".join(report.lines())
-    assert text.count(f"  1 lines dropped: not UTF-8 (first: line 322 of {odd})") == 2
-    assert prepare_text(asked, tmp_path / "store").report.lines() == report.lines()
+    assert text.count(f"  1 line dropped: not UTF-8 (first: line 322 of {odd})") == 2
+    assert prepare_text(asked, tmp_path / "cache").report.lines() == report.lines()
 
 
 def test_bad_lines_of_labeled_texts_are_dropped(tmp_path: Path) -> None:
@@ -91,16 +91,16 @@ def test_a_strict_corpus_has_no_bad_line(tmp_path: Path) -> None:
         line_files(tmp_path, strict=True)
     asked = settings.load_config(None, ["data.strict=true"], data={"text": tmp_path / "a.en"})
     with pytest.raises(DataError, match=f"line 321 of {tmp_path / 'a.en'} is not UTF-8"):
-        prepare_text(asked, tmp_path / "store")
+        prepare_text(asked, tmp_path / "cache")
 
 
 def test_a_file_of_bad_lines_alone_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("one\ntwo\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"of 2 read, 2 dropped: no TAB \(first: line 1 of .*\); check .* TAB target\."):
-        prepare_parallel(config(pairs=path), tmp_path / "store")
+        prepare_parallel(config(pairs=path), tmp_path / "cache")
     path.write_text("one\ttwo\n", encoding="utf-16")
     with pytest.raises(DataError, match=r"no pair of .* is left .*UTF-16"):
-        prepare_parallel(config(pairs=path), tmp_path / "store")
+        prepare_parallel(config(pairs=path), tmp_path / "cache")
     with pytest.raises(DataError, match=r"holds no text, .*UTF-16.*; give a file of UTF-8 text"):
-        prepare_text(settings.load_config(None, (), data={"text": path}), tmp_path / "store")
+        prepare_text(settings.load_config(None, (), data={"text": path}), tmp_path / "cache")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from heedful.config import RunConfig
-from heedful.data import Pairs, ParallelCorpus, prepare_parallel
-from heedful.data import encoding as building
+from heedful.data import Pairs, ParallelCorpus, parallel_corpus, prepare_parallel
+from heedful.data.pairs import id_type
 from heedful.errors import DataError, FolderError, SettingError
 from heedful.text import train_vocabulary
 
@@ -18,7 +18,7 @@ from .files import config, sentence_pairs, told, write, write_gz, write_tsv
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def pairs_file(tmp_path: Path) -> Path:
     return write_tsv(tmp_path / "corpus.tsv", sentence_pairs())
 
 
@@ -26,52 +26,52 @@ def lists(pairs: Pairs) -> list[tuple[list[int], list[int]]]:
     return [(pairs.source(i).tolist(), pairs.target(i).tolist()) for i in range(len(pairs))]
 
 
-def texts(store: ParallelCorpus) -> list[tuple[str, str]]:
+def texts(corpus: ParallelCorpus) -> list[tuple[str, str]]:
     return [
-        (store.source_tokenizer.decode(source), store.target_tokenizer.decode(target))
-        for source, target in lists(store.train)
+        (corpus.source_tokenizer.decode(source), corpus.target_tokenizer.decode(target))
+        for source, target in lists(corpus.train)
     ]
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_the_store_equals_direct_encoding(corpus: Path, tmp_path: Path, joint: bool) -> None:
-    store = prepare_parallel(config(pairs=corpus, text={"joint": joint}), tmp_path / "store")
-    assert store.joint is joint and not store.reused
-    assert (store.source_tokenizer is store.target_tokenizer) is joint
-    left = [pair for pair in sentence_pairs() if pair not in store.valid_text]
-    assert texts(store) == left  # nothing lost, in order
-    for rows, pairs in ((lists(store.train), left), (lists(store.valid), store.valid_text)):
+def test_the_corpus_equals_direct_encoding(pairs_file: Path, tmp_path: Path, joint: bool) -> None:
+    corpus = prepare_parallel(config(pairs=pairs_file, text={"joint": joint}), tmp_path / "cache")
+    assert corpus.joint is joint and not corpus.reused
+    assert (corpus.source_tokenizer is corpus.target_tokenizer) is joint
+    left = [pair for pair in sentence_pairs() if pair not in corpus.valid_text]
+    assert texts(corpus) == left  # nothing lost, in order
+    for rows, pairs in ((lists(corpus.train), left), (lists(corpus.valid), corpus.valid_text)):
         for (source, target), (source_text, target_text) in zip(rows, pairs, strict=True):
-            assert source == store.source_tokenizer.encode(source_text)
-            assert target == store.target_tokenizer.encode(target_text)
-    assert store.train.source_lengths.tolist() == [len(source) for source, _ in lists(store.train)]
-    assert isinstance(store.train.sources.ids, np.memmap) and store.train.sources.ids.dtype == np.uint16
+            assert source == corpus.source_tokenizer.encode(source_text)
+            assert target == corpus.target_tokenizer.encode(target_text)
+    assert corpus.train.source_lengths.tolist() == [len(source) for source, _ in lists(corpus.train)]
+    assert isinstance(corpus.train.sources.ids, np.memmap) and corpus.train.sources.ids.dtype == np.uint16
 
 
-def test_the_vocabulary_is_learned_from_training_pairs_only(corpus: Path, tmp_path: Path) -> None:
-    store = prepare_parallel(config(pairs=corpus), tmp_path / "store")
-    lines = [text for pair in texts(store) for text in pair]
-    assert store.source_tokenizer.to_json() == train_vocabulary(lines).to_json()
+def test_the_vocabulary_is_learned_from_training_pairs_only(pairs_file: Path, tmp_path: Path) -> None:
+    corpus = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
+    lines = [text for pair in texts(corpus) for text in pair]
+    assert corpus.source_tokenizer.to_json() == train_vocabulary(lines).to_json()
 
 
-def test_two_files_and_one_gzipped_tsv_give_the_same_pairs(corpus: Path, tmp_path: Path) -> None:
+def test_two_files_and_one_gzipped_tsv_give_the_same_pairs(pairs_file: Path, tmp_path: Path) -> None:
     source = write(tmp_path / "a.en", "".join(f"{source}\r\n" for source, _ in sentence_pairs()))
     target = write_gz(tmp_path / "a.de", "\n".join(target for _, target in sentence_pairs()))
-    tsv = write_gz(tmp_path / "b.tsv", corpus.read_text(encoding="utf-8"))
-    stores = [
-        prepare_parallel(config(**data), tmp_path / "store")
+    tsv = write_gz(tmp_path / "b.tsv", pairs_file.read_text(encoding="utf-8"))
+    corpora = [
+        prepare_parallel(config(**data), tmp_path / "cache")
         for data in ({"pairs": tsv}, {"source": source, "target": target})
     ]
-    assert lists(stores[0].train) == lists(stores[1].train)
-    assert stores[0].valid_text == stores[1].valid_text
+    assert lists(corpora[0].train) == lists(corpora[1].train)
+    assert corpora[0].valid_text == corpora[1].valid_text
 
 
-def test_a_second_run_reuses_the_store(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = prepare_parallel(config(pairs=corpus), tmp_path / "store")
-    monkeypatch.setattr("heedful.data.parallel_corpus.build", None)  # calling it would fail
-    os.utime(corpus, (1, 1))
-    moved = corpus.rename(tmp_path / "moved.tsv")
-    second = prepare_parallel(config(pairs=moved, train={"batch_tokens": 99}), tmp_path / "store")
+def test_a_second_run_reuses_the_cache(pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
+    monkeypatch.setattr(parallel_corpus.ParallelBuilder, "build", None)  # calling it would fail
+    os.utime(pairs_file, (1, 1))
+    moved = pairs_file.rename(tmp_path / "moved.tsv")
+    second = prepare_parallel(config(pairs=moved, train={"batch_tokens": 99}), tmp_path / "cache")
     assert second.reused and second.path == first.path
     assert lists(second.train) == lists(first.train) and lists(second.valid) == lists(first.valid)
     assert second.valid_text == first.valid_text
@@ -81,34 +81,34 @@ def test_a_second_run_reuses_the_store(corpus: Path, tmp_path: Path, monkeypatch
     assert second.report == first.report
 
 
-def test_whatever_changes_the_result_builds_anew(corpus: Path, tmp_path: Path) -> None:
+def test_whatever_changes_the_result_builds_anew(pairs_file: Path, tmp_path: Path) -> None:
     valid = write_tsv(tmp_path / "valid.tsv", sentence_pairs()[:3])
     variants: list[RunConfig] = [
-        config(pairs=corpus),
-        config(pairs=corpus, max_length=20),
-        config(pairs=corpus, max_ratio=3),
-        config(pairs=corpus, deduplicate=False),
-        config(pairs=corpus, valid_size=5),
-        config(pairs=corpus, valid_pairs=valid),
-        config(pairs=corpus, train={"seed": 2}),
-        config(pairs=corpus, text={"joint": False}),
-        config(pairs=corpus, text={"lowercase": True}),
-        config(pairs=corpus, text={"vocab_size": 300}),
+        config(pairs=pairs_file),
+        config(pairs=pairs_file, max_length=20),
+        config(pairs=pairs_file, max_ratio=3),
+        config(pairs=pairs_file, deduplicate=False),
+        config(pairs=pairs_file, valid_size=5),
+        config(pairs=pairs_file, valid_pairs=valid),
+        config(pairs=pairs_file, train={"seed": 2}),
+        config(pairs=pairs_file, text={"joint": False}),
+        config(pairs=pairs_file, text={"lowercase": True}),
+        config(pairs=pairs_file, text={"vocab_size": 300}),
     ]
-    stores = [prepare_parallel(variant, tmp_path / "store") for variant in variants]
-    assert not any(store.reused for store in stores)
-    assert len({store.path for store in stores}) == len(stores)
-    content = corpus.read_text(encoding="utf-8")
-    write(corpus, content.replace("Hund", "Hond", 1))
-    assert not prepare_parallel(config(pairs=corpus), tmp_path / "store").reused
-    write(corpus, content)
-    assert prepare_parallel(config(pairs=corpus), tmp_path / "store").reused
-    assert not prepare_parallel(config(pairs=corpus), tmp_path / "elsewhere").reused
+    corpora = [prepare_parallel(variant, tmp_path / "cache") for variant in variants]
+    assert not any(corpus.reused for corpus in corpora)
+    assert len({corpus.path for corpus in corpora}) == len(corpora)
+    content = pairs_file.read_text(encoding="utf-8")
+    write(pairs_file, content.replace("Hund", "Hond", 1))
+    assert not prepare_parallel(config(pairs=pairs_file), tmp_path / "cache").reused
+    write(pairs_file, content)
+    assert prepare_parallel(config(pairs=pairs_file), tmp_path / "cache").reused
+    assert not prepare_parallel(config(pairs=pairs_file), tmp_path / "elsewhere").reused
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone", "manifest", "empty", "file"])
-def test_a_damaged_store_is_built_anew(corpus: Path, tmp_path: Path, damage: str) -> None:
-    first = prepare_parallel(config(pairs=corpus), tmp_path / "store")
+def test_a_damaged_corpus_is_built_anew(pairs_file: Path, tmp_path: Path, damage: str) -> None:
+    first = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
     rows, path = lists(first.train), first.path / "train.target.ids"
     content = path.read_bytes()
     del first
@@ -122,122 +122,126 @@ def test_a_damaged_store_is_built_anew(corpus: Path, tmp_path: Path, damage: str
         (path.parent / "report.json").write_text("{}")
     else:
         (path.parent / "manifest.json").write_text("[1]" if damage == "manifest" else "")
-    second = prepare_parallel(config(pairs=corpus), tmp_path / "store")
+    second = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
     assert not second.reused
     assert lists(second.train) == rows
-    assert prepare_parallel(config(pairs=corpus), tmp_path / "store").reused
+    assert prepare_parallel(config(pairs=pairs_file), tmp_path / "cache").reused
 
 
-def test_a_run_that_is_cut_off_leaves_no_store(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_cut_off_leaves_no_corpus(
+    pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(building, "_encode", stop)
+        patch.setattr(parallel_corpus.ParallelBuilder, "_encode", stop)
         with pytest.raises(KeyboardInterrupt):
-            prepare_parallel(config(pairs=corpus), tmp_path / "store")
-    assert not [path for path in (tmp_path / "store").iterdir() if path.is_dir()]
-    store = prepare_parallel(config(pairs=corpus), tmp_path / "store")
-    (tmp_path / "store" / f".{store.path.name}.host.1.tmp").mkdir()  # as a killed process leaves it
-    (store.path / "manifest.json").unlink()
-    assert not prepare_parallel(config(pairs=corpus), tmp_path / "store").reused
+            prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    corpus = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
+    (tmp_path / "cache" / f".{corpus.path.name}.host.1.tmp").mkdir()  # as a killed process leaves it
+    (corpus.path / "manifest.json").unlink()
+    assert not prepare_parallel(config(pairs=pairs_file), tmp_path / "cache").reused
 
 
-def _prepare_in_process(corpus: Path, folder: Path) -> bool:
-    return prepare_parallel(config(pairs=corpus), folder).reused
+def _prepare_in_process(pairs_file: Path, folder: Path) -> bool:
+    return prepare_parallel(config(pairs=pairs_file), folder).reused
 
 
-def test_of_two_processes_one_builds(corpus: Path, tmp_path: Path) -> None:
+def test_of_two_processes_one_builds(pairs_file: Path, tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        reused = pool.starmap(_prepare_in_process, [(corpus, tmp_path / "store")] * 2)
+        reused = pool.starmap(_prepare_in_process, [(pairs_file, tmp_path / "cache")] * 2)
     assert sorted(reused) == [False, True]
 
 
-def test_given_tokenizers_are_used(corpus: Path, tmp_path: Path) -> None:
+def test_given_tokenizers_are_used(pairs_file: Path, tmp_path: Path) -> None:
     one, two = train_vocabulary(["the dog " * 50]), train_vocabulary(["Der Hund " * 50])
-    store = prepare_parallel(config(pairs=corpus), tmp_path / "store", tokenizers=(one, two))
-    assert store.source_tokenizer.to_json() == one.to_json() and store.target_tokenizer.to_json() == two.to_json()
-    assert store.train.target(0).tolist() == two.encode(texts(store)[0][1])
-    joint = prepare_parallel(config(pairs=corpus), tmp_path / "store", tokenizers=(one, one))
-    assert joint.joint and joint.path != store.path
+    corpus = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache", tokenizers=(one, two))
+    assert corpus.source_tokenizer.to_json() == one.to_json() and corpus.target_tokenizer.to_json() == two.to_json()
+    assert corpus.train.target(0).tolist() == two.encode(texts(corpus)[0][1])
+    joint = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache", tokenizers=(one, one))
+    assert joint.joint and joint.path != corpus.path
     assert prepare_parallel(
-        config(pairs=corpus, text={"vocab_size": 999}), tmp_path / "store", tokenizers=(one, two)
+        config(pairs=pairs_file, text={"vocab_size": 999}), tmp_path / "cache", tokenizers=(one, two)
     ).reused
 
 
 def test_held_out_sources_are_not_trained_on(tmp_path: Path) -> None:
     pairs = [(source, f"{target} {i}") for source, target in sentence_pairs() for i in range(3)]
     pairs += [(f"  {source} ", target) for source, target in sentence_pairs()]  # the same source to a model
-    corpus = write_tsv(tmp_path / "corpus.tsv", pairs + pairs + [(source, "") for source, _ in sentence_pairs()])
-    store = prepare_parallel(config(pairs=corpus, valid_size=7), tmp_path / "store")
-    held = {source.strip() for source, _ in store.valid_text}
-    assert len(held) == store.report.valid_sources == 7
-    assert not held & {source for source, _ in texts(store)}
-    assert len(store.valid) == len(store.valid_text) == 7 * 4 == store.report.held_out
-    assert len(store.train) == len(pairs) - 28
-    again = prepare_parallel(config(pairs=corpus, valid_size=7), tmp_path / "again")
-    assert again.valid_text == store.valid_text
-    other = prepare_parallel(config(pairs=corpus, valid_size=7, train={"seed": 5}), tmp_path / "store")
-    assert other.valid_text != store.valid_text
+    pairs_file = write_tsv(tmp_path / "corpus.tsv", pairs + pairs + [(source, "") for source, _ in sentence_pairs()])
+    corpus = prepare_parallel(config(pairs=pairs_file, valid_size=7), tmp_path / "cache")
+    held = {source.strip() for source, _ in corpus.valid_text}
+    assert len(held) == corpus.report.valid_sources == 7
+    assert not held & {source for source, _ in texts(corpus)}
+    assert len(corpus.valid) == len(corpus.valid_text) == 7 * 4 == corpus.report.held_out
+    assert len(corpus.train) == len(pairs) - 28
+    again = prepare_parallel(config(pairs=pairs_file, valid_size=7), tmp_path / "again")
+    assert again.valid_text == corpus.valid_text
+    other = prepare_parallel(config(pairs=pairs_file, valid_size=7, train={"seed": 5}), tmp_path / "cache")
+    assert other.valid_text != corpus.valid_text
 
 
 @pytest.mark.parametrize(("sources", "held"), [(320, 32), (8000, 80), (2000, 50), (11, 1)])
 def test_the_size_of_what_is_held_out(tmp_path: Path, sources: int, held: int) -> None:
-    corpus = write_tsv(tmp_path / "corpus.tsv", [(f"word {i}", f"Wort {i}") for i in range(sources)])
-    assert prepare_parallel(config(pairs=corpus), tmp_path / "store").report.valid_sources == held
+    pairs_file = write_tsv(tmp_path / "corpus.tsv", [(f"word {i}", f"Wort {i}") for i in range(sources)])
+    assert prepare_parallel(config(pairs=pairs_file), tmp_path / "cache").report.valid_sources == held
 
 
-def test_validation_files_are_kept_as_they_are(corpus: Path, tmp_path: Path) -> None:
+def test_validation_files_are_kept_as_they_are(pairs_file: Path, tmp_path: Path) -> None:
     raw = [(" The dog  sees\u2028it. ", "x"), ("", "leer"), ("a", "b " * 12), ("a", "b " * 12), ("lang " * 300, "lang")]
     valid = write_tsv(tmp_path / "valid.tsv", [*raw, sentence_pairs()[0]])
-    store = prepare_parallel(config(pairs=corpus, valid_pairs=valid, max_length=60, max_ratio=2), tmp_path / "store")
-    assert store.valid_text == [raw[0], raw[2], raw[3], sentence_pairs()[0]]  # neither ratio nor duplicates matter
-    assert len(store.valid) == 4 and len(store.train) == len(sentence_pairs())
-    report = store.report
+    corpus = prepare_parallel(
+        config(pairs=pairs_file, valid_pairs=valid, max_length=60, max_ratio=2), tmp_path / "cache"
+    )
+    assert corpus.valid_text == [raw[0], raw[2], raw[3], sentence_pairs()[0]]  # neither ratio nor duplicates matter
+    assert len(corpus.valid) == 4 and len(corpus.train) == len(sentence_pairs())
+    report = corpus.report
     assert (report.valid_read, report.valid_kept, report.valid_overlap, report.held_out) == (6, 4, 1, 0)
     assert report.valid_dropped == {"empty side": 1, "too long": 1}
 
 
-def test_a_corpus_is_read_in_chunks(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = prepare_parallel(config(pairs=corpus), tmp_path / "whole")
+def test_a_corpus_is_read_in_chunks(pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = prepare_parallel(config(pairs=pairs_file), tmp_path / "whole")
     said: list[str] = []
-    monkeypatch.setattr(building, "CHUNK_PAIRS", 7)
-    by_count = prepare_parallel(config(pairs=corpus), tmp_path / "count", said.append)
+    monkeypatch.setattr(parallel_corpus, "CHUNK_PAIRS", 7)
+    by_count = prepare_parallel(config(pairs=pairs_file), tmp_path / "count", said.append)
     assert sum(message.startswith("encoded") for message in said) == 46
     said.clear()
-    monkeypatch.setattr(building, "CHUNK_CHARACTERS", 100)
-    by_characters = prepare_parallel(config(pairs=corpus), tmp_path / "characters", said.append)
+    monkeypatch.setattr(parallel_corpus, "CHUNK_CHARACTERS", 100)
+    by_characters = prepare_parallel(config(pairs=pairs_file), tmp_path / "characters", said.append)
     assert 46 < sum(message.startswith("encoded") for message in said) < 160
     assert lists(whole.train) == lists(by_count.train) == lists(by_characters.train)
 
 
 def test_a_large_corpus_teaches_the_vocabulary_by_sample(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "LEARN_FROM", 100)
-    store = prepare_parallel(config(pairs=corpus), tmp_path / "store")
-    assert store.report.sampled == 3
-    assert "learned from one pair in 3" in "\n".join(store.report.lines())
-    assert len(store.train) == 288
+    monkeypatch.setattr(parallel_corpus, "MAX_VOCABULARY_PAIRS", 100)
+    corpus = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
+    assert corpus.report.sampled == 3
+    assert "trained on one pair in 3" in "\n".join(corpus.report.lines())
+    assert len(corpus.train) == 288
 
 
 def test_large_vocabularies_need_larger_numbers(tmp_path: Path) -> None:
-    assert building.id_type(65_536) is np.uint16
-    assert building.id_type(65_537) is np.uint32
+    assert id_type(65_536) is np.uint16
+    assert id_type(65_537) is np.uint32
 
 
-def test_progress_is_told(corpus: Path, tmp_path: Path) -> None:
+def test_progress_is_told(pairs_file: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    prepare_parallel(config(pairs=corpus), tmp_path / "store", said.append)
+    prepare_parallel(config(pairs=pairs_file), tmp_path / "cache", said.append)
     assert said[0].startswith("checking") and said[-1] == "encoded 320 of 320 pairs"
-    assert any("learning a vocabulary from 288 pairs" in message for message in said)
+    assert any("training a joint vocabulary on 288 pairs" in message for message in said)
 
 
 def test_an_empty_corpus_is_told(tmp_path: Path) -> None:
-    corpus = write(tmp_path / "corpus.tsv", "")
+    pairs_file = write(tmp_path / "corpus.tsv", "")
     with pytest.raises(DataError) as caught:
-        prepare_parallel(config(pairs=corpus), tmp_path / "store")
-    told(caught, corpus, "holds no lines")
+        prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
+    told(caught, pairs_file, "holds no lines")
 
 
 @pytest.mark.parametrize(
@@ -251,70 +255,70 @@ def test_an_empty_corpus_is_told(tmp_path: Path) -> None:
 def test_a_corpus_of_which_nothing_is_left_is_told(
     tmp_path: Path, pairs: list[tuple[str, str]], settings: dict[str, object], words: list[str]
 ) -> None:
-    corpus = write_tsv(tmp_path / "corpus.tsv", pairs)
+    pairs_file = write_tsv(tmp_path / "corpus.tsv", pairs)
     valid = write_tsv(tmp_path / "valid.tsv", [("a", "b")])
     with pytest.raises(DataError) as caught:
-        prepare_parallel(config(pairs=corpus, valid_pairs=valid, **settings), tmp_path / "store")
-    told(caught, corpus, "no pair", "left for training", *words)
+        prepare_parallel(config(pairs=pairs_file, valid_pairs=valid, **settings), tmp_path / "cache")
+    told(caught, pairs_file, "no pair", "left for training", *words)
 
 
-def test_a_validation_set_of_which_nothing_is_left_is_told(corpus: Path, tmp_path: Path) -> None:
+def test_a_validation_set_of_which_nothing_is_left_is_told(pairs_file: Path, tmp_path: Path) -> None:
     valid = write_tsv(tmp_path / "valid.tsv", [("", "b")])
     with pytest.raises(DataError) as caught:
-        prepare_parallel(config(pairs=corpus, valid_pairs=valid), tmp_path / "store")
+        prepare_parallel(config(pairs=pairs_file, valid_pairs=valid), tmp_path / "cache")
     told(caught, valid, "1 dropped from validation: empty side")
 
 
-def test_too_few_sources_to_hold_out_are_told(corpus: Path, tmp_path: Path) -> None:
+def test_too_few_sources_to_hold_out_are_told(pairs_file: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError) as caught:
-        prepare_parallel(config(pairs=corpus, valid_size=320), tmp_path / "store")
+        prepare_parallel(config(pairs=pairs_file, valid_size=320), tmp_path / "cache")
     told(caught, "data.valid_size is 320", "only 320 different sources")
     one = write_tsv(tmp_path / "one.tsv", [("a", "b"), ("a", "c")])
     with pytest.raises(DataError) as caught:
-        prepare_parallel(config(pairs=one), tmp_path / "store")
+        prepare_parallel(config(pairs=one), tmp_path / "cache")
     told(caught, "1 different sources", "data.valid_source")
 
 
 def test_misaligned_files_are_told(tmp_path: Path) -> None:
     source, target = write(tmp_path / "s", "a\nb\nc\n"), write(tmp_path / "t", "a\nb\n")
     with pytest.raises(DataError) as caught:
-        prepare_parallel(config(source=source, target=target), tmp_path / "store")
+        prepare_parallel(config(source=source, target=target), tmp_path / "cache")
     told(caught, f"{source} has 3 lines", f"{target} has 2")
 
 
-def test_files_that_cannot_be_kept_or_read_twice_are_told(corpus: Path, tmp_path: Path) -> None:
+def test_files_that_cannot_be_kept_or_read_twice_are_told(pairs_file: Path, tmp_path: Path) -> None:
     with pytest.raises(FolderError) as caught:
-        prepare_parallel(config(pairs=corpus), corpus / "store")
-    told(caught, corpus / "store", "data.cache_dir")
+        prepare_parallel(config(pairs=pairs_file), pairs_file / "cache")
+    told(caught, pairs_file / "cache", "data.cache_dir")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError) as caught:
-        prepare_parallel(config(pairs=tmp_path / "pipe"), tmp_path / "store")
+        prepare_parallel(config(pairs=tmp_path / "pipe"), tmp_path / "cache")
     told(caught, tmp_path / "pipe", "is a pipe")
     for path, words in ((tmp_path / "nowhere", "does not exist"), (tmp_path, "is a folder")):
         with pytest.raises(DataError) as caught:
-            prepare_parallel(config(pairs=path), tmp_path / "store")
+            prepare_parallel(config(pairs=path), tmp_path / "cache")
         told(caught, path, words)
 
 
 def test_a_corpus_that_changes_while_it_is_read_is_told(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decide = building._decide
+    assign = parallel_corpus.ParallelBuilder._assign
 
     def grow(*arguments: object) -> object:
-        fates = decide(*arguments)  # type: ignore[arg-type]
-        with corpus.open("a") as file:
+        assignment = assign(*arguments)  # type: ignore[arg-type]
+        with pairs_file.open("a") as file:
             file.write("one\tmore\n")
-        return fates
+        return assignment
 
-    monkeypatch.setattr(building, "_decide", grow)
+    monkeypatch.setattr(parallel_corpus.ParallelBuilder, "_assign", grow)
     with pytest.raises(DataError) as caught:
-        prepare_parallel(config(pairs=corpus), tmp_path / "store")
-    told(caught, corpus, "changed while it was read")
+        prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
+    told(caught, pairs_file, "changed while it was read")
 
 
-def test_the_manifest_names_every_file(corpus: Path, tmp_path: Path) -> None:
-    path = prepare_parallel(config(pairs=corpus, text={"joint": False}), tmp_path / "store").path
+def test_the_manifest_names_every_file(pairs_file: Path, tmp_path: Path) -> None:
+    path = prepare_parallel(config(pairs=pairs_file, text={"joint": False}), tmp_path / "cache").path
     named = set(json.loads((path / "manifest.json").read_text()))
     assert named | {"manifest.json"} == {file.name for file in path.iterdir()}
     assert {"report.json", "valid.json", "source.tokenizer.json", "target.tokenizer.json"} <= named

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.data import DataReport, Lengths, UnusualCharacter, prepare_parallel
+from heedful.data import Lengths, ParallelReport, UnusualCharacter, prepare_parallel
 
 from .files import config, sentence_pairs, write_tsv
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> DataReport:
+def report(tmp_path: Path) -> ParallelReport:
     odd = [
         ("a\u2028b\x0c", "c\u0007d"),  # line 321
         ("\ufffd", "e\u200bf"),
@@ -28,10 +28,10 @@ def report(tmp_path: Path) -> DataReport:
     path = write_tsv(tmp_path / "corpus.tsv", sentence_pairs() + odd + bad + long)
     with path.open("a", encoding="utf-8") as file:
         file.write("two\tzwei\tdos\tdeux\n")
-    return prepare_parallel(config(pairs=path, max_length=100), tmp_path / "store").report
+    return prepare_parallel(config(pairs=path, max_length=100), tmp_path / "cache").report
 
 
-def test_every_pair_is_accounted_for(report: DataReport) -> None:
+def test_every_pair_is_accounted_for(report: ParallelReport) -> None:
     assert report.read == 320 + 3 + 9 + 2 + 1
     assert report.read == report.kept + report.held_out + sum(report.dropped.values())
     assert report.dropped == {"empty side": 2, "exact duplicate": 5, "too long": 1, "length ratio": 1}
@@ -39,8 +39,8 @@ def test_every_pair_is_accounted_for(report: DataReport) -> None:
     assert report.held_out == report.valid_kept > 0
 
 
-def test_odd_characters_are_counted_with_their_first_place(report: DataReport) -> None:
-    found = {name.split()[0]: odd for name, odd in report.oddities.items()}
+def test_odd_characters_are_counted_with_their_first_place(report: ParallelReport) -> None:
+    found = {name.split()[0]: odd for name, odd in report.unusual.items()}
     assert found == {
         "line": UnusualCharacter(2, "source", 321),
         "control": UnusualCharacter(1, "target", 321),
@@ -50,38 +50,38 @@ def test_odd_characters_are_counted_with_their_first_place(report: DataReport) -
     }
 
 
-def test_a_report_survives_json(report: DataReport) -> None:
-    assert DataReport.from_json(report.to_json()) == report
+def test_a_report_survives_json(report: ParallelReport) -> None:
+    assert ParallelReport.from_json(report.to_json()) == report
 
 
-def test_a_report_is_readable(report: DataReport) -> None:
+def test_a_report_is_readable(report: ParallelReport) -> None:
     text = "\n".join(report.lines())
     for words in (
         "335 pairs read from",
         "  2 dropped: empty side",
         "  5 dropped: exact duplicate",
         "  1 dropped: too long",
-        "sources that left the corpus",
-        "tokens for both languages",
+        "pairs held out from the training data (",
+        "tokens, shared by source and target",
         "source length in tokens: mean",
-        "1 pairs have the same text on both sides (kept)",
-        "1 lines have more than two columns",
-        "2 line separators inside a line (U+2028, U+2029, U+0085, \\v, \\f), first on the source side of line 321",
+        "pairs whose source and target are the same text: 1 (kept)",
+        "lines with more than two columns: 1 (only the first two columns are used)",
+        "line separators inside a line (U+2028, U+2029, U+0085, \\v, \\f): 2 (first: line 321, source side)",
     ):
         assert words in text
     assert "warning" not in text
 
 
 def test_validation_files_are_reported() -> None:
-    report = DataReport(
+    report = ParallelReport(
         valid_corpus="v.tsv", valid_read=9, valid_kept=7, valid_dropped={"too long": 2}, valid_overlap=3
     )
     report.joint, report.source_vocab_size, report.target_vocab_size = False, 5000, 6000
     text = "\n".join(report.lines())
-    assert "validation: 7 of 9 pairs of v.tsv" in text
+    assert "validation set: 7 of 9 pairs read from v.tsv" in text
     assert "  2 dropped from validation: too long" in text
-    assert "warning: 3 training pairs have a source of the validation set (kept)" in text
-    assert "5,000 source and 6,000 target tokens" in text
+    assert "warning: the source sentences of 3 training pairs also occur in the validation set (kept)" in text
+    assert "5,000 source tokens, 6,000 target tokens" in text
 
 
 def test_lengths() -> None:
@@ -89,4 +89,4 @@ def test_lengths() -> None:
     assert (lengths.mean, lengths.median, lengths.max, lengths.total) == (50.5, 50.5, 100, 5050)
     assert lengths.p95 == pytest.approx(95.05)
     assert Lengths.of(np.zeros(0, np.int64)) == Lengths()
-    assert str(lengths) == "mean 50.5, median 50.5, 95 % 95.05, longest 100"
+    assert str(lengths) == "mean 50.5, median 50.5, 95th percentile 95.05, maximum 100"

@@ -90,41 +90,41 @@ def test_a_line_end_far_away_is_not_waited_for() -> None:
     assert 0.08 < len(goes) / len(text) < 0.12
 
 
-def store_of(folder: Path, *settings: str, text: str = "", **data: object) -> TextCorpus:
+def text_corpus(folder: Path, *settings: str, text: str = "", **data: object) -> TextCorpus:
     path = write(folder, "corpus.txt", text or "".join(f"document {i}\nhas two lines\n\n" for i in range(60)))
-    return prepare_text(config.load_config(None, settings, data={"text": path, **data}), folder / "store")
+    return prepare_text(config.load_config(None, settings, data={"text": path, **data}), folder / "cache")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bytes", "characters"])
 def test_the_stream_is_the_text_and_every_document_ends(tmp_path: Path, kind: str) -> None:
-    store = store_of(tmp_path, f"text.kind={kind}")
-    end = store.tokenizer.eos_id
-    for stream, count in ((store.train, store.report.documents), (store.valid, store.report.valid_documents)):
+    corpus = text_corpus(tmp_path, f"text.kind={kind}")
+    end = corpus.tokenizer.eos_id
+    for stream, count in ((corpus.train, corpus.report.documents), (corpus.valid, corpus.report.valid_documents)):
         borders = np.flatnonzero(np.asarray(stream) == end)
         assert len(borders) == count
         assert borders[-1] == len(stream) - 1
         rows = np.split(np.asarray(stream), borders + 1)[:-1]
-        assert all(store.tokenizer.decode_text(row).endswith("\nhas two lines") for row in rows)
-    assert store.report.documents + store.report.valid_documents == 60
-    assert not store.reused
-    assert store_of(tmp_path, f"text.kind={kind}").reused
-    assert "whole documents that left the text" in store.report.lines()[1]
+        assert all(corpus.tokenizer.decode_text(row).endswith("\nhas two lines") for row in rows)
+    assert corpus.report.documents + corpus.report.valid_documents == 60
+    assert not corpus.reused
+    assert text_corpus(tmp_path, f"text.kind={kind}").reused
+    assert "documents held out from the training data" in corpus.report.lines()[1]
 
 
-def test_other_settings_are_other_stores_and_given_validation_is_taken(tmp_path: Path) -> None:
-    first = store_of(tmp_path)
-    given = store_of(tmp_path, valid_text=write(tmp_path, "valid.txt", "hello there\n\nand again, dear document\n"))
+def test_other_settings_are_other_corpora_and_given_validation_is_taken(tmp_path: Path) -> None:
+    first = text_corpus(tmp_path)
+    given = text_corpus(tmp_path, valid_text=write(tmp_path, "valid.txt", "hello there\n\nand again, dear document\n"))
     assert given.path != first.path
     assert (given.report.documents, given.report.valid_documents) == (60, 2)
-    assert store_of(tmp_path, "data.documents=files").report.tail
+    assert text_corpus(tmp_path, "data.documents=files").report.tail
     with pytest.raises(SettingError, match="remove one of the two"):
-        store_of(tmp_path, "data.valid_size=3", valid_text=tmp_path / "valid.txt")
+        text_corpus(tmp_path, "data.valid_size=3", valid_text=tmp_path / "valid.txt")
 
 
 @pytest.mark.parametrize("text", ["\n\n \n", "word\n"])
 def test_too_little_text_is_one_sentence(tmp_path: Path, text: str) -> None:
     with pytest.raises(DataError, match=r"holds no text|too short|longer text"):
-        store_of(tmp_path, text=text)
+        text_corpus(tmp_path, text=text)
 
 
 def test_the_plan_of_blocks_is_pure_and_covers_the_stream() -> None:

@@ -5,7 +5,7 @@ stands apart in `heedful.data.batch`, so that reading and reporting stay light.
 """
 
 from heedful.data.bucketing import micro_batches, padding, plan_batches
-from heedful.data.data_report import DataReport, Lengths, UnusualCharacter
+from heedful.data.data_report import Lengths, ParallelReport, UnusualCharacter
 from heedful.data.pairs import Pairs
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.formats.line_files import (
@@ -19,11 +19,11 @@ from heedful.formats.line_files import (
 )
 
 __all__ = [
-    "DataReport",
     "Lengths",
     "Pairs",
     "ParallelCorpus",
     "ParallelFiles",
+    "ParallelReport",
     "UnusualCharacter",
     "decode_lines",
     "micro_batches",

@@ -94,3 +94,30 @@ def _padded(
     padded[:, first : first + longest][real] = sequences.flat(rows)
     padded[np.arange(len(rows)), lengths + first] = ids.eos
     return padded, lengths + 1
+
+
+@dataclass(frozen=True)
+class LabeledBatch:
+    """(B, T) ids and token types, padded right; (B,) label numbers."""
+
+    ids: Tensor
+    types: Tensor
+    labels: Tensor
+
+    def to(self, device: torch.device | str) -> LabeledBatch:
+        return replace(self, ids=self.ids.to(device), types=self.types.to(device), labels=self.labels.to(device))
+
+
+def collate_text_pairs(
+    rows: Sequence[tuple[Sequence[int], Sequence[int]]], specials: Specials, types: int
+) -> tuple[Tensor, Tensor]:
+    """-> (B, T) ids `<s> … </s>` or `<s> … </s> … </s>`, padded right, and (B, T) the token type of each."""
+    framed = [[specials.bos, *a, specials.eos, *([*b, specials.eos] if len(b) else [])] for a, b in rows]
+    longest = max(map(len, framed), default=0)
+    ids = torch.full((len(rows), longest), specials.pad)
+    segments = torch.zeros_like(ids)
+    for row, (tokens, (first, _)) in enumerate(zip(framed, rows, strict=True)):
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        if types > 1:
+            segments[row, len(first) + 2 : len(tokens)] = 1
+    return ids, segments

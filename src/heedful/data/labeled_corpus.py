@@ -1,6 +1,7 @@
-"""Labelled texts -> ids on disk -> batches: what a classifier learns from.
+"""Labeled texts -> ids and label numbers on disk: the corpus of a classifier.
 
-One example a line: label TAB text, or label TAB text TAB second text. Such files are small, so they are read at once.
+One example per line: label TAB text, or label TAB text TAB second text. Such files are small, so they are read into
+memory. Knows files and ids; `batch` makes tensors of them.
 """
 
 from __future__ import annotations
@@ -8,113 +9,104 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
-import tokenizers as library
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from heedful.config import RunConfig
-from heedful.data.data_report import dropped_lines, dropped_of
+from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any, ignore_progress
+from heedful.data.data_report import CorpusReport, describe_dropped_lines
 from heedful.data.pairs import Pairs, PairsWriter, id_type, map_array, open_pairs
-from heedful.data.parallel_corpus import Accept, anything, cache_key, cached, file_digest, strictness
 from heedful.data.scan import hold_out_pairs
 from heedful.errors import DataError
-from heedful.formats.line_files import BadLine, Dropped, DroppedLines, read_good_and_bad_lines
-from heedful.text import Specials, Tokenizer
+from heedful.formats.line_files import BadLine, DroppedLines, read_good_and_bad_lines
+from heedful.text import Tokenizer
 
-FORMAT = 1
-Indices = NDArray[np.int64]
+Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LabeledExample:
-    """A text, perhaps a second one, and what they were labeled with."""
+    """A label, a text, and for text pairs a second text."""
 
     label: str
     text: str
     second: str = ""
 
 
-@dataclass(frozen=True)
-class LabeledBatch:
-    """(B, T) tokens and types, padded on the right; (B,) numbers of labels."""
-
-    ids: Tensor
-    types: Tensor
-    labels: Tensor
-
-    def to(self, device: torch.device | str) -> LabeledBatch:
-        return replace(self, ids=self.ids.to(device), types=self.types.to(device), labels=self.labels.to(device))
-
-
 @dataclass
-class LabeledReport:
-    """What was found in labeled examples, and what became of them."""
+class LabeledReport(CorpusReport):
+    """Counts of labeled examples."""
 
-    corpus: str = ""
-    valid_corpus: str | None = None  # None: held out
     kept: int = 0
     valid_kept: int = 0
-    cut: int = 0  # texts that are longer than the model takes
+    truncated: int = 0
     labels: dict[str, int] = field(default_factory=dict)
-    unreadable: dict[str, Dropped] = field(default_factory=dict)
-    valid_unreadable: dict[str, Dropped] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """The report for a reader."""
-        held = "that left the corpus" if self.valid_corpus is None else f"of {self.valid_corpus}"
+        valid = "held out from the training data" if self.valid_corpus is None else f"read from {self.valid_corpus}"
         counts = ", ".join(f"{label} {count:,}" for label, count in list(self.labels.items())[:20])
         lines = [
-            f"{self.kept:,} examples from {self.corpus} kept for training",
-            *(f"  {line}" for line in dropped_lines(self.unreadable, [self.corpus])),
-            f"validation: {self.valid_kept:,} examples {held}",
-            *(f"  {line}" for line in dropped_lines(self.valid_unreadable, [self.valid_corpus or ""])),
+            f"{self.kept:,} examples read from {self.corpus} for training",
+            *self.unreadable_lines(),
+            f"validation set: {self.valid_kept:,} examples {valid}",
+            *self.valid_unreadable_lines(),
             f"{len(self.labels)} labels: {counts}{', …' if len(self.labels) > 20 else ''}",
         ]
-        return lines + ([f"{self.cut:,} texts are longer than the model takes, and were cut"] if self.cut else [])
+        return lines + ([f"texts truncated to the model's maximum length: {self.truncated:,}"] * (self.truncated > 0))
 
 
-@dataclass(frozen=True)
-class LabeledCorpus:
+@dataclass(frozen=True, kw_only=True)
+class LabeledCorpus(Corpus[LabeledReport]):
     """Encoded examples: two texts each, of which the second may be empty, and the number of a label."""
 
-    path: Path
     train: Pairs
-    train_labels: Indices
+    train_labels: Labels
     valid: Pairs
-    valid_labels: Indices
+    valid_labels: Labels
     valid_examples: list[LabeledExample]
     labels: tuple[str, ...]
-    tokenizer: Tokenizer
-    report: LabeledReport
-    reused: bool
+
+    @classmethod
+    def open(cls, path: Path, tokenizers: Tokenizers, report: LabeledReport, reused: bool) -> Self:
+        types = (id_type(tokenizers[0].vocab_size),) * 2
+        valid = json.loads((path / "valid.json").read_text(encoding="utf-8"))
+        return cls(
+            path=path,
+            tokenizers=tokenizers,
+            report=report,
+            reused=reused,
+            train=open_pairs(path, "train", types),
+            train_labels=map_array(path / "train.labels", np.int64),
+            valid=open_pairs(path, "valid", types),
+            valid_labels=map_array(path / "valid.labels", np.int64),
+            valid_examples=[LabeledExample(**example) for example in valid],
+            labels=tuple(json.loads((path / "labels.json").read_text(encoding="utf-8"))),
+        )
 
 
 def read_labeled(path: Path, dropped: DroppedLines | None = None) -> list[LabeledExample]:
-    """All examples of a TSV file; lines that are none are counted in `dropped`, without which they are errors."""
+    """All examples of a TSV file; other lines are counted in `dropped`, or are errors without it."""
     examples = []
     for number, line in enumerate(read_good_and_bad_lines(path), 1):
-        found = line if isinstance(line, BadLine) else _example(line, number)
-        if isinstance(found, LabeledExample):
-            examples.append(found)
-        elif found is not None:
+        example = line if isinstance(line, BadLine) else _parse_example(line, number)
+        if isinstance(example, LabeledExample):
+            examples.append(example)
+        elif example is not None:
             if dropped is None:
-                raise found.error(path)
-            dropped.add(found)
+                raise example.error(path)
+            dropped.add(example)
     if not examples:
-        why = "".join(f", {line}" for line in dropped_lines(dropped or {}, [str(path)]))
+        why = "".join(f", {line}" for line in describe_dropped_lines(dropped or {}, [str(path)]))
         raise DataError(f"{path} holds no examples{why}; each line is label TAB text [TAB second text].")
     return examples
 
 
-def _example(line: str, number: int) -> LabeledExample | BadLine | None:
-    """What a line holds; nothing, if it is blank."""
+def _parse_example(line: str, number: int) -> LabeledExample | BadLine | None:
+    """None for a blank line."""
     if not line.strip():
         return None
     columns = line.split("\t")
@@ -129,117 +121,94 @@ def _example(line: str, number: int) -> LabeledExample | BadLine | None:
 def prepare_labeled(
     config: RunConfig,
     tokenizer: Tokenizer,
-    longest: int,
-    folder: Path,
-    progress: Callable[[str], None],
-    accept: Accept = anything,
+    max_length: int,
+    cache_dir: Path,
+    progress: Progress = ignore_progress,
+    accept: Accept = accept_any,
 ) -> LabeledCorpus:
-    """The encoded examples of a run, from `folder` if they are there already; `longest` is what the model takes.
-
-    `accept` may refuse their name.
-    """
+    """The encoded examples of a run, from `cache_dir` if they are there already; longer ones are truncated."""
     data = config.data
     assert data.labeled is not None
-    progress(f"checking {data.labeled}")
-    parts = {
-        "format": FORMAT,
-        "tokenizers": library.__version__,
-        "valid_size": data.valid_size,
-        **strictness(config),
-        "train": file_digest(data.labeled),
-        "valid": file_digest(data.valid_labeled) if data.valid_labeled else config.train.seed,
-        "text": tokenizer.to_json(),
-        "longest": longest,
-    }
-
-    def fill(path: Path) -> None:
-        _build(config, tokenizer, longest, path)
-
-    name = cache_key(parts)
-    accept(name)
-    store = cached(folder, name, fill, partial(_open, tokenizer=tokenizer))
-    store.report.corpus = str(data.labeled)
-    store.report.valid_corpus = str(data.valid_labeled) if data.valid_labeled else None
-    return store
+    train, valid = LabeledFile(data.labeled), LabeledFile(data.valid_labeled) if data.valid_labeled else None
+    builder = LabeledBuilder(config, train, valid, (tokenizer, tokenizer), progress, max_length)
+    return builder.prepare(cache_dir, accept)
 
 
-def _build(config: RunConfig, tokenizer: Tokenizer, longest: int, folder: Path) -> None:
-    data = config.data
-    assert data.labeled is not None
-    dropped, valid_dropped = DroppedLines(), DroppedLines()
-    train = read_labeled(data.labeled, None if data.strict else dropped)
-    if data.valid_labeled:
-        valid = read_labeled(data.valid_labeled, None if data.strict else valid_dropped)
-    else:
-        hashes = np.array([_hash(each) for each in train], np.uint64)
-        held = hold_out_pairs(hashes, np.ones(len(train), np.bool_), data, config.train.seed)
-        valid = [each for each, out in zip(train, held, strict=True) if out]
-        train = [each for each, out in zip(train, held, strict=True) if not out]
-    counts = Counter(each.label for each in train)
-    if len(counts) < 2:
-        raise DataError(f"{data.labeled} has one label only ({next(iter(counts))}); a classifier needs two or more.")
-    labels = sorted(counts)
-    if unknown := sorted({each.label for each in valid} - set(labels)):
-        raise DataError(f"the validation set has the label {unknown[0]}, which no training example has; add some.")
-    report = LabeledReport(kept=len(train), valid_kept=len(valid), labels={label: counts[label] for label in labels})
-    report.unreadable, report.valid_unreadable = dropped, valid_dropped
-    for name, examples in (("train", train), ("valid", valid)):
-        rows = [encode_text_pair(tokenizer, each.text, each.second, longest) for each in examples]
-        report.cut += sum(cut for _, _, cut in rows)
-        writer = PairsWriter(folder, name, (id_type(tokenizer.vocab_size),) * 2)
-        writer.append([first for first, _, _ in rows], [second for _, second, _ in rows])
-        writer.close()
-        numbers = np.array([labels.index(each.label) for each in examples], np.int64)
-        (folder / f"{name}.labels").write_bytes(numbers.tobytes())
-    tokenizer.save(folder / "tokenizer.json")
-    (folder / "labels.json").write_text(json.dumps(labels), encoding="utf-8")
-    (folder / "valid.json").write_text(json.dumps([asdict(each) for each in valid]), encoding="utf-8")
-    (folder / "report.json").write_text(json.dumps(asdict(report)), encoding="utf-8")
+@dataclass(frozen=True)
+class LabeledFile:
+    """A TSV file of labeled examples."""
+
+    path: Path
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.path]
+
+    def __str__(self) -> str:
+        return str(self.path)
 
 
-def _open(path: Path, reused: bool, tokenizer: Tokenizer) -> LabeledCorpus:
-    types = (id_type(tokenizer.vocab_size),) * 2
-    valid = json.loads((path / "valid.json").read_text(encoding="utf-8"))
-    report = LabeledReport(**json.loads((path / "report.json").read_text(encoding="utf-8")))
-    report.unreadable, report.valid_unreadable = dropped_of(report.unreadable), dropped_of(report.valid_unreadable)
-    return LabeledCorpus(
-        path=path,
-        train=open_pairs(path, "train", types),
-        train_labels=map_array(path / "train.labels", np.int64),
-        valid=open_pairs(path, "valid", types),
-        valid_labels=map_array(path / "valid.labels", np.int64),
-        valid_examples=[LabeledExample(**each) for each in valid],
-        labels=tuple(json.loads((path / "labels.json").read_text(encoding="utf-8"))),
-        tokenizer=tokenizer,
-        report=report,
-        reused=reused,
-    )
+@dataclass(frozen=True)
+class LabeledBuilder(CorpusBuilder[LabeledFile, LabeledReport, LabeledCorpus]):
+    """Holds out examples, numbers the labels and encodes the texts with the tokenizer of the pretrained model."""
+
+    max_length: int
+
+    corpus_type = LabeledCorpus
+    report_type = LabeledReport
+
+    def settings(self) -> dict[str, Any]:
+        return {"valid_size": self.config.data.valid_size, "max_length": self.max_length}
+
+    def build(self, folder: Path) -> tuple[Tokenizers, LabeledReport]:
+        assert self.tokenizers is not None
+        tokenizer = self.tokenizers[0]
+        report = LabeledReport()
+        train, valid = self._split(report)
+        counts = Counter(example.label for example in train)
+        if len(counts) < 2:
+            raise DataError(f"{self.train} has one label only ({next(iter(counts))}); a classifier needs two or more.")
+        labels = sorted(counts)
+        if unknown := sorted({example.label for example in valid} - set(labels)):
+            raise DataError(f"the validation set has the label {unknown[0]}, which no training example has; add some.")
+        report.kept, report.valid_kept = len(train), len(valid)
+        report.labels = {label: counts[label] for label in labels}
+        for name, examples in (("train", train), ("valid", valid)):
+            rows = [encode_text_pair(tokenizer, each.text, each.second, self.max_length) for each in examples]
+            report.truncated += sum(truncated for _, _, truncated in rows)
+            writer = PairsWriter(folder, name, (id_type(tokenizer.vocab_size),) * 2)
+            writer.append([first for first, _, _ in rows], [second for _, second, _ in rows])
+            writer.close()
+            numbers = np.array([labels.index(example.label) for example in examples], np.int64)
+            (folder / f"{name}.labels").write_bytes(numbers.tobytes())
+        (folder / "labels.json").write_text(json.dumps(labels), encoding="utf-8")
+        (folder / "valid.json").write_text(json.dumps([asdict(example) for example in valid]), encoding="utf-8")
+        return self.tokenizers, report
+
+    def _split(self, report: LabeledReport) -> tuple[list[LabeledExample], list[LabeledExample]]:
+        """The training and the validation examples."""
+        data = self.config.data
+        dropped, valid_dropped = DroppedLines(), DroppedLines()
+        report.unreadable, report.valid_unreadable = dropped, valid_dropped
+        train = read_labeled(self.train.path, None if data.strict else dropped)
+        if self.valid:
+            return train, read_labeled(self.valid.path, None if data.strict else valid_dropped)
+        hashes = np.array([_hash(example) for example in train], np.uint64)
+        held_out = hold_out_pairs(hashes, np.ones(len(train), np.bool_), data, self.config.train.seed)
+        examples = list(zip(train, held_out, strict=True))
+        return [each for each, out in examples if not out], [each for each, out in examples if out]
 
 
-def encode_text_pair(tokenizer: Tokenizer, text: str, second: str, longest: int) -> tuple[list[int], list[int], bool]:
-    """Ids of both texts, cut so that they fit with their frame, the longer one first; and whether that was needed."""
+def encode_text_pair(
+    tokenizer: Tokenizer, text: str, second: str, max_length: int
+) -> tuple[list[int], list[int], bool]:
+    """Ids of both texts, truncated from the longer one so that they fit with special tokens; and whether they were."""
     first, other = tokenizer.encode(text), tokenizer.encode(second) if second else []
-    room = max(1, longest - (3 if other else 2))
-    over = len(first) + len(other) - room
-    if over <= 0:
+    budget = max(1, max_length - (3 if other else 2))
+    if len(first) + len(other) <= budget:
         return first, other, False
-    keep_other = max(room // 2, room - len(first)) if len(other) > room // 2 else len(other)
-    return first[: room - keep_other], other[:keep_other], True
-
-
-def collate_text_pairs(
-    rows: Sequence[tuple[Sequence[int], Sequence[int]]], specials: Specials, types: int
-) -> tuple[Tensor, Tensor]:
-    """-> (B, T) tokens `<s> … </s>` or `<s> … </s> … </s>`, padded, and (B, T) the segment that each belongs to."""
-    framed = [[specials.bos, *a, specials.eos, *([*b, specials.eos] if len(b) else [])] for a, b in rows]
-    longest = max(map(len, framed), default=0)
-    ids = torch.full((len(rows), longest), specials.pad)
-    segments = torch.zeros_like(ids)
-    for row, (tokens, (first, _)) in enumerate(zip(framed, rows, strict=True)):
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        if types > 1:
-            segments[row, len(first) + 2 : len(tokens)] = 1
-    return ids, segments
+    keep_other = max(budget // 2, budget - len(first)) if len(other) > budget // 2 else len(other)
+    return first[: budget - keep_other], other[:keep_other], True
 
 
 def _hash(example: LabeledExample) -> int:

@@ -1,56 +1,66 @@
-"""A corpus, encoded once and kept on disk.
+"""Parallel text -> pairs of ids on disk: filter, hold out, train vocabularies, encode.
 
-`prepare` reads, checks, learns the vocabulary, encodes, and leaves a folder named after everything that went into it;
-the next run with the same files and settings finds it there. Knows files and ids; knows no batches and no torch.
+Two passes over the files: `scan` hashes every pair, so duplicates and the validation set are chosen without text in
+memory; then the chosen pairs are encoded chunk by chunk. Knows files and ids; knows no batches and no torch.
 """
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 import json
-import os
-import platform
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from io import BufferedReader
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self
 
-import tokenizers as library
+import numpy as np
+from numpy.typing import NDArray
 
-from heedful.config import DataSettings, RunConfig
-from heedful.data.data_report import DataReport
-from heedful.data.encoding import build
-from heedful.data.pairs import Pairs, id_type, open_pairs
-from heedful.errors import DataError, FolderError, HeedfulError
+from heedful.config import RunConfig
+from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any, ignore_progress
+from heedful.data.data_report import DUPLICATE, EMPTY, LONG, RATIO, Lengths, ParallelReport
+from heedful.data.pairs import Pairs, PairsWriter, id_type, open_pairs
+from heedful.data.scan import Scan, duplicates, hold_out_pairs, scan
+from heedful.errors import DataError
 from heedful.formats.line_files import ParallelFiles, training_corpus, validation_corpus
-from heedful.text import Tokenizer
+from heedful.text import Tokenizer, normalize_function, train_vocabulary
 
-FORMAT = 1  # changes whenever the same files and settings would be encoded differently
-MANIFEST = "manifest.json"
-K = TypeVar("K")
-Accept = Callable[[str], None]
+DROP, TRAIN, VALID = 0, 1, 2  # what a line is assigned to
+Assignment = NDArray[np.uint8]
 
-
-def anything(name: str) -> None:
-    """Accept any encoded corpus."""
+CHUNK_PAIRS, CHUNK_CHARACTERS = 20_000, 4_000_000  # encoded at once
+MAX_VOCABULARY_PAIRS = 1_000_000  # a larger corpus is sampled to train the vocabulary
 
 
-@dataclass(frozen=True)
-class ParallelCorpus:
-    """An encoded corpus. Both tokenizers are one object if the vocabulary is joint."""
+@dataclass(frozen=True, kw_only=True)
+class ParallelCorpus(Corpus[ParallelReport]):
+    """Encoded pairs. Both tokenizers are one object if the vocabulary is joint."""
 
-    path: Path
     train: Pairs
     valid: Pairs
     valid_text: list[tuple[str, str]]
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
-    report: DataReport
-    reused: bool
+
+    @classmethod
+    def open(cls, path: Path, tokenizers: Tokenizers, report: ParallelReport, reused: bool) -> Self:
+        types = _id_types(tokenizers)
+        return cls(
+            path=path,
+            tokenizers=tokenizers,
+            report=report,
+            reused=reused,
+            train=open_pairs(path, "train", types),
+            valid=open_pairs(path, "valid", types),
+            valid_text=[(source, target) for source, target in json.loads((path / "valid.json").read_text("utf-8"))],
+        )
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        return self.tokenizers[0]
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        return self.tokenizers[1]
 
     @property
     def joint(self) -> bool:
@@ -59,171 +69,214 @@ class ParallelCorpus:
 
 def prepare_parallel(
     config: RunConfig,
-    folder: Path,
-    progress: Callable[[str], None] = lambda message: None,
-    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
-    accept: Accept = anything,
+    cache_dir: Path,
+    progress: Progress = ignore_progress,
+    tokenizers: Tokenizers | None = None,
+    accept: Accept = accept_any,
 ) -> ParallelCorpus:
-    """The encoded corpus of a run, from `folder` if it is there already.
+    """The encoded parallel corpus of a run, from `cache_dir` if it is there already.
 
-    `tokenizers` (source and target) are those of a model that is trained further; otherwise they are learned. `accept`
-    is told the name of the encoded corpus before anything is encoded, and may refuse it.
+    `tokenizers` (source and target) are those of a model that is fine-tuned; otherwise vocabularies are trained.
     """
     train, valid = training_corpus(config.data), validation_corpus(config.data)
-    progress(f"checking {train}")
-    name = fingerprint(config, train, valid, tokenizers)
-    accept(name)
-
-    def fill(path: Path) -> None:
-        build(config, train, valid, tokenizers, path, progress)
-
-    store = cached(folder, name, fill, partial(_open, tokenizers=tokenizers))
-    store.report.name(train, valid)
-    return store
+    return ParallelBuilder(config, train, valid, tokenizers, progress).prepare(cache_dir, accept)
 
 
-def cached(folder: Path, name: str, fill: Callable[[Path], None], open_: Callable[[Path, bool], K]) -> K:
-    """What is in `folder / name`, if it is there and intact; if not, `fill` writes it. `open_` is told which."""
-    path = folder / name
-    try:
-        with _alone(folder, name) as alone:
-            if _intact(path):
-                return open_(path, True)
-            temporary = folder / f".{name}.{platform.node()}.{os.getpid()}.tmp"
-            others = folder.glob(f".{name}.*.tmp") if alone else ()
-            for leftover in (path, temporary, *others):  # of a run that was killed, or damaged since
-                shutil.rmtree(leftover, ignore_errors=True)
-            temporary.mkdir()
-            try:
-                fill(temporary)
-                _seal(temporary)
-                try:
-                    temporary.rename(path)
-                except OSError:
-                    if not _intact(path):  # or else somebody was faster, where there are no locks
-                        raise
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
-            return open_(path, False)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise FolderError(f"the encoded corpus cannot be kept in {folder}: {reason}; set data.cache_dir.") from None
+@dataclass(frozen=True)
+class SelectedPairs:
+    """The pairs of a corpus that are assigned to one of `sets`; can be iterated more than once."""
+
+    corpus: ParallelFiles
+    assignment: Assignment  # one entry per line
+    sets: frozenset[int]
+
+    def __len__(self) -> int:
+        return int(np.isin(self.assignment, list(self.sets)).sum())
+
+    def __iter__(self) -> Iterator[tuple[str, str, int]]:
+        assignment = itertools.chain(self.assignment.tobytes(), itertools.repeat(None))
+        remaining = len(self.assignment)
+        for pair, assigned in zip(self.corpus.pairs(), assignment, strict=False):
+            remaining -= 1
+            if assigned in self.sets:
+                yield *pair, assigned
+        if remaining:
+            raise DataError(f"{self.corpus} changed while it was read; start again when it is complete.")
 
 
-def fingerprint(
-    config: RunConfig, train: ParallelFiles, valid: ParallelFiles | None, tokenizers: tuple[Tokenizer, Tokenizer] | None
-) -> str:
-    """A name for everything that the encoded corpus depends on: file contents, not their names or dates."""
-    data = config.data.model_dump(include={"valid_size", "max_length", "max_ratio", "deduplicate"})
-    data |= strictness(config)
-    parts: dict[str, Any] = {
-        "format": FORMAT,
-        "tokenizers": library.__version__,
-        "data": data,
-        "train": [file_digest(path) for path in train.files],
-        "valid": [file_digest(path) for path in valid.files] if valid else config.train.seed,
-        "text": text_settings(config) if tokenizers is None else [_hash(t.to_json()) for t in tokenizers],
-    }
-    return cache_key(parts)
+@dataclass(frozen=True)
+class SampledLines:
+    """The lines of one or both sides of every `step`-th pair."""
+
+    pairs: SelectedPairs
+    sides: tuple[int, ...]
+    step: int
+
+    def __iter__(self) -> Iterator[str]:
+        for pair in itertools.islice(self.pairs, 0, None, self.step):
+            for side in self.sides:
+                yield str(pair[side])
 
 
-def strictness(config: RunConfig) -> dict[str, Any]:
-    """Whether lines that cannot be read are refused; the usual is not named."""
-    return {"strict": True} if config.data.strict else {}
+class PairEncoder:
+    """Encodes pairs, drops those of unsuitable length, and appends the others to the set they are assigned to."""
+
+    def __init__(self, folder: Path, tokenizers: Tokenizers, max_length: int, progress: Progress) -> None:
+        types = _id_types(tokenizers)
+        self.writers = {TRAIN: PairsWriter(folder, "train", types), VALID: PairsWriter(folder, "valid", types)}
+        self.tokenizers, self.max_length, self.progress = tokenizers, max_length, progress
+        self.valid_text: list[tuple[str, str]] = []
+
+    def append(self, pairs: SelectedPairs, max_ratio: float) -> Counter[str]:
+        """Encode all `pairs`; return how many were dropped, by reason."""
+        dropped: Counter[str] = Counter()
+        encoded, total = 0, len(pairs)
+        for chunk in _chunks(pairs):
+            source_ids = self.tokenizers[0].encode_batch([source for source, _, _ in chunk])
+            target_ids = self.tokenizers[1].encode_batch([target for _, target, _ in chunk])
+            rows: dict[int, tuple[list[list[int]], list[list[int]]]] = {name: ([], []) for name in self.writers}
+            for (source, target, assigned), a, b in zip(chunk, source_ids, target_ids, strict=True):
+                if reason := self._unsuitable(len(a), len(b), max_ratio):
+                    dropped[reason] += 1
+                    continue
+                rows[assigned][0].append(a)
+                rows[assigned][1].append(b)
+                if assigned == VALID:
+                    self.valid_text.append((source, target))
+            for assigned, (sources, targets) in rows.items():
+                self.writers[assigned].append(sources, targets)
+            encoded += len(chunk)
+            self.progress(f"encoded {encoded:,} of {total:,} pairs")
+        return dropped
+
+    def _unsuitable(self, source: int, target: int, max_ratio: float) -> str | None:
+        if max(source, target) > self.max_length:
+            return LONG
+        return RATIO if max(source, target) > max_ratio * min(source, target) else None
 
 
-def text_settings(config: RunConfig) -> dict[str, Any]:
-    """What a vocabulary depends on; a kind that is not named is learned subwords."""
-    return config.text.model_dump(exclude={"kind"} if config.text.kind == "bpe" else set())
+class ParallelBuilder(CorpusBuilder[ParallelFiles, ParallelReport, ParallelCorpus]):
+    """Scans, filters, splits and encodes line-aligned or TSV files."""
+
+    corpus_type = ParallelCorpus
+    report_type = ParallelReport
+
+    def settings(self) -> dict[str, Any]:
+        return self.config.data.model_dump(include={"valid_size", "max_length", "max_ratio", "deduplicate"})
+
+    def build(self, folder: Path) -> tuple[Tokenizers, ParallelReport]:
+        report = ParallelReport()
+        report.set_files(self.train, self.valid)
+        assignment, valid_assignment = self._assign(report)
+        tokenizers = self.tokenizers
+        if tokenizers is None:
+            tokenizers = self._train_vocabularies(SelectedPairs(self.train, assignment, frozenset({TRAIN})), report)
+        source, target = tokenizers
+        report.joint = source is target or source.to_json() == target.to_json()
+        report.source_vocab_size, report.target_vocab_size = source.vocab_size, target.vocab_size
+        self._encode(folder, tokenizers, assignment, valid_assignment, report)
+        return tokenizers, report
+
+    def _assign(self, report: ParallelReport) -> tuple[Assignment, Assignment | None]:
+        """What each line of the corpus and of the validation files is assigned to, before lengths are known."""
+        if self.tokenizers is None:
+            normalize = (normalize_function(self.config.text.lowercase),) * 2
+        else:
+            normalize = (self.tokenizers[0].normalize, self.tokenizers[1].normalize)
+        # Validation files are small, so errors in them show early.
+        valid = scan(*normalize, self.valid, self.progress) if self.valid is not None else None
+        train = scan(*normalize, self.train, self.progress)
+        report.read, report.identical, report.extra_columns = len(train), train.identical, train.extra_columns
+        report.unusual = train.unusual
+        report.unreadable = train.dropped
+        report.dropped |= train.dropped.counts()
+        report.dropped[EMPTY] = int(train.empty.sum()) - train.dropped.total
+        usable = ~train.empty
+        if self.config.data.deduplicate:
+            repeated = duplicates(train) & usable
+            report.dropped[DUPLICATE] = int(repeated.sum())
+            usable &= ~repeated
+        if not usable.any():
+            raise _nothing_left(report)
+        assignment = np.where(usable, TRAIN, DROP).astype(np.uint8)
+        if valid is None:
+            assignment[hold_out_pairs(train.source, usable, self.config.data, self.config.train.seed)] = VALID
+            return assignment, None
+        report.valid_overlap = int((np.isin(train.source, valid.source[~valid.empty]) & usable).sum())
+        return assignment, _assign_valid(valid, report)
+
+    def _train_vocabularies(self, pairs: SelectedPairs, report: ParallelReport) -> Tokenizers:
+        report.sampled = -(-len(pairs) // MAX_VOCABULARY_PAIRS)
+        text = self.config.text
+        vocabularies = "a joint vocabulary" if text.joint else "two vocabularies"
+        self.progress(f"training {vocabularies} on {len(pairs) // report.sampled:,} pairs")
+        trained = [
+            train_vocabulary(SampledLines(pairs, sides, report.sampled), text.vocab_size, text.lowercase)
+            for sides in ([(0, 1)] if text.joint else [(0,), (1,)])
+        ]
+        return trained[0], trained[-1]
+
+    def _encode(
+        self,
+        folder: Path,
+        tokenizers: Tokenizers,
+        assignment: Assignment,
+        valid_assignment: Assignment | None,
+        report: ParallelReport,
+    ) -> None:
+        encoder = PairEncoder(folder, tokenizers, self.config.data.max_length, self.progress)
+        corpus = SelectedPairs(self.train, assignment, frozenset({TRAIN, VALID}))
+        dropped = encoder.append(corpus, self.config.data.max_ratio)
+        report.dropped |= {reason: dropped[reason] for reason in (LONG, RATIO)}
+        if self.valid is not None and valid_assignment is not None:
+            valid = SelectedPairs(self.valid, valid_assignment, frozenset({VALID}))
+            report.valid_dropped[LONG] = encoder.append(valid, float("inf"))[LONG]
+        source_lengths, target_lengths = encoder.writers[TRAIN].close()
+        encoder.writers[VALID].close()
+        report.kept, report.valid_kept = len(source_lengths), len(encoder.valid_text)
+        report.valid_sources = len({encoder.tokenizers[0].normalize(source) for source, _ in encoder.valid_text})
+        report.held_out = report.valid_kept if self.valid is None else 0
+        report.source_lengths, report.target_lengths = Lengths.of(source_lengths), Lengths.of(target_lengths)
+        if not report.kept:
+            raise _nothing_left(report)
+        if not encoder.valid_text:
+            where = report.valid_corpus or "the held-out validation set"
+            reasons = ", ".join(report.valid_reasons() if self.valid else report.reasons()) or "0 kept"
+            raise DataError(f"no pair of {where} is left ({reasons}); give other pairs for validation.")
+        (folder / "valid.json").write_text(json.dumps(encoder.valid_text, ensure_ascii=False), encoding="utf-8")
 
 
-def cache_key(parts: Mapping[str, Any]) -> str:
-    """A short name for everything that an encoded corpus depends on."""
-    return _hash(json.dumps(parts, sort_keys=True))[:16]
+def _assign_valid(valid: Scan, report: ParallelReport) -> Assignment:
+    """Validation files are used as they are: only pairs that cannot be scored are dropped."""
+    report.valid_read = len(valid)
+    report.valid_unreadable = valid.dropped
+    report.valid_dropped |= valid.dropped.counts()
+    report.valid_dropped[EMPTY] = int(valid.empty.sum()) - valid.dropped.total
+    return np.where(valid.empty, DROP, VALID).astype(np.uint8)
 
 
-def _open(path: Path, reused: bool, tokenizers: tuple[Tokenizer, Tokenizer] | None = None) -> ParallelCorpus:
-    """`tokenizers` that were given know more than their files: which of their tokens frame a sequence."""
-    report = DataReport.from_json((path / "report.json").read_text(encoding="utf-8"))
-    if tokenizers is None:
-        source = Tokenizer.load(path / "source.tokenizer.json")
-        tokenizers = source, source if report.joint else Tokenizer.load(path / "target.tokenizer.json")
-    source, target = tokenizers
-    types = (id_type(source.vocab_size), id_type(target.vocab_size))
-    texts = json.loads((path / "valid.json").read_text(encoding="utf-8"))
-    return ParallelCorpus(
-        path=path,
-        train=open_pairs(path, "train", types),
-        valid=open_pairs(path, "valid", types),
-        valid_text=[(source_text, target_text) for source_text, target_text in texts],
-        source_tokenizer=source,
-        target_tokenizer=target,
-        report=report,
-        reused=reused,
+def _id_types(tokenizers: Tokenizers) -> tuple[type[np.unsignedinteger], type[np.unsignedinteger]]:
+    return id_type(tokenizers[0].vocab_size), id_type(tokenizers[1].vocab_size)
+
+
+def _chunks(pairs: Iterable[tuple[str, str, int]]) -> Iterator[list[tuple[str, str, int]]]:
+    chunk: list[tuple[str, str, int]] = []
+    characters = 0
+    for pair in pairs:
+        chunk.append(pair)
+        characters += len(pair[0]) + len(pair[1])
+        if len(chunk) == CHUNK_PAIRS or characters > CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _nothing_left(report: ParallelReport) -> DataError:
+    lengths = any(report.dropped.get(reason) for reason in (LONG, RATIO))
+    advice = "check that it is the right file, UTF-8, and that every line of a TSV file is source TAB target"
+    advice = f"{advice}, or raise data.max_length and data.max_ratio" if lengths else advice
+    return DataError(
+        f"no pair of {report.corpus} is left for training: of {report.read:,} read,"
+        f" {', '.join(report.reasons()) or '0 kept'}; {advice}."
     )
-
-
-def _seal(path: Path) -> None:
-    files = {file.name: file_digest(file) for file in sorted(path.iterdir())}
-    (path / MANIFEST).write_text(json.dumps(files, indent=1), encoding="utf-8")
-
-
-def _intact(path: Path) -> bool:
-    """Whether every file is as it was written."""
-    try:
-        files = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        return bool(files) and all(file_digest(path / name) == digest for name, digest in files.items())
-    except (OSError, ValueError, AttributeError, HeedfulError):
-        return False
-
-
-def file_digest(path: Path) -> str:
-    """The hash of what a file holds."""
-    with _readable(path) as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
-
-
-def check_files(data: DataSettings) -> None:
-    """Refuse a corpus of which a file is missing or cannot be read, before any of them is read."""
-    for value in (getattr(data, name) for name in type(data).model_fields if name != "cache_dir"):
-        for path in value if isinstance(value, tuple) else [value]:
-            if isinstance(path, Path):
-                with _readable(path):
-                    pass
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[BufferedReader]:
-    """An open file that can be read several times."""
-    try:
-        if not path.is_file() and path.exists() and not path.is_dir():
-            raise DataError(f"{path} is a pipe or device, but a corpus is read several times; write it to a file.")
-        with path.open("rb") as file:
-            yield file
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist; check the path.") from None
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder; give a text file.") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
-
-
-def _hash(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-@contextmanager
-def _alone(folder: Path, name: str) -> Iterator[bool]:
-    """Of several processes that want the same store, one builds it and the others wait for it, if there are locks."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # not on this system; the rename is still atomic
-        yield False
-        return
-    with (folder / f".{name}.lock").open("w") as lock:
-        alone = False
-        with suppress(OSError):  # some cluster file systems have no locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            alone = True
-        yield alone

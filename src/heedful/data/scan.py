@@ -43,7 +43,7 @@ class Scan:
     empty: Flags
     identical: int = 0
     extra_columns: int = 0
-    oddities: dict[str, UnusualCharacter] = field(default_factory=dict)
+    unusual: dict[str, UnusualCharacter] = field(default_factory=dict)
     dropped: DroppedLines = field(default_factory=DroppedLines)  # whose pairs are empty
 
     def __len__(self) -> int:
@@ -51,21 +51,21 @@ class Scan:
 
 
 def scan(
-    source_normalise: Callable[[str], str],
-    target_normalise: Callable[[str], str],
+    source_normalize: Callable[[str], str],
+    target_normalize: Callable[[str], str],
     corpus: ParallelFiles,
     progress: Callable[[str], None],
 ) -> Scan:
     """Read every pair once; texts that normalise to the same count as the same."""
     hashes, empty, notes = (bytearray(), bytearray()), bytearray(), Counter[str]()
-    oddities: dict[str, UnusualCharacter] = {}
+    unusual: dict[str, UnusualCharacter] = {}
     dropped = DroppedLines()
     identical = 0
     for number, (source, target) in enumerate(corpus.pairs(notes, dropped), 1):
         for side, text in (("source", source), ("target", target)):
             if (not text.isprintable() or "\ufffd" in text) and ANY_ODD.search(text):
-                _note_odd(oddities, text, side, number)
-        a, b = source_normalise(source), target_normalise(target)
+                _note_odd(unusual, text, side, number)
+        a, b = source_normalize(source), target_normalize(target)
         hashes[0].extend(_hash(a))
         hashes[1].extend(_hash(b))
         empty.append(not a.strip() or not b.strip())
@@ -80,7 +80,7 @@ def scan(
         np.frombuffer(empty, np.bool_),
         identical,
         notes[EXTRA_COLUMNS],
-        oddities,
+        unusual,
         dropped,
     )
 
@@ -120,8 +120,8 @@ def _hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def _note_odd(oddities: dict[str, UnusualCharacter], text: str, side: str, number: int) -> None:
+def _note_odd(unusual: dict[str, UnusualCharacter], text: str, side: str, number: int) -> None:
     for name, pattern in ODD_KINDS:
         if found := len(pattern.findall(text)):
-            first = oddities.get(name, UnusualCharacter(0, side, number))
-            oddities[name] = UnusualCharacter(first.count + found, first.side, first.line)
+            first = unusual.get(name, UnusualCharacter(0, side, number))
+            unusual[name] = UnusualCharacter(first.count + found, first.side, first.line)

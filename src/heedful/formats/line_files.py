@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -114,13 +115,13 @@ def validation_corpus(data: DataSettings) -> ParallelFiles | None:
 
 def read_lines(path: Path) -> Iterator[str]:
     """Lines of UTF-8 text, plain or gzipped, that end at a line feed and nowhere else."""
-    with _bytes_of(path) as file:
+    with _open_unpacked(path) as file:
         yield from decode_lines(file, str(path))
 
 
 def read_good_and_bad_lines(path: Path) -> Iterator[str | BadLine]:
     """The same, with those that cannot be read in their places."""
-    with _bytes_of(path) as file:
+    with _open_unpacked(path) as file:
         yield from _decoded(file)
 
 
@@ -226,12 +227,36 @@ def _choose(
 
 
 @contextmanager
-def _bytes_of(path: Path) -> Iterator[BinaryIO]:
-    """The content of a file, unpacked if it begins like gzip, whatever its name."""
-    try:
+def open_bytes(path: Path) -> Iterator[BufferedReader]:
+    """Open a file that can be read more than once: not a pipe, not a device."""
+    with _explain_errors(path):
+        if not path.is_file() and path.exists() and not path.is_dir():
+            raise DataError(f"{path} is a pipe or device, but a corpus is read several times; write it to a file.")
         with path.open("rb") as file:
-            packed = file.peek(len(GZIP)).startswith(GZIP)
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+            yield file
+
+
+def check_files(data: DataSettings) -> None:
+    """Raise an error if a file that the settings name is missing or cannot be opened."""
+    for value in (getattr(data, name) for name in type(data).model_fields if name != "cache_dir"):
+        for path in value if isinstance(value, tuple) else [value]:
+            if isinstance(path, Path):
+                with open_bytes(path):
+                    pass
+
+
+@contextmanager
+def _open_unpacked(path: Path) -> Iterator[BinaryIO]:
+    """The content of a file, unpacked if it starts with the magic number of gzip, whatever its name."""
+    with _explain_errors(path), path.open("rb") as file:
+        packed = file.peek(len(GZIP)).startswith(GZIP)
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+
+
+@contextmanager
+def _explain_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; check the path.") from None
     except IsADirectoryError:

@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.data.labeled_corpus import collate_text_pairs, encode_text_pair
+from heedful.data.batch import collate_text_pairs
+from heedful.data.labeled_corpus import encode_text_pair
 from heedful.errors import SettingError
 from heedful.model.transformer import EncoderModel
 from heedful.ops.precision import autocast

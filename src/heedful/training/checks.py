@@ -6,9 +6,8 @@ Reading and encoding a corpus takes minutes, so all that can be known without it
 from __future__ import annotations
 
 from heedful.config import Preset, RunConfig
-from heedful.data.parallel_corpus import check_files
 from heedful.errors import SettingError
-from heedful.formats.line_files import read_lines
+from heedful.formats.line_files import check_files, read_lines
 from heedful.storage.folder import ModelFolder
 from heedful.text.vocabulary import BYTES, SPECIALS
 from heedful.training.tasks.task import Task, resolved_model

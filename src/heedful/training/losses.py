@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from heedful.config import ModelConfig, TrainSettings
-from heedful.data.batch import Batch
+from heedful.data.batch import Batch, LabeledBatch
 from heedful.data.blocks import TokenBlocks
-from heedful.data.labeled_corpus import LabeledBatch
 from heedful.data.masking import MaskedBatch
 from heedful.model.baselines.universal import UniversalStack
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model

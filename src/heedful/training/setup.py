@@ -16,7 +16,7 @@ from rich.console import Console
 from heedful import config as settings
 from heedful.config import SECTIONS, RunConfig, parse_duration
 from heedful.config.schema import Section
-from heedful.data.parallel_corpus import Accept
+from heedful.data.corpus import Accept
 from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
 from heedful.model.transformer import Model, build_model

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.data.cache import cache_key, cached
 from heedful.data.pairs import Pairs
-from heedful.data.parallel_corpus import ParallelCorpus, cache_key, cached
+from heedful.data.parallel_corpus import ParallelCorpus
 from heedful.errors import FolderError
 
 FILE = "directions.npy"

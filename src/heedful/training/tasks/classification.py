@@ -12,10 +12,11 @@ import torch
 
 from heedful.config import Family, RunConfig
 from heedful.config.presets import FINE_TUNING, TODAY
+from heedful.data.batch import LabeledBatch, collate_text_pairs
 from heedful.data.bucketing import micro_batches, plan_batches
-from heedful.data.labeled_corpus import LabeledBatch, LabeledCorpus, collate_text_pairs, prepare_labeled
+from heedful.data.corpus import Accept, accept_any
+from heedful.data.labeled_corpus import LabeledCorpus, prepare_labeled
 from heedful.data.pairs import Pairs
-from heedful.data.parallel_corpus import Accept, anything
 from heedful.errors import SettingError
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
@@ -43,7 +44,7 @@ class ClassificationTask(Task):
 
     @classmethod
     def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = anything
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> ClassificationTask:
         if init is None:
             raise SettingError("a classifier starts from an encoder; give its folder with --init, such as runs/bert.")

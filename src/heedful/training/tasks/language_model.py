@@ -13,8 +13,8 @@ import torch
 from heedful.config import Family, RunConfig, preset_for_text
 from heedful.data.blocks import TokenBlocks, held_out_blocks, plan_blocks, read_blocks
 from heedful.data.bucketing import micro_batches
+from heedful.data.corpus import Accept, accept_any
 from heedful.data.pairs import Ids
-from heedful.data.parallel_corpus import Accept, anything
 from heedful.data.text_corpus import TextCorpus, prepare_text
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
@@ -40,7 +40,7 @@ class LanguageModelTask(Task):
 
     @classmethod
     def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = anything
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> LanguageModelTask:
         return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept))
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from heedful.config import Family, RunConfig, preset_for_text
 from heedful.data.blocks import held_out_blocks, plan_blocks, read_blocks
+from heedful.data.corpus import Accept, accept_any
 from heedful.data.masking import MaskedBatch, Masking, frame
 from heedful.data.pairs import Ids
-from heedful.data.parallel_corpus import Accept, anything
 from heedful.data.text_corpus import TextCorpus, prepare_text
 from heedful.errors import SettingError
 from heedful.ops.cross_entropy import Loss
@@ -44,7 +44,7 @@ class MaskedLMTask(Task):
 
     @classmethod
     def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = anything
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> MaskedLMTask:
         if init is not None and init.tokenizer.mask_id is None:
             raise SettingError(f"{init.path} has no token to hide others with; give a BERT as train.init.")

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.config import Family, RunConfig
-from heedful.data.parallel_corpus import Accept, anything
+from heedful.data.corpus import Accept, Corpus, accept_any
 from heedful.errors import SettingError, quote
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
@@ -47,17 +47,6 @@ class MicroBatches:
     pieces: Sequence[Callable[[], MicroBatch] | None]
 
 
-class EncodedCorpus(Protocol):
-    """An encoded corpus, of whatever kind."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def reused(self) -> bool: ...
-    @property
-    def report(self) -> Any: ...
-
-
 class Task(ABC):
     """What is learned from an encoded corpus."""
 
@@ -66,12 +55,12 @@ class Task(ABC):
     columns: ClassVar[tuple[Column, ...]]  # the scores of a validation, as they are shown
     suits_its_size_to_time: ClassVar[bool] = False  # whether a short time leads to a smaller preset
 
-    corpus: EncodedCorpus
+    corpus: Corpus[Any]
 
     @classmethod
     @abstractmethod
     def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = anything
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> Self:
         """Read and encode the corpus of a run, or find it encoded in `folder`.
 

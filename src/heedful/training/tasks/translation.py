@@ -15,8 +15,9 @@ from heedful.config.presets import GOING_ON, preset, weight_decay_for
 from heedful.data.batch import Batch, collate
 from heedful.data.bpe_dropout import BPEDropout, apply_bpe_dropout
 from heedful.data.bucketing import micro_batches, plan_batches
+from heedful.data.corpus import Accept, accept_any
 from heedful.data.pairs import Pairs
-from heedful.data.parallel_corpus import Accept, ParallelCorpus, anything, prepare_parallel
+from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.errors import SettingError
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
@@ -47,7 +48,7 @@ class TranslationTask(Task):
 
     @classmethod
     def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = anything
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> TranslationTask:
         tokenizers = (init.source_tokenizer, init.tokenizer) if init else None
         return cls(prepare_parallel(config, folder, progress, tokenizers, accept))
