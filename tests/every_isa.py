@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from heedful.native.isa import OFF, VARIABLE, supported
+from heedful.native.isa import OFF, VARIABLE, supported_instruction_sets
 
 COMPUTING = [
     "tests/native", "tests/ops", "tests/model", "tests/search", "tests/train", "tests/inside/test_align.py",
@@ -23,7 +23,7 @@ COMPUTING = [
 
 def main(arguments: list[str]) -> int:
     """0 if all runs passed."""
-    runs = [{VARIABLE: name} for name in (*supported()[0], OFF)]
+    runs = [{VARIABLE: name} for name in (*supported_instruction_sets()[0], OFF)]
     runs += [{"ATEN_CPU_CAPABILITY": name} for name in ("avx2", "default")]
     results = []
     for changes in runs:

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from heedful import __version__
-from heedful.native.engine import chosen
+from heedful.native.engine import library_choice
 from tests.cli.conftest import Call
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("HEEDFUL_ISA", raising=False)
-    chosen.cache_clear()
+    library_choice.cache_clear()
     yield
-    chosen.cache_clear()
+    library_choice.cache_clear()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files")
@@ -23,14 +23,14 @@ def test_it_says_what_computes(call: Call) -> None:
     done = call("info")
     assert done.code == 0 and done.out.startswith(f"heedful {__version__}, Python 3.")
     assert f"torch: {torch.__version__}, CPU capability {torch.backends.cpu.get_cpu_capability()}" in done.out
-    if (engine := chosen()) is not None:
+    if (engine := library_choice()) is not None:
         assert f"engine: {engine.path}\ninstruction set: {engine.name}; available: portable" in done.out
 
 
 def test_a_lower_instruction_set_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    if chosen() is None:
+    if library_choice() is None:
         pytest.skip("there is no compiled engine")
-    chosen.cache_clear()
+    library_choice.cache_clear()
     monkeypatch.setenv("HEEDFUL_ISA", "portable")
     assert "libheedful-portable" in (done := call("info")).out and "instruction set: portable;" in done.out
 

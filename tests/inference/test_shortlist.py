@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
             each.add_(torch.randn_like(each) * 0.2)
     made = ModelFolder(model, tokenizer, tokenizer, SearchSettings(beam=3), tmp_path_factory.mktemp("model"))
     save_folder(made)
-    pairs = shortlist.encoded(TRAIN, made)
+    pairs = shortlist.encode_pairs(TRAIN, made)
     shortlist.save_shortlist(shortlist.build_shortlist(pairs, tokenizer, tokenizer), made)
     return made
 
@@ -72,7 +72,7 @@ def test_probabilities_are_those_of_the_textbook() -> None:
         for a, b in random.integers(1, 6, (40, 2))
     ]
     expected = textbook(pairs, shortlist.ROUNDS)
-    probability, source, target = shortlist.align(pairs, 7)
+    probability, source, target = shortlist.estimate_ibm1(pairs, 7)
     found = dict(zip(zip(source.tolist(), target.tolist(), strict=True), probability.tolist(), strict=True))
     assert found.keys() == expected.keys()
     for link, value in expected.items():
@@ -83,7 +83,7 @@ def test_it_knows_the_words_of_a_language(folder: ModelFolder, monkeypatch: pyte
     """New sentences of the grammar are translated by few tokens, far fewer than there are."""
     monkeypatch.setattr(shortlist, "LIKELY", 10)
     monkeypatch.setattr(shortlist, "FREQUENT", 10)
-    train, test = shortlist.encoded(TRAIN, folder), shortlist.encoded(TEST, folder)
+    train, test = shortlist.encode_pairs(TRAIN, folder), shortlist.encode_pairs(TEST, folder)
     strangers: list[Pair] = [(a, b) for (a, _), (_, b) in zip(train, train[1:] + train[:1], strict=True)]
 
     def held(pairs: list[Pair]) -> tuple[float, float]:
@@ -113,10 +113,10 @@ def test_tokens_are_in_order_with_all_that_may_be_needed(folder: ModelFolder) ->
 
 
 def test_too_many_pairs_are_read_in_part(folder: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = shortlist.encoded([*TRAIN, ("", ""), ("", "Ja."), ("Yes.", "")], folder)
+    pairs = shortlist.encode_pairs([*TRAIN, ("", ""), ("", "Ja."), ("Yes.", "")], folder)
     seen: list[int] = []
-    real = shortlist.align
-    monkeypatch.setattr(shortlist, "align", lambda some, size: (seen.append(len(some)), real(some, size))[1])
+    real = shortlist.estimate_ibm1
+    monkeypatch.setattr(shortlist, "estimate_ibm1", lambda some, size: (seen.append(len(some)), real(some, size))[1])
     monkeypatch.setattr(shortlist, "MOST_LINKS", sum(len(a) * len(b) for a, b in pairs) // 3 + 1)
     shortlist.build_shortlist(pairs, folder.tokenizer, folder.tokenizer)
     assert seen == [200]
@@ -125,7 +125,7 @@ def test_too_many_pairs_are_read_in_part(folder: ModelFolder, monkeypatch: pytes
 
 
 def test_it_comes_back_as_it_was(folder: ModelFolder, tmp_path: Path) -> None:
-    made = shortlist.build_shortlist(shortlist.encoded(TRAIN, folder), folder.tokenizer, folder.tokenizer)
+    made = shortlist.build_shortlist(shortlist.encode_pairs(TRAIN, folder), folder.tokenizer, folder.tokenizer)
     found = shortlist.load_shortlist(folder)
     for name in shortlist.TENSORS:
         np.testing.assert_array_equal(getattr(found, name), getattr(made, name))

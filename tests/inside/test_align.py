@@ -14,11 +14,11 @@ from heedful.inference.alignment import (
     HeadChoice,
     align_words,
     alignment_error,
-    by_words,
     choose_heads,
     cross_attention,
     occlusion_effect,
     symmetrize,
+    weights_by_word,
 )
 from heedful.inference.results import pharaoh
 from heedful.inference.translator import Translator
@@ -87,7 +87,7 @@ def test_chosen_heads_are_averaged_and_shifted(translator_folder, batch):
 
 def test_words_take_what_their_pieces_attend_to():
     weights = torch.tensor([[0.5, 0.3, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1], [0.1, 0.4, 0.4, 0.1]])
-    assert_close(by_words(weights, [0, 0, 1], [0, 1, 1]), torch.tensor([[0.8, 0.1], [0.4, 0.5]]))
+    assert_close(weights_by_word(weights, [0, 0, 1], [0, 1, 1]), torch.tensor([[0.8, 0.1], [0.4, 0.5]]))
     assert align_words(weights, [0, 0, 1], [0, 1, 1]) == [(0, 0), (1, 1)]
     assert align_words(weights, [], [0]) == align_words(weights, [0], []) == []
 

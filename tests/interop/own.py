@@ -39,7 +39,7 @@ def make(path: Path, precision: str = "float32", likely: bool = False, **changes
     files = {"source": "train.en", "target": "train.de"}
     (path / "run.json").write_text(json.dumps({"corpus": "x", "config": {"data": files}, "asked": {}}))
     if likely:
-        pairs = shortlist.encoded(zip(LINES, reversed(LINES), strict=True), saved)
+        pairs = shortlist.encode_pairs(zip(LINES, reversed(LINES), strict=True), saved)
         shortlist.save_shortlist(shortlist.build_shortlist(pairs, tokenizer, tokenizer), saved)
     return saved
 

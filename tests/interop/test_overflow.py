@@ -17,7 +17,7 @@ from .own import make
 
 @pytest.mark.skipif(library() is None, reason="there is no compiled engine here")
 @pytest.mark.parametrize("precision", ["float32", "int8", "bfloat16"])
-@pytest.mark.parametrize("stored", folder.STORED)
+@pytest.mark.parametrize("stored", folder.STORED_PRECISIONS)
 @pytest.mark.parametrize("scale", [1e13, 1e20, 1e30])
 def test_probabilities_that_are_no_numbers_are_told_of(
     tmp_path: Path, precision: str, stored: str, scale: float

@@ -14,7 +14,7 @@ import pytest
 from heedful.errors import SettingError
 from heedful.native import capi, isa, library
 from heedful.native.capi import EngineError, open_library
-from heedful.native.engine import chosen
+from heedful.native.engine import library_choice
 
 FORCED = os.environ.get(isa.VARIABLE, "")
 needs_engine = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
@@ -27,9 +27,9 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         shutil.copy(path, tmp_path)
     monkeypatch.setattr(isa, "FOLDER", tmp_path)
     monkeypatch.delenv(isa.VARIABLE, raising=False)
-    chosen.cache_clear()
+    library_choice.cache_clear()
     yield tmp_path
-    chosen.cache_clear()
+    library_choice.cache_clear()
 
 
 @pytest.mark.skipif(shutil.which("c++") is None or FORCED == isa.OFF, reason="there need not be an engine")
@@ -39,7 +39,7 @@ def test_where_there_is_a_compiler_there_is_an_engine() -> None:
 
 @needs_engine
 def test_the_highest_instruction_set_is_taken_or_the_one_that_is_asked_for(fresh: Path, monkeypatch) -> None:
-    available, _ = isa.supported()
+    available, _ = isa.supported_instruction_sets()
     assert available[0] == "portable"
     best = isa.choose_library()
     assert best is not None and best.name == available[-1] and best.path.parent == fresh
@@ -65,7 +65,9 @@ def test_an_unknown_instruction_set_is_refused(fresh: Path, monkeypatch, wanted:
 
 @needs_engine
 def test_an_instruction_set_that_the_machine_lacks_is_refused(fresh: Path, monkeypatch) -> None:
-    monkeypatch.setattr(isa, "supported", lambda: (("portable", "avx2"), "the CPU has no AVX-512 with VNNI"))
+    monkeypatch.setattr(
+        isa, "supported_instruction_sets", lambda: (("portable", "avx2"), "the CPU has no AVX-512 with VNNI")
+    )
     monkeypatch.setenv(isa.VARIABLE, "amx")
     with pytest.raises(
         SettingError, match="is amx, but here the CPU has no AVX-512 with VNNI; set it to portable or avx2"
@@ -75,11 +77,11 @@ def test_an_instruction_set_that_the_machine_lacks_is_refused(fresh: Path, monke
 
 @needs_engine
 def test_a_library_that_the_compiler_could_not_make_is_passed_over(fresh: Path) -> None:
-    available, _ = isa.supported()
+    available, _ = isa.supported_instruction_sets()
     if len(available) == 1:
         pytest.skip("there is one library")
     isa.library_path(available[-1]).unlink()
-    fewer, why = isa.supported()
+    fewer, why = isa.supported_instruction_sets()
     assert fewer == available[:-1] and why == f"{isa.library_path(available[-1]).name} was not built"
 
 

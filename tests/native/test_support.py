@@ -5,7 +5,7 @@ import torch
 
 from heedful.config import ModelConfig
 from heedful.model.transformer import build_model
-from heedful.native.support import computed_tables
+from heedful.native.support import position_tensors
 
 SIZES = {"vocab_size": 31, "d_model": 24, "d_ff": 20, "n_heads": 3, "encoder_layers": 1, "decoder_layers": 2}
 
@@ -14,7 +14,7 @@ SIZES = {"vocab_size": 31, "d_model": 24, "d_ff": 20, "n_heads": 3, "encoder_lay
 def test_its_tables_are_those_of_the_modules(positions: str) -> None:
     config = ModelConfig(**SIZES | {"positions": positions, "max_length": 40})
     buffers = dict(build_model(config).named_buffers())
-    found = dict(computed_tables(config))
+    found = dict(position_tensors(config))
     assert len(found) == len(buffers) == 2
     for name, table in found.items():
         theirs = buffers[name if name in buffers else name.replace("table", "turns")]
@@ -22,4 +22,4 @@ def test_its_tables_are_those_of_the_modules(positions: str) -> None:
 
 
 def test_learned_positions_are_no_table_to_compute() -> None:
-    assert not list(computed_tables(ModelConfig(**SIZES | {"positions": "learned"})))
+    assert not list(position_tensors(ModelConfig(**SIZES | {"positions": "learned"})))

@@ -18,7 +18,7 @@ from transformers.generation.logits_process import (
 
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
-from heedful.search.sample import draw, keep_min_p, keep_top_p, sample, sample_rows
+from heedful.search.sample import draw, keep_min_p, keep_top_p, sample, uniform_numbers
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3), (3, 3)]
 
@@ -179,12 +179,12 @@ def test_samples_of_a_sentence_differ_and_more_samples_begin_with_the_same():
 
 def test_the_dice_are_even_and_belong_to_source_seed_and_number():
     source, lengths = batch([(3, 4), (3, 4, 5), (3, 4)])
-    dice = sample_rows(source, lengths, 3, 4000, seed=1)
+    dice = uniform_numbers(source, lengths, 3, 4000, seed=1)
     assert dice.shape == (3, 3, 4000) and dice.dtype == torch.float64
     assert torch.equal(dice[0], dice[2]) and not torch.equal(dice[0], dice[1])
     assert len({float(row[0]) for row in dice[:2].flatten(0, 1)}) == 6
-    assert torch.equal(sample_rows(source, lengths, 2, 50, seed=1), dice[:, :2, :50])
-    assert not torch.equal(sample_rows(source, lengths, 3, 4000, seed=2), dice)
+    assert torch.equal(uniform_numbers(source, lengths, 2, 50, seed=1), dice[:, :2, :50])
+    assert not torch.equal(uniform_numbers(source, lengths, 3, 4000, seed=2), dice)
     for row in dice[0]:
         assert row.min() >= 0 and row.max() < 1
         assert not unlikely(np.histogram(row.numpy(), 20, (0, 1))[0], np.full(20, 1 / 20))

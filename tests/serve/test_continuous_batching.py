@@ -39,7 +39,7 @@ def test_requests_join_at_every_step_and_are_the_same_as_alone(work, translator)
 
 def test_shortlists_are_those_of_the_translator(folders, tmp_path):
     opened = load_folder(shutil.copytree(folders["en-de"], tmp_path / "model"))
-    pairs = shortlist.encoded(zip(LINES, LINES, strict=True), opened)
+    pairs = shortlist.encode_pairs(zip(LINES, LINES, strict=True), opened)
     shortlist.save_shortlist(shortlist.build_shortlist(pairs[:5], opened.source_tokenizer, opened.tokenizer), opened)
     translator = Translator([opened], shortlist=True)
     work = TranslationWorkload(translator, clock=Clock())

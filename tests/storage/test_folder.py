@@ -89,7 +89,7 @@ def test_weights_of_8_bits_come_back_as_their_roundings(tmp_path: Path, changes:
     assert again.keys() == stored.keys() and all(torch.equal(again[name], stored[name]) for name in stored)
 
 
-@pytest.mark.parametrize("precision", folder.STORED)
+@pytest.mark.parametrize("precision", folder.STORED_PRECISIONS)
 def test_weights_are_those_that_were_opened_whenever_they_are_read(tmp_path: Path, precision: str) -> None:
     saved = make(tmp_path / "model", precision)
     opened, again = folder.load_folder(saved.path), folder.load_folder(saved.path)

@@ -37,7 +37,7 @@ def quantize(
     with atomic_folder(out.resolve()) as temporary:
         folder.save_folder(replace(opened, path=temporary), readme, precision="int8")
         folder.load_folder(temporary)  # verifies the new folder
-        if (model / shortlist.FILE).exists():
+        if (model / shortlist.SHORTLIST_FILE).exists():
             shortlist.save_shortlist(shortlist.load_shortlist(opened), replace(opened, path=temporary))
     before = sum(tensor.nbytes for tensor in opened.model.state_dict().values())
     after = (out / folder.WEIGHTS).stat().st_size

@@ -22,12 +22,12 @@ def shortlist(
     from heedful.formats.line_files import read_pairs
     from heedful.inference import shortlist as lists
     from heedful.interop import open_folder
-    from heedful.storage.folder import unfit
+    from heedful.storage.folder import wrong_family_error
 
     opened = open_folder(model)
     if opened.config.family != "encoder-decoder":
-        raise unfit(opened, "does not translate")
-    pairs = lists.encoded(read_pairs(source, target), opened)
+        raise wrong_family_error(opened, "does not translate")
+    pairs = lists.encode_pairs(read_pairs(source, target), opened)
     built = lists.build_shortlist(pairs, opened.source_tokenizer, opened.tokenizer)
     path = lists.save_shortlist(built, opened)
     mean, vocab_size = built.size(pairs), opened.tokenizer.vocab_size

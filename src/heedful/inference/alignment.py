@@ -20,10 +20,10 @@ from heedful.inference.results import Alignment
 from heedful.model.transformer import EncoderDecoder
 from heedful.text import NO_WORD
 
-AGREEING = 0.7  # heads that agree so well, relative to the best, are read
-LEAST = 0.05  # weight from which on a source word that nobody took is given to who looks at it most
-PLACES = 32  # source tokens of a sentence that are hidden, one at a time
-LOGITS = 2**25  # that are computed at once
+AGREEMENT_RATIO = 0.7  # heads that agree so well, relative to the best, are read
+MIN_WEIGHT = 0.05  # weight from which on a source word that nobody took is given to who looks at it most
+MAX_OCCLUSIONS = 32  # source tokens of a sentence that are hidden, one at a time
+LOGITS_PER_PASS = 2**25  # that are computed at once
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def choose_heads(model: EncoderDecoder, batch: Batch) -> HeadChoice:
     agreement = torch.stack([(each * effect[:, None, None]).sum((0, 3, 4)) for each in (weights, read)])  # (2, L, H)
     shift = bool(agreement[1].max() > agreement[0].max())
     mine = agreement[int(shift)]
-    chosen = (mine >= AGREEING * mine.max()).nonzero().tolist()
+    chosen = (mine >= AGREEMENT_RATIO * mine.max()).nonzero().tolist()
     return HeadChoice(tuple((layer, head) for layer, head in chosen), shift)
 
 
@@ -75,9 +75,9 @@ def occlusion_effect(model: EncoderDecoder, batch: Batch) -> Tensor:
     hidden = [
         (row, place)
         for row, length in enumerate(batch.source_lengths.tolist())
-        for place in range(0, length - 1, -(-length // PLACES))
+        for place in range(0, length - 1, -(-length // MAX_OCCLUSIONS))
     ]
-    step = max(1, LOGITS // (labels.size(1) * model.config.vocab_size))
+    step = max(1, LOGITS_PER_PASS // (labels.size(1) * model.config.vocab_size))
     for start in range(0, len(hidden), step):
         rows = torch.tensor([row for row, _ in hidden[start : start + step]])
         places = torch.tensor([place for _, place in hidden[start : start + step]])
@@ -88,7 +88,7 @@ def occlusion_effect(model: EncoderDecoder, batch: Batch) -> Tensor:
     return effect
 
 
-def by_words(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Tensor:
+def weights_by_word(weights: Tensor, source_words: Sequence[int], target_words: Sequence[int]) -> Tensor:
     """(T, S) weights over pieces -> over words: summed over the pieces of a source word, averaged over a target's.
 
     The numbers of the words are given for each piece, `NO_WORD` for one that belongs to none.
@@ -112,11 +112,11 @@ def align_words(weights: Tensor, source_words: Sequence[int], target_words: Sequ
     sources, targets = (sorted(set(words) - {NO_WORD}) for words in (source_words, target_words))
     if not sources or not targets:
         return []
-    words = by_words(weights, source_words, target_words)[targets][:, sources]  # those that have pieces
+    words = weights_by_word(weights, source_words, target_words)[targets][:, sources]  # those that have pieces
     links = {(sources[source], targets[target]) for target, source in enumerate(words.argmax(1).tolist())}
     taken = {source for source, _ in links}
     for source, most, target in zip(sources, words.amax(0).tolist(), words.argmax(0).tolist(), strict=True):
-        if source not in taken and most >= LEAST:
+        if source not in taken and most >= MIN_WEIGHT:
             links.add((source, targets[target]))
     return sorted(links)
 

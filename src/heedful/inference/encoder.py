@@ -22,13 +22,13 @@ from heedful.errors import SettingError
 from heedful.model.transformer import EncoderModel
 from heedful.ops.precision import autocast
 from heedful.storage import folder as model_folder
-from heedful.storage.folder import ModelFolder, unfit
+from heedful.storage.folder import ModelFolder, wrong_family_error
 
 BATCH_TOKENS = 4096  # computed at once, padding included
 BLANK = re.compile(r"\[MASK\]|<mask>")
-CARRIER = "0"  # stands before a text that follows a blank directly, so that it is not taken for a new word
+CONTEXT_CHARACTER = "0"  # stands before a text that follows a blank directly, so that it is not taken for a new word
 POOLING = ("mean", "first")
-Rows = Sequence[tuple[list[int], list[int]]]
+EncodedPairs = Sequence[tuple[list[int], list[int]]]
 
 log = logging.getLogger("heedful")
 
@@ -64,7 +64,7 @@ class Encoder:
 
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if folder.config.family != "encoder":
-            raise unfit(folder, "is not an encoder")
+            raise wrong_family_error(folder, "is not an encoder")
         assert isinstance(folder.model, EncoderModel)
         self.device, self.precision = torch.device(device), precision
         self.model = folder.model.to(self.device).eval()
@@ -112,7 +112,7 @@ class Encoder:
     def fill_mask(self, text: str, top: int = 5) -> list[list[MaskCandidate]]:
         """For each blank, [MASK] or <mask>, the most probable tokens; each is judged with all the others blank."""
         if self.config.head == "none":
-            raise unfit(self.folder, "has no head to guess tokens with")
+            raise wrong_family_error(self.folder, "has no head to guess tokens with")
         if top < 1:
             raise SettingError(f"top is {top}; ask for one candidate or more.")
         ids, places = self._with_blanks(text)
@@ -132,7 +132,9 @@ class Encoder:
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
         """The label of each text, or pair of texts; they are counted from `first` where one of them is spoken of."""
         if not self.config.labels:
-            raise unfit(self.folder, "has no labels: `heedful train --labeled FILE --init` makes a classifier of it")
+            raise wrong_family_error(
+                self.folder, "has no labels: `heedful train --labeled FILE --init` makes a classifier of it"
+            )
         found: list[Label | None] = [None] * len(texts)
         for chosen, ids, types in self._batches(self._rows(texts, seconds, first)):
             with autocast(self.precision, self.device):
@@ -145,7 +147,7 @@ class Encoder:
                 )
         return [label for label in found if label is not None]
 
-    def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> Rows:
+    def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> EncodedPairs:
         if seconds is not None and len(seconds) != len(texts):
             raise SettingError(f"{len(texts)} first texts and {len(seconds)} second ones; give one for each.")
         rows = []
@@ -156,7 +158,7 @@ class Encoder:
             rows.append((first, other))
         return rows
 
-    def _batches(self, rows: Rows) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    def _batches(self, rows: EncodedPairs) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Indices, tokens and types of every batch, the longest texts first."""
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i][0]) - len(rows[i][1]))
         while order:
@@ -165,7 +167,7 @@ class Encoder:
             chosen, order = order[:size], order[size:]
             yield chosen, *self._collate([rows[index] for index in chosen])
 
-    def _collate(self, rows: Rows) -> tuple[Tensor, Tensor]:
+    def _collate(self, rows: EncodedPairs) -> tuple[Tensor, Tensor]:
         return collate_text_pairs(rows, self.tokenizer.specials, self.config.token_types)
 
     def _with_blanks(self, text: str) -> tuple[list[int], list[int]]:
@@ -193,7 +195,7 @@ class Encoder:
         """Ids of a text that stands behind a blank; without a blank between them it does not begin a new word."""
         if not part or part[0].isspace():
             return self.tokenizer.encode(part)
-        carrier, both = self.tokenizer.encode(CARRIER), self.tokenizer.encode(CARRIER + part)
+        carrier, both = self.tokenizer.encode(CONTEXT_CHARACTER), self.tokenizer.encode(CONTEXT_CHARACTER + part)
         return both[len(carrier) :] if both[: len(carrier)] == carrier else self.tokenizer.encode(part)
 
     def _candidate(self, text: str, start: int, end: int, token: int, probability: float) -> MaskCandidate:

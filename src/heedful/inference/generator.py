@@ -22,9 +22,9 @@ from heedful.ops.precision import autocast
 from heedful.search import SearchOptions
 from heedful.search.constraints import ban, compose, penalize_repetition
 from heedful.search.options import Constraint
-from heedful.search.sample import draw, sample_rows
+from heedful.search.sample import draw, uniform_numbers
 from heedful.storage import folder as model_folder
-from heedful.storage.folder import ModelFolder, unfit
+from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.text import Tokenizer
 
 MAX_TOKENS = 200
@@ -173,7 +173,7 @@ class Generator:
 
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if folder.config.family != "decoder":
-            raise unfit(folder, "does not continue text")
+            raise wrong_family_error(folder, "does not continue text")
         assert isinstance(folder.model, DecoderModel)
         self.device, self.precision = torch.device(device), precision
         self.model = folder.model.to(self.device).eval()
@@ -236,7 +236,7 @@ class Generator:
         if max_tokens < 1:
             raise SettingError(f"max_tokens is {max_tokens}; ask for one token or more.")
         ids = self.tokenizer.encode(prompt) or [self.model.config.bos_id]
-        dice = sample_rows(torch.tensor([ids]), torch.tensor([len(ids)]), numbers.stop, max_tokens, options.seed)[
+        dice = uniform_numbers(torch.tensor([ids]), torch.tensor([len(ids)]), numbers.stop, max_tokens, options.seed)[
             0
         ]  # (n, T)
         writers = {number: TextStreamer(self.tokenizer, stop) for number in numbers}

@@ -35,7 +35,7 @@ AXES = {
     "ponder": ("position",),
 }
 HIDDEN = ("position", "width")  # what every other module passes on
-UNSEEN = (
+HIDDEN_SUFFIXES = (
     "query", "key", "value", "embedding",  # taps show the same by heads, and with source and target apart
     "cells", "convolve", "bridge", "halt",  # parts of other architectures whose results are no row of positions
 )  # fmt: skip
@@ -54,10 +54,10 @@ class Activation(Tensor):
         if unknown := set(places) - set(self.axes):
             raise SettingError(f"{unknown.pop()!r} is no axis of this activation; it has {', '.join(self.axes)}.")
         part = self.as_subclass(Tensor)[tuple(places.get(axis, slice(None)) for axis in self.axes)]
-        return named(part, tuple(axis for axis in self.axes if axis not in places))
+        return name_axes(part, tuple(axis for axis in self.axes if axis not in places))
 
 
-def named(tensor: Tensor, axes: Sequence[str]) -> Activation:
+def name_axes(tensor: Tensor, axes: Sequence[str]) -> Activation:
     """The same numbers with names for their axes."""
     activation = tensor.as_subclass(Activation)
     activation.axes = tuple(axes)
@@ -76,7 +76,7 @@ def activation_names(model: nn.Module) -> list[str]:
         for name, module in model.named_modules()
         if name
         and name not in WEIGHTS
-        and not name.endswith(UNSEEN)
+        and not name.endswith(HIDDEN_SUFFIXES)
         and not isinstance(module, Heads)
         and ".position" not in name
     ]
@@ -129,9 +129,9 @@ class Trace(Mapping[str, Activation]):
             raise KeyError(f"{name} was not recorded; recorded were {', '.join(self.calls) or 'none'}")
         axes = ("sentence", *axes_of(name))
         if not self.searches:
-            return named(self.calls[name][-1], axes)
+            return name_axes(self.calls[name][-1], axes)
         each = sorted((found for found in self._sentences() if name in found[0].calls), key=lambda found: found[2])
-        return named(_stacked([search.of(name, place) for search, place, _ in each]), axes)
+        return name_axes(_stacked([search.of(name, place) for search, place, _ in each]), axes)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.calls)
@@ -143,7 +143,7 @@ class Trace(Mapping[str, Activation]):
         """Everything about one sentence, without its axis and without padding."""
         for search, place, index in self._sentences():
             if index == number:
-                return {name: named(search.of(name, place), axes_of(name)) for name in search.calls}
+                return {name: name_axes(search.of(name, place), axes_of(name)) for name in search.calls}
         if self.searches:
             raise SettingError(f"there is no sentence {number}; {len(list(self._sentences()))} were translated.")
         return {name: self[name].pick(sentence=number) for name in self}

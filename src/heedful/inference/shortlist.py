@@ -22,14 +22,14 @@ from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 from heedful.text.vocabulary import BYTES
 
-FILE = "shortlist.safetensors"
+SHORTLIST_FILE = "shortlist.safetensors"
 FORMAT = "1"
 TENSORS = ("always", "first", "likely")
 LIKELY, FREQUENT = 100, 100  # target tokens of each source token, and of every sentence
 ROUNDS = 5  # of expectation and maximisation: more change hardly which tokens are the likely ones
 MOST_LINKS = 16_000_000  # of a source token with a target token of its pair: they are held in memory
-READ = 10_000  # pairs that are encoded at once
-SHOWN = 1000  # pairs that a new shortlist is tried on
+ENCODE_BATCH = 10_000  # pairs that are encoded at once
+SIZE_SAMPLE = 1000  # pairs that a new shortlist is tried on
 MOST_BYTES = 256 << 20  # of a file that we are willing to read
 
 Ids = npt.NDArray[np.int32]
@@ -50,7 +50,9 @@ class Shortlist:
 
     def size(self, pairs: Sequence[Pair]) -> float:
         """How many tokens the translation of a sentence may have, in the mean of some of these."""
-        each = [ids for source, _ in pairs[:: -(-len(pairs) // SHOWN)] if (ids := self.tokens(source)) is not None]
+        each = [
+            ids for source, _ in pairs[:: -(-len(pairs) // SIZE_SAMPLE)] if (ids := self.tokens(source)) is not None
+        ]
         return sum(map(len, each)) / len(each)
 
     def tokens(self, source: Sequence[int], prefix: Sequence[int] = ()) -> Ids | None:
@@ -69,22 +71,22 @@ def build_shortlist(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer)
     if not pairs:
         raise DataError("there is nothing to learn a shortlist from: no pair has text on both sides.")
     links = sum(len(a) * len(b) for a, b in pairs)
-    probability, source_ids, target_ids = align(pairs[:: -(-links // MOST_LINKS)], target.vocab_size)
+    probability, source_ids, target_ids = estimate_ibm1(pairs[:: -(-links // MOST_LINKS)], target.vocab_size)
     order = np.lexsort((target_ids, -probability, source_ids))  # by source, the likely ones first
     source_ids, target_ids = source_ids[order], target_ids[order]
     place = np.arange(len(source_ids)) - np.searchsorted(source_ids, source_ids)  # among those of its source token
     source_ids, target_ids = source_ids[place < LIKELY], target_ids[place < LIKELY]
-    twins = same_pieces(source, target)
+    twins = equal_pieces(source, target)
     twins = twins[np.isin(twins[:, 0], source_ids)]  # names and numbers are copied; what was never seen has nothing
     both = np.unique(np.concatenate([np.stack([source_ids, target_ids], 1), twins]), axis=0)
     first = np.searchsorted(both[:, 0], np.arange(source.vocab_size + 1))
     counts = np.bincount(np.concatenate([ids for _, ids in pairs]), minlength=target.vocab_size)
     frequent = np.argsort(-counts, kind="stable")[:FREQUENT]
-    always = np.unique(np.concatenate([frequent[counts[frequent] > 0], needed(target)]))
+    always = np.unique(np.concatenate([frequent[counts[frequent] > 0], required_tokens(target)]))
     return Shortlist(target.vocab_size, *(each.astype(np.int32) for each in (always, first, both[:, 1])))
 
 
-def align(pairs: Sequence[Pair], vocab_size: int) -> tuple[npt.NDArray[np.float64], Ids, Ids]:
+def estimate_ibm1(pairs: Sequence[Pair], vocab_size: int) -> tuple[npt.NDArray[np.float64], Ids, Ids]:
     """The probability that a source token becomes a target token, for all that meet in a pair: IBM model 1.
 
     -> (K,) probabilities, (K,) source ids, (K,) target ids. Any target token may also come of nothing, so that frequent
@@ -109,14 +111,14 @@ def align(pairs: Sequence[Pair], vocab_size: int) -> tuple[npt.NDArray[np.float6
     return probability, source_of.astype(np.int32), target_of.astype(np.int32)
 
 
-def same_pieces(source: Tokenizer, target: Tokenizer) -> Ids:
+def equal_pieces(source: Tokenizer, target: Tokenizer) -> Ids:
     """(K, 2): source and target ids of equal pieces."""
     ids = {piece: number for number, piece in enumerate(target.pieces(range(target.vocab_size)))}
     pieces = enumerate(source.pieces(range(source.vocab_size)))
     return np.array([(number, ids[piece]) for number, piece in pieces if piece in ids], dtype=np.int32).reshape(-1, 2)
 
 
-def needed(target: Tokenizer) -> list[int]:
+def required_tokens(target: Tokenizer) -> list[int]:
     """What no output can do without: the special tokens, and the bytes that spell what the vocabulary lacks."""
     specials = target.specials
     known = set(BYTES)
@@ -130,7 +132,7 @@ def save_shortlist(shortlist: Shortlist, folder: ModelFolder) -> Path:
 
     from heedful.storage.module_weights import save_weights
 
-    path = folder.path / FILE
+    path = folder.path / SHORTLIST_FILE
     tensors = {name: torch.from_numpy(getattr(shortlist, name)) for name in TENSORS}
     save_weights(tensors, path, {"format": FORMAT, "vocabulary": vocabulary_hash(folder)})
     return path
@@ -138,9 +140,9 @@ def save_shortlist(shortlist: Shortlist, folder: ModelFolder) -> Path:
 
 def load_shortlist(folder: ModelFolder) -> Shortlist:
     """Open the shortlist of a model folder, or say in one sentence why there is none."""
-    path = folder.path / FILE
+    path = folder.path / SHORTLIST_FILE
     command = f"heedful shortlist {folder.path} --source FILE --target FILE"
-    if find(folder.path, FILE, MOST_BYTES) is None:
+    if find(folder.path, SHORTLIST_FILE, MOST_BYTES) is None:
         raise FolderError(f"{folder.path} has no shortlist; make one with {command}.")
     again = f"make it again with {command}"
     try:
@@ -155,12 +157,12 @@ def load_shortlist(folder: ModelFolder) -> Shortlist:
         raise FolderError(f"{path} was written in format {written} and this version reads {FORMAT}; update heedful.")
     if metadata.get("vocabulary") != vocabulary_hash(folder):
         raise FolderError(f"{path} was learned with another vocabulary; {again}.")
-    if len(found) < len(TENSORS) or not sound(**found, folder=folder):
+    if len(found) < len(TENSORS) or not valid_shortlist(**found, folder=folder):
         raise FolderError(f"{path} is damaged (its numbers do not fit together); {again}.")
     return Shortlist(folder.tokenizer.vocab_size, **found)
 
 
-def sound(always: Ids, first: Ids, likely: Ids, folder: ModelFolder) -> bool:
+def valid_shortlist(always: Ids, first: Ids, likely: Ids, folder: ModelFolder) -> bool:
     """Whether all numbers are such that they can be used."""
     if any(each.ndim != 1 for each in (always, first, likely)):
         return False
@@ -168,7 +170,9 @@ def sound(always: Ids, first: Ids, likely: Ids, folder: ModelFolder) -> bool:
         return False
     tokens = np.concatenate([always, likely])
     inside = bool((tokens >= 0).all() and (tokens < folder.tokenizer.vocab_size).all())
-    return inside and bool((np.diff(first) >= 0).all()) and set(needed(folder.tokenizer)) <= set(always.tolist())
+    return (
+        inside and bool((np.diff(first) >= 0).all()) and set(required_tokens(folder.tokenizer)) <= set(always.tolist())
+    )
 
 
 def vocabulary_hash(folder: ModelFolder) -> str:
@@ -185,11 +189,11 @@ def vocabulary_map(shortlist: Shortlist, folder: ModelFolder) -> str:
     return "".join(f"{piece}\t{' '.join(target[number] for number in ids)}\n" for piece, ids in every)
 
 
-def encoded(pairs: Iterable[tuple[str, str]], folder: ModelFolder) -> list[Pair]:
+def encode_pairs(pairs: Iterable[tuple[str, str]], folder: ModelFolder) -> list[Pair]:
     """Pairs of text as pairs of ids."""
     ids: list[Pair] = []
     unread = iter(pairs)
-    while some := list(itertools.islice(unread, READ)):
+    while some := list(itertools.islice(unread, ENCODE_BATCH)):
         sources = folder.source_tokenizer.encode_batch([source for source, _ in some])
         ids += zip(sources, folder.tokenizer.encode_batch([target for _, target in some]), strict=True)
     return ids

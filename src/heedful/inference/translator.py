@@ -28,7 +28,7 @@ from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
 from heedful.ops.threads import num_threads
 from heedful.search import Hypothesis, NextToken, Observer, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
-from heedful.storage.folder import ModelFolder, unfit
+from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.storage.weight_file import WeightFile
 from heedful.text import split_long, words_at
 from heedful.text.normalization import valid
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from heedful.inference.torch_backend import TorchBackend
     from heedful.model.transformer import EncoderDecoder
 
-READ = 200  # lines that are encoded at once
+ENCODE_BATCH = 200  # lines that are encoded at once
 
 log = logging.getLogger("heedful")
 
@@ -232,7 +232,7 @@ class Translator:
             waiting.extend(of_line)
             yield from chain.from_iterable(of_line)
             done += len(read)
-            if not ended and len(read) < READ:
+            if not ended and len(read) < ENCODE_BATCH:
                 yield None
 
     def options(self, changes: dict[str, Any]) -> SearchOptions:
@@ -365,7 +365,7 @@ def _prefixed(lines: Iterable[str], prefixes: Iterable[str]) -> Iterator[tuple[s
 def _there(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple[list[tuple[str, str]], bool]:
     """As many as are there, and are encoded at once, and whether they are the last."""
     read: list[tuple[str, str]] = []
-    while len(read) < READ and ready():
+    while len(read) < ENCODE_BATCH and ready():
         pair = next(pairs, None)
         if pair is None:
             return read, True
@@ -375,7 +375,7 @@ def _there(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple
 
 def _translating(folder: ModelFolder) -> ModelConfig:
     if folder.config.family != "encoder-decoder":
-        raise unfit(folder, "does not translate")
+        raise wrong_family_error(folder, "does not translate")
     return folder.config
 
 

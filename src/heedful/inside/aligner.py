@@ -12,12 +12,19 @@ import torch
 from heedful.data.batch import Batch, collate
 from heedful.data.bucketing import plan_batches
 from heedful.data.pairs import Pairs
-from heedful.inference.alignment import HeadChoice, align_words, by_words, choose_heads, cross_attention, symmetrize
+from heedful.inference.alignment import (
+    HeadChoice,
+    align_words,
+    choose_heads,
+    cross_attention,
+    symmetrize,
+    weights_by_word,
+)
 from heedful.inference.results import Alignment
 from heedful.inside.page_packing import half
 from heedful.inside.recorded_run import RecordedRun
 from heedful.model.transformer import EncoderDecoder
-from heedful.storage.folder import ModelFolder, unfit
+from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.text import NO_WORD, words_of_spans
 from heedful.text.normalization import valid
 from heedful.text.words import WORD
@@ -37,7 +44,7 @@ class Aligner:
     def __init__(self, folder: ModelFolder, choice: HeadChoice | None = None, marks: bool = False) -> None:
         """`marks` counts punctuation marks as words; otherwise a word is what white space separates."""
         if folder.config.family != "encoder-decoder":
-            raise unfit(folder, "has no cross-attention")
+            raise wrong_family_error(folder, "has no cross-attention")
         assert isinstance(folder.model, EncoderDecoder)
         self.folder, self.model, self.choice = folder, folder.model.eval(), choice
         self.words = MARKS if marks else WORD
@@ -123,6 +130,6 @@ def alignment(run: RecordedRun) -> dict[str, Any] | None:
         "sourceWords": run.text.split()[: max(words[0]) + 1],
         "targetWords": written.split()[: max(words[1]) + 1],
         "links": [list(link) for link in align_words(weights, *words)],
-        "matrix": half(by_words(weights, *words)),
+        "matrix": half(weights_by_word(weights, *words)),
         "choice": {"heads": choice.names, "shift": choice.shift},
     }

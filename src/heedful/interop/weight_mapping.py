@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heedful.errors import FolderError, quote
 from heedful.interop.weight_files import ForeignWeights
-from heedful.storage.module_weights import finite
+from heedful.storage.module_weights import all_finite
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -76,7 +76,7 @@ class WeightLayout:
         state: dict[str, Tensor] = {}
         for name, place in self.places.items():
             tensor = weights.read(found[name])
-            if not finite(tensor):
+            if not all_finite(tensor):
                 raise FolderError(
                     f"{weights.where}: {name} holds numbers that are not finite in float32; it cannot be used."
                 )

@@ -19,13 +19,13 @@ import numpy.typing as npt
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
 from heedful.native.capi import EngineError, SearchOptionsStruct, Shape, Tensor
-from heedful.native.isa import Chosen, choose_library
-from heedful.native.support import POSITIONS, computed_tables
+from heedful.native.isa import LibraryChoice, choose_library
+from heedful.native.support import POSITIONS, position_tensors
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.search.hypothesis import hypothesis
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are numbered there
-ROWS = 32, 64  # fewest and most that a search computes at once
+ROWS_PER_STEP = 32, 64  # fewest and most that a search computes at once
 
 log = logging.getLogger("heedful")
 Array = npt.NDArray[Any]
@@ -52,7 +52,7 @@ class Engine:
         self._taken(0 if self.model else -1)
         for name, tensor, scale in weights.tensors():
             self._fill(name, tensor, scale)
-        for name, table in computed_tables(self.config):
+        for name, table in position_tensors(self.config):
             self._fill(name, table)
         self._taken(self.library.heedful_filled(self.model))
 
@@ -88,7 +88,7 @@ class Engine:
 
 def rows_per_step(engine: Engine) -> int:
     """How many rows a search should have: many share the reading of large weights, few stay near the CPU themselves."""
-    return min(max(ROWS[0], engine.config.d_model // 2), ROWS[1])
+    return min(max(ROWS_PER_STEP[0], engine.config.d_model // 2), ROWS_PER_STEP[1])
 
 
 class EngineSearch:
@@ -166,7 +166,7 @@ def _shape(config: ModelConfig, small: bool, shortlists: bool) -> Shape:
 
 
 @cache
-def chosen() -> Chosen | None:
+def library_choice() -> LibraryChoice | None:
     """The engine's library for this machine, or None with a notice."""
     try:
         return choose_library()
@@ -176,10 +176,10 @@ def chosen() -> Chosen | None:
 
 
 def library() -> ctypes.CDLL | None:
-    return found.library if (found := chosen()) else None
+    return found.library if (found := library_choice()) else None
 
 
-def fitting(precision: str, loaded: ctypes.CDLL) -> str:
+def training_precision(precision: str, loaded: ctypes.CDLL) -> str:
     """What to learn in: 'auto' takes what is faster on this CPU."""
     if precision != "auto":
         return precision

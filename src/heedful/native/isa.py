@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 
 
-class Chosen(NamedTuple):
+class LibraryChoice(NamedTuple):
     """The engine's library, and how it was chosen."""
 
     library: ctypes.CDLL
@@ -29,7 +29,7 @@ class Chosen(NamedTuple):
     why_not_higher: str  # empty if there is nothing higher
 
 
-def choose_library() -> Chosen | None:
+def choose_library() -> LibraryChoice | None:
     """The library to compute with; None if HEEDFUL_ISA is `none`."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in (*INSTRUCTION_SETS, OFF):
@@ -37,17 +37,17 @@ def choose_library() -> Chosen | None:
         raise SettingError(f"{VARIABLE} is {quote(wanted)}; it must be {names}, or not be set.")
     if wanted == OFF:
         return None
-    available, why_not_higher = supported()
+    available, why_not_higher = supported_instruction_sets()
     if wanted and wanted not in available:
         raise SettingError(
             f"{VARIABLE} is {wanted}, but here {why_not_higher}; set it to {' or '.join(available)}, or do not set it."
         )
     name = wanted or available[-1]
     path = library_path(name)
-    return Chosen(open_library(path), path, name, available, why_not_higher)
+    return LibraryChoice(open_library(path), path, name, available, why_not_higher)
 
 
-def supported() -> tuple[tuple[str, ...], str]:
+def supported_instruction_sets() -> tuple[tuple[str, ...], str]:
     """The instruction sets of this machine that a library was built for, lowest first; why there is none higher."""
     portable = open_library(library_path(INSTRUCTION_SETS[0]))
     reason = c_char_p()

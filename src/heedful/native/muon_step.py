@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heedful.errors import HeedfulError
 from heedful.native.capi import Quintic
-from heedful.native.engine import fitting, library
+from heedful.native.engine import library, training_precision
 from heedful.ops.newton_schulz import QUINTIC, ROUNDS
 from heedful.ops.newton_schulz import newton_schulz as plain
 
@@ -21,7 +21,7 @@ def newton_schulz_for(matrix: Tensor, precision: str = "float32") -> Callable[[T
     """(N, A, B) -> (N, A, B) for matrices like this one; torch's if there is no engine for them."""
     by_engine = matrix.device.type == "cpu" and matrix.dtype == torch.float32
     loaded = library() if by_engine else None
-    return plain if loaded is None else partial(made, loaded=loaded, precision=fitting(precision, loaded))
+    return plain if loaded is None else partial(made, loaded=loaded, precision=training_precision(precision, loaded))
 
 
 def made(matrices: Tensor, loaded: ctypes.CDLL, precision: str = "float32") -> Tensor:

@@ -22,7 +22,7 @@ def supports(config: ModelConfig) -> bool:
     )
 
 
-def computed_tables(config: ModelConfig) -> Iterator[tuple[str, position_tables.Table]]:
+def position_tensors(config: ModelConfig) -> Iterator[tuple[str, position_tables.Table]]:
     """The tables of positions that are computed and not learned, by name."""
     for side in ("encoder", "decoder"):
         match config.positions:

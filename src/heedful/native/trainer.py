@@ -18,7 +18,7 @@ from heedful.errors import HeedfulError
 from heedful.model.spec import tensor_spec
 from heedful.model.transformer import EncoderDecoder, Model
 from heedful.native.capi import BatchStruct, TrainConfigStruct
-from heedful.native.engine import fitting, library
+from heedful.native.engine import library, training_precision
 from heedful.ops.cross_entropy import Loss, sample_softmax_tokens
 from heedful.ops.position_tables import sinusoids
 
@@ -52,7 +52,7 @@ def native_trainer(model: Model, precision: str = "float32") -> NativeTrainer | 
     panel = loaded.heedful_panel()  # of two registers; heads may end with the first of them
     if config.d_model % panel or config.d_ff % panel or config.d_head % (panel // 2):
         return None
-    return NativeTrainer(model, loaded, fitting(precision, loaded))
+    return NativeTrainer(model, loaded, training_precision(precision, loaded))
 
 
 class NativeTrainer:

@@ -19,7 +19,7 @@ from torch import Tensor
 from heedful.search.hypothesis import Hypothesis, hypotheses, length_penalty
 from heedful.search.next_token import NextToken
 from heedful.search.options import SearchOptions
-from heedful.search.rows import Rows
+from heedful.search.rows import SearchRows
 from heedful.search.top import top_k
 
 
@@ -63,7 +63,7 @@ def beam_steps(
     options.check_beam()
     if not len(source):
         return
-    rows = Rows(next_token, source, source_lengths, options)
+    rows = SearchRows(next_token, source, source_lengths, options)
     ends = FinishedHypotheses(rows.limit, options)
     score = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)  # (A, w)
     while len(score):
@@ -132,7 +132,7 @@ class FinishedHypotheses:
         self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
         self.penalty = ((5 + limit.double()) / 6) ** options.length_penalty  # (A,) of the longest output
 
-    def finish(self, rows: Rows, candidates: Candidates, ending: Tensor) -> None:
+    def finish(self, rows: SearchRows, candidates: Candidates, ending: Tensor) -> None:
         """(A, K) which candidates end their row."""
         if not ending.any():
             return
@@ -142,7 +142,7 @@ class FinishedHypotheses:
         self.best = known.topk(self.options.n_best).values  # (A, n_best), largest first
         self.count += ending.sum(1)
 
-    def done(self, rows: Rows, live: Candidates) -> Tensor:
+    def done(self, rows: SearchRows, live: Candidates) -> Tensor:
         """-> (A,) sentences at their limit, or whose live rows have no prospect of joining the n best.
 
         Log-probabilities only fall and the penalty only grows, so no descendant of a row can score better than its sum
@@ -154,7 +154,7 @@ class FinishedHypotheses:
         done = live.score[:, 0] / penalty <= self.best[:, -1]
         return done | rows.at_limit() if rows.length + 1 >= rows.shortest else done
 
-    def cut(self, rows: Rows, score: Tensor, live: Candidates, done: Tensor) -> None:
+    def cut(self, rows: SearchRows, score: Tensor, live: Candidates, done: Tensor) -> None:
         """Keep unfinished what a done sentence had in its beam, if it has too few endings."""
         short = done & (self.count < self.options.n_best)
         if not short.any():
@@ -174,7 +174,7 @@ class FinishedHypotheses:
         """-> the n best of one of the B sentences, best first; what was cut off is no output, and comes last."""
         return sorted(self.found[sentence], key=lambda h: (not h.finished, -h.score))[: self.options.n_best]
 
-    def _add(self, rows: Rows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
+    def _add(self, rows: SearchRows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, k) of which N are true, (N, t), (N, t)."""
         sentence = rows.sentence[chosen.nonzero()[:, 0]].tolist()
         for index, each in zip(

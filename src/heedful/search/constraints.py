@@ -40,7 +40,7 @@ def ban(ids: Iterable[int]) -> Constraint:
     return apply
 
 
-def only(shortlists: Sequence[npt.NDArray[np.int32] | None]) -> Constraint:
+def restrict_to_shortlists(shortlists: Sequence[npt.NDArray[np.int32] | None]) -> Constraint:
     """Sentence b is made of shortlists[b], if it has one: the probabilities of these tokens sum up to 1 again."""
 
     def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from heedful.errors import SettingError
 from heedful.search.next_token import NextToken, SearchCache
 
 
-class Caches(NamedTuple):
+class EnsembleCache(NamedTuple):
     """One cache for each model, reordered together."""
 
     each: tuple[SearchCache, ...]
@@ -36,13 +36,13 @@ class Ensemble:
         for number, other in enumerate(self.members[1:], start=2):
             self._check(number, other)
 
-    def start(self, source: Tensor, source_lengths: Tensor) -> Caches:
+    def start(self, source: Tensor, source_lengths: Tensor) -> EnsembleCache:
         """(B, S), (B,) -> the caches of all members."""
-        return Caches(tuple(member.start(source, source_lengths) for member in self.members))
+        return EnsembleCache(tuple(member.start(source, source_lengths) for member in self.members))
 
     def step(self, ids: Tensor, cache: SearchCache) -> Tensor:
         """(R,) -> (R, V) log of the mean probability; summed as logarithms, so nothing underflows."""
-        assert isinstance(cache, Caches)
+        assert isinstance(cache, EnsembleCache)
         total, *others = (member.step(ids, own) for member, own in zip(self.members, cache.each, strict=True))
         for log_probs in others:
             total = torch.logaddexp(total, log_probs, out=total)

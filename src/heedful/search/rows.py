@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.search.constraints import ban, compose, force_prefix, only
+from heedful.search.constraints import ban, compose, force_prefix, restrict_to_shortlists
 from heedful.search.next_token import NextToken
 from heedful.search.options import Constraint, SearchOptions
 
 
-class Rows:
+class SearchRows:
     """A sentences, w rows each (one at first), R = A * w rows of equal length t."""
 
     def __init__(self, next_token: NextToken, source: Tensor, source_lengths: Tensor, options: SearchOptions) -> None:
@@ -88,4 +88,4 @@ def _constraint(next_token: NextToken, options: SearchOptions, sentences: int) -
     constraint = compose(*options.constraints, ban(never))
     if options.prefix is not None:
         constraint = force_prefix(options.prefix, then=constraint)
-    return constraint if options.shortlists is None else compose(only(options.shortlists), constraint)
+    return constraint if options.shortlists is None else compose(restrict_to_shortlists(options.shortlists), constraint)

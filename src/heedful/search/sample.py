@@ -18,11 +18,11 @@ from torch import Tensor
 from heedful.search.hypothesis import Hypothesis, hypotheses
 from heedful.search.next_token import NextToken
 from heedful.search.options import SearchOptions
-from heedful.search.rows import Rows
+from heedful.search.rows import SearchRows
 from heedful.search.top import top_k
 
-COLD = 1e-6  # temperatures up to this one are greedy: their quotients would overflow
-HEAD = 256  # most probable tokens among which a nucleus is looked for first
+GREEDY_TEMPERATURE = 1e-6  # temperatures up to this one are greedy: their quotients would overflow
+NUCLEUS_CANDIDATES = 256  # most probable tokens among which a nucleus is looked for first
 
 
 @torch.no_grad()
@@ -33,8 +33,8 @@ def sample(
     if not len(source):
         return []
     n = options.n_best
-    rows = Rows(next_token, source, source_lengths, options)
-    dice = sample_rows(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
+    rows = SearchRows(next_token, source, source_lengths, options)
+    dice = uniform_numbers(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
     samples = Samples(len(source), n, options.length_penalty, source.device)
     while len(rows.sentence):
         log_probs = rows.step()  # 1. (R, V)
@@ -51,7 +51,7 @@ def sample(
     return samples.drawn()
 
 
-def sample_rows(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int) -> Tensor:
+def uniform_numbers(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int) -> Tensor:
     """(B, S), (B,) -> (B, n, length) numbers in [0, 1) that depend on seed, source ids and sample number alone."""
     dice = np.empty((len(source), n, length))
     for b, (ids, end) in enumerate(zip(source.tolist(), source_lengths.tolist(), strict=True)):
@@ -64,9 +64,9 @@ def sample_rows(source: Tensor, source_lengths: Tensor, n: int, length: int, see
 
 def draw(log_probs: Tensor, number: Tensor, options: SearchOptions) -> Tensor:
     """(R, V), (R, m) in [0, 1) -> (R, m) ids, drawn after temperature, top-k, top-p and min-p."""
-    k = options.top_k if options.temperature > COLD else 1
+    k = options.top_k if options.temperature > GREEDY_TEMPERATURE else 1
     scores, ids = top_k(log_probs, k) if k else (log_probs, None)  # what top-k leaves out need not be looked at again
-    if COLD < options.temperature != 1:
+    if GREEDY_TEMPERATURE < options.temperature != 1:
         scores = scores / options.temperature
     if options.top_p < 1:
         scores = keep_top_p(scores, options.top_p)
@@ -80,7 +80,7 @@ def keep_top_p(scores: Tensor, mass: float) -> Tensor:
     """(R, N) -> (R, N) minus infinity outside the fewest tokens that hold `mass` together (Holtzman et al., 2020)."""
     probs = scores.softmax(1)
     kept = torch.zeros_like(probs, dtype=torch.bool)
-    rows, k = torch.arange(len(probs), device=probs.device), HEAD
+    rows, k = torch.arange(len(probs), device=probs.device), NUCLEUS_CANDIDATES
     while len(rows):  # a flat distribution needs a longer head than most
         kept[rows], held = _nucleus(probs[rows], mass, k)
         rows, k = rows[(held < mass) & (k < probs.size(1))], 8 * k
@@ -116,7 +116,7 @@ class Samples:
         self.ended: list[dict[int, Hypothesis]] = [{} for _ in range(sentences)]
         self.running = torch.ones(sentences, n, dtype=torch.bool, device=device)
 
-    def collect(self, rows: Rows, parents: Tensor, ids: Tensor, log_probs: Tensor, eos_id: int) -> Tensor:
+    def collect(self, rows: SearchRows, parents: Tensor, ids: Tensor, log_probs: Tensor, eos_id: int) -> Tensor:
         """(A, n) rows with their next ids and log-probabilities -> (A,) sentences with a sample that still runs."""
         stuck = self.running & (log_probs == -torch.inf)  # the constraints leave no token
         self._add(rows, stuck, rows.prefix[parents[stuck]], rows.log_probs[parents[stuck]], finished=False)
@@ -133,7 +133,7 @@ class Samples:
         """-> the samples of each of the B sentences in the order of their numbers."""
         return [[each[number] for number in sorted(each)] for each in self.ended]
 
-    def _add(self, rows: Rows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
+    def _add(self, rows: SearchRows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, n) of which N are true, (N, t), (N, t)."""
         place, number = chosen.nonzero(as_tuple=True)
         found = hypotheses(ids, log_probs, self.alpha, finished)

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from heedful.storage.module_weights import AnyModel
 
 FORMAT = 2  # raised when older code could misread a folder
-MOST_POSITIONS, POSITIONS_PER_WEIGHT = 1 << 23, 4  # numbers in a table of positions: of any model, or by its weights
-STORED = ("float32", "int8")  # what weights are kept in
+MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT = (
+    1 << 23,
+    4,
+)  # numbers in a table of positions: of any model, or by its weights
+STORED_PRECISIONS = ("float32", "int8")  # what weights are kept in
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
 
@@ -84,7 +87,7 @@ def save_folder(folder: ModelFolder, card: str = "", precision: str = "float32")
         "format": FORMAT,
         "heedful_version": __version__,
         "precision": precision,
-        "sha256": {name: digest(path / name) for name in _hashed(path)},
+        "sha256": {name: digest(path / name) for name in _files_with_digest(path)},
         "model": folder.model.config.model_dump(),
     }
     atomic_write(path / CONFIG, json.dumps(description, indent=2))
@@ -153,9 +156,9 @@ def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
 
 def _precision(path: Path, description: dict[str, Any]) -> str:
     found = description.get("precision", "float32")
-    if found not in STORED:
+    if found not in STORED_PRECISIONS:
         raise FolderError(
-            f"{path / CONFIG}: precision is {found!r:.50}, and this version reads {' and '.join(STORED)}; "
+            f"{path / CONFIG}: precision is {found!r:.50}, and this version reads {' and '.join(STORED_PRECISIONS)}; "
             "update heedful."
         )
     return str(found)
@@ -183,7 +186,7 @@ def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> 
     """Refuse a table of positions that is computed, not stored, and out of proportion to the weights."""
     widths = {"sinusoidal": model_config.d_model, "rotary": model_config.key_width}
     width = widths.get(model_config.positions, 0) if model_config.architecture != "rnn" else 0
-    most = max(MOST_POSITIONS, POSITIONS_PER_WEIGHT * parameters)
+    most = max(MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT * parameters)
     if model_config.max_length * width > most:
         raise FolderError(
             f"{where}: max_length is {model_config.max_length:,}, and its table of positions is out of proportion "
@@ -191,11 +194,11 @@ def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> 
         )
 
 
-def _hashed(path: Path) -> list[str]:
+def _files_with_digest(path: Path) -> list[str]:
     return [name for name in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER) if find(path, name)]
 
 
-def unfit(folder: ModelFolder, why: str) -> FolderError:
+def wrong_family_error(folder: ModelFolder, why: str) -> FolderError:
     """What to say of a model that is given to a command for another family, and which commands fit it."""
     model = folder.config
     if model.family == "encoder-decoder":

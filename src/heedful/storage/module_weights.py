@@ -34,11 +34,11 @@ def read_model(stored: WeightFile) -> AnyModel:
 
 def fill_model(model_config: ModelConfig, tensors: Iterable[tuple[str, Tensor]], where: Path) -> AnyModel:
     """A model of these weights, by name, ready for use; each is asked for when it is wanted, and copied."""
-    with _Undrawn():
+    with _SkipInitialization():
         model = build_model(model_config)
     places = model.state_dict()
     for name, tensor in tensors:
-        if not finite(tensor):
+        if not all_finite(tensor):
             raise not_finite_error(name, where)
         places.pop(name).copy_(tensor)
     if places:
@@ -46,7 +46,7 @@ def fill_model(model_config: ModelConfig, tensors: Iterable[tuple[str, Tensor]],
     return model.eval()
 
 
-class _Undrawn(TorchFunctionMode):
+class _SkipInitialization(TorchFunctionMode):
     """No random numbers are drawn for weights that are replaced at once: for a large model they take a second."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -55,7 +55,7 @@ class _Undrawn(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def finite(tensor: Tensor) -> bool:
+def all_finite(tensor: Tensor) -> bool:
     """Whether all are finite numbers in float32; the smallest and the largest show what is not, without a copy."""
     return tensor.dtype in FLOATS and all(bool(bound.float().isfinite()) for bound in tensor.aminmax())
 

@@ -37,7 +37,7 @@ class WeightFile:
 
     def __init__(self, config: ModelConfig, shapes: Shapes, path: Path, precision: str) -> None:
         self.config, self.shapes, self.path = config, shapes, path
-        _check(path, _expected(shapes, precision))
+        _check_header(path, _expected_tensors(shapes, precision))
         self.file = path.open("rb")
         weakref.finalize(self, self.file.close)
         self.written = os.fstat(self.file.fileno()).st_mtime_ns
@@ -73,7 +73,7 @@ class WeightFile:
         read = self.file.readinto(tensor.reshape(-1).view(np.uint8).data)
         if read != tensor.nbytes or os.fstat(self.file.fileno()).st_mtime_ns != self.written:
             raise FolderError(f"{self.path} was changed while it was in use; load the model again.")
-        return _widened(tensor) if about["dtype"] == "BF16" else tensor
+        return _bfloat16_to_float32(tensor) if about["dtype"] == "BF16" else tensor
 
 
 def quantized_tensors(weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -89,7 +89,7 @@ def not_finite_error(name: str, where: Path) -> FolderError:
     return FolderError(f"{where}: {name} holds numbers that are not finite in float32; the model cannot be used.")
 
 
-def _widened(halves: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+def _bfloat16_to_float32(halves: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
     """Numbers of bfloat16 are the first half of a float32."""
     return (halves.astype(np.uint32) << 16).view(np.float32)
 
@@ -99,7 +99,7 @@ def _is_matrix(name: str, shape: Sequence[int]) -> bool:
     return len(shape) > 1 and "position" not in name.split(".")
 
 
-def _expected(shapes: Shapes, precision: str) -> dict[str, tuple[tuple[int, ...], set[str]]]:
+def _expected_tensors(shapes: Shapes, precision: str) -> dict[str, tuple[tuple[int, ...], set[str]]]:
     """Every tensor of a file of weights: its shape, and the types that it may have."""
     expected = {name: (shape, FLOATS) for name, shape in shapes.items()}
     if precision == "int8":
@@ -109,7 +109,7 @@ def _expected(shapes: Shapes, precision: str) -> dict[str, tuple[tuple[int, ...]
     return expected
 
 
-def _check(weights: Path, expected: dict[str, tuple[tuple[int, ...], set[str]]]) -> None:
+def _check_header(weights: Path, expected: dict[str, tuple[tuple[int, ...], set[str]]]) -> None:
     """Compare the head of a file with what there should be."""
     try:
         with safe_open(weights, framework="np") as file:
