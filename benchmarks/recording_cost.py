@@ -25,8 +25,7 @@ from torch import Tensor
 from heedful.config import ModelConfig
 from heedful.model.attention.multi_head import MultiHeadAttention
 from heedful.model.block import FeedForward, Stack
-from heedful.model.cache import LayerCache
-from heedful.model.positions import Position
+from heedful.model.context import LayerContext
 from heedful.model.transformer import EncoderDecoder
 from heedful.ops.dropout import dropout
 from heedful.ops.scaled_dot_product import attend
@@ -39,24 +38,24 @@ ROUNDS = 7
 
 
 class PlainAttention(MultiHeadAttention):
-    def over_itself(
-        self, x: Tensor, keep: Tensor | None, position: Position, cache: LayerCache | None = None
-    ) -> Tensor:
-        start = cache.length if cache else 0
-        query = position.rotate(self._heads(self.query(x)), start)
-        key = position.rotate(self._heads(self.key(x)), start)
-        value = self._heads(self.value(x))
-        return self.output(self._find(x, query, key, value, keep, position, cache))
+    def self_attention(self, x: Tensor, context: LayerContext) -> Tensor:
+        position, start = context.position, context.start
+        query = position.rotate(self.split_heads(self.query(x)), start)
+        key = position.rotate(self.split_heads(self.key(x)), start)
+        value = self.split_heads(self.value(x))
+        return self.output(self.attend_heads(query, key, value, context))
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        return self._heads(self.key(memory)), self._heads(self.value(memory))
+        return self.split_heads(self.key(memory)), self.split_heads(self.value(memory))
 
-    def over_memory(self, x: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor | None) -> Tensor:
-        key, value = memory
+    def cross_attention(self, x: Tensor, context: LayerContext) -> Tensor:
+        memory = context.cache.memory if context.cache else None
+        key, value = self.project(context.memory) if memory is None else memory
         beams = x.reshape(key.size(0), -1, x.size(-1))
-        return self.output(self._attend(x, self._heads(self.query(beams)), key, value, keep, None).view_as(x))
+        query = self.split_heads(self.query(beams))
+        return self.output(self._attend(query, key, value, context.memory_keep, None, len(x)).view_as(x))
 
-    def _attend(self, x: Tensor, query: Tensor, key: Tensor, value: Tensor, keep, bias) -> Tensor:
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, keep, bias, rows: int) -> Tensor:
         heads = attend(query, key, value, keep, bias, self.rate if self.training else 0.0)
         return heads.transpose(1, 2).flatten(2)
 
@@ -68,7 +67,7 @@ class PlainFeedForward(FeedForward):
 
 
 class PlainStack(Stack):
-    def enter(self, x: Tensor, start: int) -> Tensor:
+    def add_positions(self, x: Tensor, start: int) -> Tensor:
         x = self.position.embed(x, start)
         if self.first_norm is not None:
             x = self.first_norm(x)
@@ -122,7 +121,7 @@ def step(model: EncoderDecoder, sentences: int) -> Callable[[], None]:
 
 
 def checks(model: EncoderDecoder, decoder: bool) -> float:
-    """Seconds that one pass spends on asking whether anybody listens; of the decoder alone, or of all."""
+    """Seconds that one pass spends on asking whether taps have hooks; of the decoder alone, or of all."""
     attentions = [
         m for n, m in model.named_modules() if isinstance(m, MultiHeadAttention) and (not decoder or "decoder" in n)
     ]
@@ -131,15 +130,15 @@ def checks(model: EncoderDecoder, decoder: bool) -> float:
 
     def ask() -> None:
         for attention in attentions:
-            if any(attention._listeners) or any(attention._listeners):
+            if attention.tapped or attention.tapped:
                 raise AssertionError
         for feed in feeds:
-            if feed._listeners:
+            if feed._inner_hooks:
                 raise AssertionError
         for each in stacks:
-            if each._listeners[0] or each._listeners[1]:
+            if each._embedded_hooks or each._placed_hooks:
                 raise AssertionError
-        if model._listeners:
+        if model._logits_hooks:
             raise AssertionError
 
     return min(timeit.repeat(ask, number=2000, repeat=15)) / 2000

@@ -27,7 +27,8 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.attention import ATTENTIONS
 from heedful.model.baselines import conv, rnn
-from heedful.model.cache import LayerCache
+from heedful.model.cache import LayerKVCache
+from heedful.model.context import LayerContext
 from heedful.model.positions import Position
 from heedful.ops import scaled_dot_product as ops
 
@@ -71,17 +72,17 @@ def layer(name: str, width: int, index: int = 1, **changes: object) -> Callable[
         kind = ATTENTION[name]
         attention, nothing = (
             ATTENTIONS[kind](config(width, attention=kind, decoder_attention="full", **changes)),
-            Position(config(width), 1),
+            LayerContext(Position(config(width), 1)),
         )
 
         def find(x: Tensor) -> Tensor:
             ops.FUSED_FROM = 0 if name == "self-attention, fused" else 10**12
-            return attention._find(x, x[:, None], x[:, None], x[:, None], None, nothing, None)
+            return attention.attend_heads(x[:, None], x[:, None], x[:, None], nothing)
 
         return find
     if name == "recurrent":
         cells = rnn.RNNDecoderLayer(config(width, architecture="rnn"), width, cross=False)
-        return lambda x: cells(x, LayerCache())
+        return lambda x: cells(x, LayerKVCache())
     return conv.GatedConvolution(config(width, architecture="conv", dilated=name == "dilated"), index, causal=True)
 
 

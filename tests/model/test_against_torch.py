@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from heedful.model.attention.multi_head import MultiHeadAttention
 from heedful.model.block import Block
+from heedful.model.context import LayerContext
 from heedful.model.masks import causal, not_padding
 from heedful.model.positions import Position
 
@@ -86,9 +87,9 @@ def test_attention_equals_multihead_attention(batch, over, masks):
     seen = []
     with ours.weights.register_forward_hook(lambda module, given, weights: seen.append(weights)):
         if over == "itself":
-            out = ours.self_attention(x, keep, NO_POSITION)
+            out = ours.self_attention(x, LayerContext(NO_POSITION, keep))
         else:
-            out = ours.cross_attention(x, ours.project(memory), keep)
+            out = ours.cross_attention(x, LayerContext(NO_POSITION, memory=memory, memory_keep=keep))
     expected, weights = theirs(x, memory, memory, **options, average_attn_weights=False)
 
     torch.testing.assert_close(out, expected)
@@ -111,11 +112,12 @@ def test_block_equals_the_layers_of_torch(cross, activation, norm, batch):
     x, memory = random(batch, 6, 16).requires_grad_(), random(batch, 5, 16, seed=1).requires_grad_()
     keep = padding(lengths)[:, None, None, :]
     if cross:
-        out = ours(x, keep & causal(6, 6), NO_POSITION, memory, padding(memory_lengths)[:, None, None, :])
+        memory_keep = padding(memory_lengths)[:, None, None, :]
+        out = ours(x, LayerContext(NO_POSITION, keep & causal(6, 6), memory, memory_keep))
         options = {"tgt_key_padding_mask": ~padding(lengths), "memory_key_padding_mask": ~padding(memory_lengths)}
         expected = theirs(x, memory, tgt_mask=~causal(6, 6)[0, 0], **options)
     else:
-        out = ours(x, keep, NO_POSITION)
+        out = ours(x, LayerContext(NO_POSITION, keep))
         expected = theirs(x, src_key_padding_mask=~padding(lengths))
     torch.testing.assert_close(out, expected)
     assert_same_slopes([x, memory] if cross else [x], out, expected)

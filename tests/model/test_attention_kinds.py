@@ -126,7 +126,7 @@ def test_a_window_is_masked_full_attention(family, reach):
     x = stack.position.embed(model.embedding(ids))
     for block in stack.blocks:
         a = block.self
-        q, k, v = (a._heads(layer(x)) for layer in (a.query, a.key, a.value))
+        q, k, v = (a.split_heads(layer(x)) for layer in (a.query, a.key, a.value))
         heads = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed).transpose(1, 2).flatten(2)
         x = block.self_residual(x, lambda _, heads=heads, a=a: a.output(heads))
         x = block.feed_residual(x, block.feed)
@@ -172,7 +172,7 @@ def test_kernel_attention_is_its_quadratic_form(family):
     x = stack.position.embed(model.embedding(ids))
     (block,) = stack.blocks
     a = block.self
-    q, k, v = (a._heads(layer(x)) for layer in (a.query, a.key, a.value))
+    q, k, v = (a.split_heads(layer(x)) for layer in (a.query, a.key, a.value))
     q, k = (torch.where(each > 0, each + 1, each.exp()) for each in (q, k))
     rows = []
     for i in range(length):

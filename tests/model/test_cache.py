@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.model.cache import ROOM, Cache
+from heedful.model.cache import GROWTH, KVCache
 from heedful.model.positions import POSITIONS
 
 from .samples import ACTIVATIONS, NORMS, SYSTEMS, sentences, shared, small
@@ -23,7 +23,7 @@ def assert_same(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-9)
 
 
-def in_pieces(model, cache: Cache, ids: Tensor, sizes: list[int]) -> Tensor:
+def in_pieces(model, cache: KVCache, ids: Tensor, sizes: list[int]) -> Tensor:
     assert sum(sizes) == ids.size(1)
     return torch.cat([model.step(piece, cache) for piece in ids.split(sizes, dim=1)], dim=1)
 
@@ -39,7 +39,7 @@ def test_cached_equals_uncached(shape, sizes):
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("sizes", [[1] * 70, [ROOM, 1, ROOM, 5], [3, 60, 7], [70]])
+@pytest.mark.parametrize("sizes", [[1] * 70, [GROWTH, 1, GROWTH, 5], [3, 60, 7], [70]])
 def test_buffers_may_grow(positions, sizes):
     source, target = sentences(SOURCE_LENGTHS), sentences([70] * 3, seed=1, start=2)
     model = shared(small(positions=positions))
@@ -61,7 +61,7 @@ def test_beams_that_fork_and_sentences_that_end(positions, norm, width):
     cache.select(rows)
     written = written[rows]
     for step in range(10):
-        size = ROOM - 2 if step == 0 else 1 + step % 2  # the buffers grow while the beams are exchanged
+        size = GROWTH - 2 if step == 0 else 1 + step % 2  # the buffers grow while the beams are exchanged
         tokens = torch.randint(4, 19, (len(written), size), generator=generator)
         written = torch.cat([written, tokens], dim=1)
         out = model.step(tokens, cache)
@@ -75,7 +75,7 @@ def test_beams_that_fork_and_sentences_that_end(positions, norm, width):
         written, source = written[rows], source[alive]
         assert all(layer.memory[0].size(0) == len(source) for layer in cache.layers)
     assert len(source) == 1
-    assert cache.length == written.size(1) > ROOM + 10
+    assert cache.length == written.size(1) > GROWTH + 10
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -124,11 +124,11 @@ def test_rows_of_one_length_skip_nothing():
     for cache, length in zip(caches, (4, 7, 4), strict=True):
         model.step(sentences([length]), cache)
     caches[0].join(caches[1])
-    assert caches[0].layers[0].skipped.tolist() == [3, 0]
+    assert caches[0].layers[0].left_padding.tolist() == [3, 0]
     caches[0].select(torch.tensor([0]))
-    assert caches[0].length == 4 and caches[0].layers[0].skipped is None
+    assert caches[0].length == 4 and caches[0].layers[0].left_padding is None
     caches[0].join(caches[2])
-    assert caches[0].length == 4 and caches[0].keep(1) is None
+    assert caches[0].length == 4 and caches[0].not_padding(1) is None
 
 
 def test_selecting_before_the_first_step_leaves_out_sources():

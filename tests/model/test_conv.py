@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from heedful.model.context import Context
 from heedful.model.transformer import build_model
 
 from .samples import another, sentences, shared, small
@@ -86,4 +87,4 @@ def test_a_fresh_stack_keeps_the_variance():
     encoder = build_model(convolutional(family="encoder", d_model=64, encoder_layers=12, dropout=0.0)).encoder
     x = 0.1 * torch.randn(8, 60, 64)
     encoder.position.embed = lambda x, start=0: x
-    assert 0.07 < encoder(x, torch.ones(8, 1, 1, 60, dtype=torch.bool)).std() < 0.14
+    assert 0.07 < encoder(x, Context(torch.ones(8, 1, 1, 60, dtype=torch.bool))).std() < 0.14

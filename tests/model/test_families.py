@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from heedful.config import ModelConfig
+from heedful.model.context import Context
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, build_model
 
 from .samples import another, fresh, sentences, shared, small
@@ -133,7 +134,7 @@ def test_token_types_are_told_apart():
     assert torch.equal(model(ids), model(ids, types=torch.zeros_like(ids)))
     assert (model(ids, types=types) - model(ids)).abs().amax(-1).min() > 1e-4
     x = model.embedding(ids) + model.token_types(types)
-    torch.testing.assert_close(model(ids, types=types), model.encoder(x, (ids != 0)[:, None, None, :]))
+    torch.testing.assert_close(model(ids, types=types), model.encoder(x, Context((ids != 0)[:, None, None, :])))
 
 
 def test_a_norm_may_follow_the_embeddings():

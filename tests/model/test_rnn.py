@@ -1,5 +1,7 @@
 """The recurrent encoder-decoder against `torch.nn`'s own layers and against loops in NumPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -30,7 +32,7 @@ def test_the_encoder_is_torchs_over_packed_sequences(cell, bidirectional):
         {k.replace("l0", f"l{i}"): v for i, layer in enumerate(layers) for k, v in layer.state_dict().items()}
     )
     source = sentences(SOURCE_LENGTHS)
-    memory = model.encode(source, (source != 0)[:, None, None, :])
+    memory = model.encode(source).memory
     packed = nn.utils.rnn.pack_padded_sequence(
         model.embedding(source), torch.tensor(SOURCE_LENGTHS), batch_first=True, enforce_sorted=False
     )
@@ -101,8 +103,7 @@ def test_the_decoder_is_what_the_papers_write(score):
     """Bahdanau looks before a step and feeds the context in; Luong looks after it. Padding is on both sides."""
     model = shared(recurrent(cell="gru", source_attention=score, decoder_layers=1))
     source, target = sentences(SOURCE_LENGTHS), sentences([4, 6, 2], seed=1, start=2)
-    keep = (source != 0)[:, None, None, :]
-    memory, out = model.encode(source, keep), model(source, target)
+    memory, out = model.encode(source).memory, model(source, target)
     for row, (s, t) in enumerate(zip(SOURCE_LENGTHS, [4, 6, 2], strict=True)):
         states = memory[row, :s].numpy()
         end = np.concatenate([states[-1, :8], states[0, 8:]])  # forward at the end, backward at the beginning
@@ -115,12 +116,12 @@ def test_without_attention_one_vector_is_all_there_is():
     """Two sources whose encoders end in the same state have the same translation."""
     model = shared(recurrent(source_attention="none"))
     source, target = sentences([6, 6]), sentences([5, 5], seed=1, start=2)
-    memory, keep = model.encode(source, (source != 0)[:, None, None, :]), (source != 0)[:, None, None, :]
-    changed = memory.clone()
-    changed[:, 1:-1] = 7.0  # everything but both ends
-    torch.testing.assert_close(model.decode(target, changed, keep), model.decode(target, memory, keep))
-    changed[:, -1, :8] += 1.0  # the forward state at the end
-    assert (model.decode(target, changed, keep) - model.decode(target, memory, keep)).abs().amax(-1).min() > 1e-6
+    context = model.encode(source)
+    changed = replace(context, memory=context.memory.clone())
+    changed.memory[:, 1:-1] = 7.0  # everything but both ends
+    torch.testing.assert_close(model.decode(target, changed), model.decode(target, context))
+    changed.memory[:, -1, :8] += 1.0  # the forward state at the end
+    assert (model.decode(target, changed) - model.decode(target, context)).abs().amax(-1).min() > 1e-6
 
 
 @pytest.mark.parametrize("score", ["additive", "dot"])
@@ -151,7 +152,7 @@ def test_a_hidden_token_is_no_input_and_cannot_be_attended_to():
     source, target = sentences([6]), sentences([4], seed=1, start=2)
     hidden = source.clone()
     hidden[0, 2] = 0
-    memory = model.encode(hidden, (hidden != 0)[:, None, None, :])
+    memory = model.encode(hidden).memory
     layers = [model.encoder.get_submodule(f"{index}.cells") for index in range(2)]
     x = model.embedding(source) * torch.tensor([1, 1, 0, 1, 1, 1.0]).view(1, 6, 1)
     for layer in layers:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.model.attention.multi_head import TAPS
+from heedful.ops import scaled_dot_product
 
 from .samples import fresh, sentences, shared, small
 
@@ -113,3 +114,12 @@ def test_a_copy_of_a_model_has_ears_of_its_own():
     assert not heard
     twin(sentences([6, 4]), sentences([5, 3], start=2))
     assert set(heard) == {"decoder.0.cross.weights", "decoder.1.cross.weights"}
+
+
+@pytest.mark.parametrize("fused_from", [0, 1 << 20])
+def test_weights_are_recorded_where_the_fused_kernel_would_be_used(monkeypatch, fused_from):
+    monkeypatch.setattr(scaled_dot_product, "FUSED_FROM", fused_from)
+    model, weights = fresh(small(family="encoder")), []
+    with model.encoder.get_submodule("1.self.weights").register_forward_hook(lambda tap, _, out: weights.append(out)):
+        model(sentences([6, 4]))
+    assert [tensor.shape for tensor in weights] == [(2, 4, 6, 6)]

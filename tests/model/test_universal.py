@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from heedful.model.context import LayerContext
 from heedful.model.transformer import build_model
 from heedful.ops import position_tables
 
@@ -32,7 +33,7 @@ def test_each_step_is_the_block_over_position_and_step(norm):
             x
             + torch.from_numpy(position_tables.sinusoids(80, 16)[:6] + position_tables.sinusoids(3, 16)[step]).double()
         )
-        x = model.encoder.blocks[0](x, keep, model.encoder.position)
+        x = model.encoder.blocks[0](x, LayerContext(model.encoder.position, keep))
     expected = x if norm == "post" else model.encoder.norm(x)
     torch.testing.assert_close(model(ids), expected)
 
@@ -72,7 +73,7 @@ def halt_by_hand(model, ids):
     running = [True] * n
     for step in range(len(encoder.blocks)):
         placed = x if step == 0 else encoder.position.embed(x)
-        new = encoder.blocks[0](placed + encoder.depth[step], None, encoder.position)
+        new = encoder.blocks[0](placed + encoder.depth[step], LayerContext(encoder.position))
         x = x.clone()
         for t in range(n):
             if not running[t]:

@@ -69,17 +69,14 @@ def test_fused_equals_plain_in_values_and_gradients(masks, batch, dtype):
     torch.testing.assert_close(results[0], results[1])
 
 
-@pytest.mark.parametrize(
-    ("queries", "keys", "tapped", "expected"),
-    [(8, 8, False, "plain"), (32, 32, False, "fused"), (16, 64, False, "fused"), (32, 32, True, "plain")],
-)
-def test_large_score_matrices_take_the_fused_body_unless_tapped(monkeypatch, queries, keys, tapped, expected):
+@pytest.mark.parametrize(("queries", "keys", "expected"), [(8, 8, "plain"), (32, 32, "fused"), (16, 64, "fused")])
+def test_large_score_matrices_take_the_fused_body(monkeypatch, queries, keys, expected):
     taken = []
     for body in ("plain", "fused"):
         monkeypatch.setattr(scaled_dot_product, f"attend_{body}", lambda *_, body=body: taken.append(body))
     monkeypatch.setattr(scaled_dot_product, "FUSED_FROM", 1024)
     x, y = torch.randn(2, 2, queries, 4), torch.randn(2, 2, keys, 4)
-    attend(x, y, y, tap=torch.nn.Identity() if tapped else None)
+    attend(x, y, y)
     assert taken == [expected]
 
 
@@ -95,14 +92,14 @@ def test_both_choices_of_attend_agree(monkeypatch, masks):
 def test_the_tap_sees_distributions_over_what_may_be_attended_to(rate):
     tensors, options = example("causal, padding and bias")
     seen = []
-    attend(*tensors, **options, rate=rate, tap=lambda weights: seen.append(weights) or weights)
+    attend_plain(*tensors, **options, rate=rate, tap=lambda weights: seen.append(weights) or weights)
     torch.testing.assert_close(seen[0].sum(-1), torch.ones(3, 2, 6, dtype=torch.float64))
     assert torch.equal(seen[0] > 0, options["keep"].expand(3, 2, 6, 6))
 
 
 def test_the_tap_may_replace_the_weights():
     (query, key, value), _ = example("nothing")
-    out = attend(query, key, value, tap=lambda weights: torch.full_like(weights, 1 / 6))
+    out = attend_plain(query, key, value, tap=lambda weights: torch.full_like(weights, 1 / 6))
     torch.testing.assert_close(out, value.mean(2, keepdim=True).expand_as(out))
 
 

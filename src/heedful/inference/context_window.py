@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.model.cache import Cache
+from heedful.model.cache import KVCache
 from heedful.model.transformer import DecoderModel
 
 READ_TOKENS = 4096  # that are read at once
@@ -30,7 +30,7 @@ class ContextWindow:
         self.longest = model.config.max_length
         self.step = max(1, self.longest // 4)
         self.rows = [self._newest(ids) for ids in rows]  # ids that are seen
-        self.cache: Cache | None = None
+        self.cache: KVCache | None = None
         self.read: list[int] = []  # the rows that are in the cache, as they stand there
 
     def add(self, ids: Sequence[int]) -> None:
@@ -72,7 +72,7 @@ class ContextWindow:
             most = max(1, READ_TOKENS // length)
             yield from (rows[start : start + most] for start in range(0, len(rows), most))
 
-    def _join(self, cache: Cache, rows: list[int]) -> None:
+    def _join(self, cache: KVCache, rows: list[int]) -> None:
         if self.cache is None:
             self.cache, self.read = cache, list(rows)
         else:

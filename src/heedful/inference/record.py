@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import SettingError
-from heedful.model.attention.multi_head import Heads
+from heedful.model.attention.multi_head import Attention
 from heedful.search import Hypothesis, Observer
 
 AXES = {
@@ -77,7 +77,7 @@ def activation_names(model: nn.Module) -> list[str]:
         if name
         and name not in WEIGHTS
         and not name.endswith(HIDDEN_SUFFIXES)
-        and not isinstance(module, Heads)
+        and not isinstance(module, Attention)
         and ".position" not in name
     ]
 

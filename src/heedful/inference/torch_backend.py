@@ -14,7 +14,7 @@ from heedful.data.bucketing import plan_batches
 from heedful.data.pairs import Pairs
 from heedful.inference.alignment import align_words, cross_attention
 from heedful.inference.results import SourcePart, Translation
-from heedful.model.cache import Cache
+from heedful.model.cache import KVCache
 from heedful.model.transformer import EncoderDecoder
 from heedful.native import Engine
 from heedful.native.torch_bridge import EngineNextToken
@@ -36,7 +36,7 @@ class ModelNextToken:
         self.bos_id, self.eos_id, self.pad_id = model.config.bos_id, model.config.eos_id, model.config.pad_id
         self.vocab_size = model.config.vocab_size
 
-    def start(self, source: Tensor, source_lengths: Tensor) -> Cache:
+    def start(self, source: Tensor, source_lengths: Tensor) -> KVCache:
         return self.model.start(source)
 
     def step(self, ids: Tensor, cache: Any) -> Tensor:

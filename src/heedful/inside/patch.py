@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from heedful.errors import SettingError
 from heedful.inference.record import activation_names, module_of
-from heedful.model.attention.multi_head import Heads
+from heedful.model.attention.multi_head import Attention
 
 Change = Callable[[Tensor], Tensor] | Tensor | float
 
@@ -50,7 +50,7 @@ def heads(model: Any) -> list[Head]:
     """Every head of a model, encoder first."""
     found = []
     for name, module in module_of(model).named_modules():
-        if isinstance(module, Heads):
+        if isinstance(module, Attention):
             stack, layer, kind = name.split(".")
             found += [Head(stack, int(layer), kind, number) for number in range(module.n_heads)]
     return found

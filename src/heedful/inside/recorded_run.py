@@ -18,7 +18,7 @@ from heedful.inference.record import Trace, activation_names, record
 from heedful.inference.translator import Translator
 from heedful.inside.beam_tree import BeamTree
 from heedful.inside.tokens import TokenReader, TokenSide
-from heedful.model.cache import Cache
+from heedful.model.cache import KVCache
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
@@ -174,7 +174,7 @@ class Continuation:
         self.bos_id, self.eos_id, self.pad_id = tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id
         self.vocab_size = model.config.vocab_size
 
-    def start(self, source: Tensor, source_lengths: Tensor) -> Cache:
+    def start(self, source: Tensor, source_lengths: Tensor) -> KVCache:
         return self.model.start()
 
     def step(self, ids: Tensor, cache: Any) -> Tensor:

@@ -1,8 +1,8 @@
-"""What decoding remembers between two steps. It belongs to the caller, never to a module.
+"""The KV cache: keys and values of the tokens decoded so far. It belongs to the caller, never to a module.
 
-The keys and values of the source are computed once and shared by all beams of a sentence: the beams are so many query
-rows over one memory. Only the keys and values of the output so far are kept for each row, or a state of fixed size
-where a layer is recurrent. Rows of different lengths end together: the shorter ones begin behind places that they skip.
+The keys and values of the source are projected once and shared by all beams of a sentence: the beams are additional
+query rows over one memory. Only the keys and values of the target are stored per row; a recurrent layer stores a state
+of fixed size instead. Rows of different lengths end at the same step, so shorter rows are padded on the left.
 """
 
 from __future__ import annotations
@@ -10,142 +10,142 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ROOM = 32  # steps that the buffers grow by
+GROWTH = 32  # steps by which a full buffer grows
 
 
-class LayerCache:
-    """Keys and values of one decoder layer, or the state of one that needs no more than that."""
+class LayerKVCache:
+    """Keys and values of one decoder layer, or the state of a recurrent one."""
 
     def __init__(self) -> None:
-        self.keys: Tensor | None = None  # (R, H, room, d), of which `length` steps are filled
+        self.keys: Tensor | None = None  # (R, H, capacity, d), of which `length` steps are filled
         self.values: Tensor | None = None
         self.length = 0
-        self.skipped: Tensor | None = None  # (R,) places before the first token of each row, if they differ
+        self.left_padding: Tensor | None = None  # (R,) steps before the first token of each row; None: 0 in all rows
         self.state: tuple[Tensor, ...] = ()  # of a recurrent layer, (R, …) each
-        self.memory: tuple[Tensor, Tensor] | None = None  # keys and values of the source, (B, H, S, d)
+        self.memory: tuple[Tensor, Tensor] | None = None  # projected keys and values of the source, (B, H, S, d)
 
     @property
     def start(self) -> int | Tensor:
-        """Where the next token stands, or (R,) where it does in each row."""
-        return self.length if self.skipped is None else self.length - self.skipped
+        """The position of the next token, or (R,) its position in each row."""
+        return self.length if self.left_padding is None else self.length - self.left_padding
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(R, H, T, d) twice -> all keys and all values so far, (R, H, length, d)."""
         start, self.length = self.length, self.length + key.size(2)
-        self.keys = _append(self.keys, key, start)
-        self.values = _append(self.values, value, start)
+        self.keys = _write(self.keys, key, start)
+        self.values = _write(self.values, value, start)
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
     def advance(self, steps: int, *state: Tensor) -> None:
-        """Replace the state, `steps` tokens later."""
+        """Replace the state by the one `steps` tokens later."""
         self.state, self.length = state, self.length + steps
 
     def select(self, rows: Tensor, sources: Tensor | None) -> None:
-        """Rearrange the rows, and leave out the sources that are done."""
-        self.state = tuple(each.index_select(0, rows) for each in self.state)
+        """Reorder the rows, and drop finished sources."""
+        self.state = tuple(tensor.index_select(0, rows) for tensor in self.state)
         if self.keys is not None and self.values is not None:
             self.keys = _select(self.keys, rows, self.length)
             self.values = _select(self.values, rows, self.length)
         if sources is not None and self.memory is not None:
             self.memory = self.memory[0].index_select(0, sources), self.memory[1].index_select(0, sources)
 
-    def shift(self, places: int) -> None:
-        """So many places more before the first, or fewer."""
+    def shift(self, steps: int) -> None:
+        """Insert so many steps of padding before the first step, or remove them if negative."""
         if self.keys is not None and self.values is not None:
-            self.keys = _shift(self.keys, places, self.length)
-            self.values = _shift(self.values, places, self.length)
-        self.length += places
+            self.keys = _shift(self.keys, steps, self.length)
+            self.values = _shift(self.values, steps, self.length)
+        self.length += steps
 
-    def join(self, other: LayerCache) -> None:
-        """The rows of another cache of the same length below ours."""
-        self.state = tuple(torch.cat(both) for both in zip(self.state, other.state, strict=True))
+    def join(self, other: LayerKVCache) -> None:
+        """Append the rows of another cache of the same length."""
+        self.state = tuple(torch.cat(tensors) for tensors in zip(self.state, other.state, strict=True))
         if self.keys is not None and self.values is not None and other.keys is not None and other.values is not None:
             self.keys = torch.cat((self.keys[:, :, : self.length], other.keys[:, :, : self.length]))
             self.values = torch.cat((self.values[:, :, : self.length], other.values[:, :, : self.length]))
 
 
-class Cache:
-    """Keys and values of all decoder layers, and the mask over the source that they share."""
+class KVCache:
+    """The caches of all decoder layers, and the mask over the source that they share."""
 
-    def __init__(self, n_layers: int, source_keep: Tensor | None = None) -> None:
-        self.layers = [LayerCache() for _ in range(n_layers)]
-        self.source_keep = source_keep  # (B, 1, 1, S)
+    def __init__(self, n_layers: int, memory_keep: Tensor | None = None) -> None:
+        self.layers = [LayerKVCache() for _ in range(n_layers)]
+        self.memory_keep = memory_keep  # (B, 1, 1, S)
 
     @property
     def length(self) -> int:
-        """Tokens already decoded, in the longest row."""
+        """The number of cached tokens in the longest row."""
         return self.layers[0].length
 
     @property
     def start(self) -> int | Tensor:
-        """Where the next token stands, or (R,) where it does in each row."""
+        """The position of the next token, or (R,) its position in each row."""
         return self.layers[0].start
 
-    def keep(self, steps: int) -> Tensor | None:
-        """-> (R, 1, 1, S): the keys of each row itself, once it has `steps` tokens more; None if all are."""
+    def not_padding(self, steps: int) -> Tensor | None:
+        """-> (R, 1, 1, S): the mask over left padding once `steps` tokens are appended; None if there is no padding."""
         first = self.layers[0]
-        if first.skipped is None or first.keys is None:
+        if first.left_padding is None or first.keys is None:
             return None
-        places = torch.arange(self.length + steps, device=first.skipped.device)
-        return (places >= first.skipped.unsqueeze(1))[:, None, None]
+        positions = torch.arange(self.length + steps, device=first.left_padding.device)
+        return (positions >= first.left_padding.unsqueeze(1))[:, None, None]
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
         """New row r continues old row `rows[r]`; only the sentences in `sources` stay, all if None.
 
-        The rows of a sentence stand together, and each sentence has equally many.
+        The rows of a sentence are adjacent, and every sentence has the same number of rows.
         """
         for layer in self.layers:
             layer.select(rows, sources)
-        if sources is not None and self.source_keep is not None:
-            self.source_keep = self.source_keep.index_select(0, sources)
-        if (skipped := self.layers[0].skipped) is not None:
-            self._skip(skipped.index_select(0, rows))
+        if sources is not None and self.memory_keep is not None:
+            self.memory_keep = self.memory_keep.index_select(0, sources)
+        if (left_padding := self.layers[0].left_padding) is not None:
+            self._pad_left(left_padding.index_select(0, rows))
 
-    def join(self, other: Cache) -> None:
-        """The rows of another cache below ours: of a language model, which has no source, and neither may be empty."""
+    def join(self, other: KVCache) -> None:
+        """Append the rows of another cache (continuous batching). Language models only; neither cache may be empty."""
         longest = max(self.length, other.length)
-        skipped = torch.cat((self._skipped(longest), other._skipped(longest)))
-        for mine, theirs in zip(self.layers, other.layers, strict=True):
-            mine.shift(longest - mine.length)
-            theirs.shift(longest - theirs.length)
-            mine.join(theirs)
-        self._skip(skipped)
+        left_padding = torch.cat((self._left_padding(longest), other._left_padding(longest)))
+        for layer, joining in zip(self.layers, other.layers, strict=True):
+            layer.shift(longest - layer.length)
+            joining.shift(longest - joining.length)
+            layer.join(joining)
+        self._pad_left(left_padding)
 
-    def _skipped(self, length: int) -> Tensor:
-        """-> (R,): places before the first token of each row, if all are to end at `length`."""
+    def _left_padding(self, length: int) -> Tensor:
+        """-> (R,): the left padding of each row if all rows are `length` steps long."""
         first = self.layers[0]
         rows = first.state[0] if first.keys is None else first.keys
-        skipped = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-        return (skipped if first.skipped is None else first.skipped) + length - self.length
+        padding = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
+        return (padding if first.left_padding is None else first.left_padding) + length - self.length
 
-    def _skip(self, skipped: Tensor) -> None:
-        """(R,): what all rows skip is left out."""
-        least = int(skipped.min()) if len(skipped) else 0
-        rest = skipped - least if (skipped > least).any() else None
+    def _pad_left(self, left_padding: Tensor) -> None:
+        """Set the left padding (R,), and remove the steps that are padding in every row."""
+        least = int(left_padding.min()) if len(left_padding) else 0
+        rest = left_padding - least if (left_padding > least).any() else None
         for layer in self.layers:
             layer.shift(-least)
-            layer.skipped = rest
+            layer.left_padding = rest
 
 
-def _append(room: Tensor | None, new: Tensor, start: int) -> Tensor:
+def _write(buffer: Tensor | None, new: Tensor, start: int) -> Tensor:
     end = start + new.size(2)
-    if room is None or room.size(2) < end:
-        wider = new.new_empty(*new.shape[:2], end + ROOM, new.size(3))
-        if room is not None:
-            wider[:, :, :start] = room[:, :, :start]
-        room = wider
-    room[:, :, start:end] = new
-    return room
+    if buffer is None or buffer.size(2) < end:
+        wider = new.new_empty(*new.shape[:2], end + GROWTH, new.size(3))
+        if buffer is not None:
+            wider[:, :, :start] = buffer[:, :, :start]
+        buffer = wider
+    buffer[:, :, start:end] = new
+    return buffer
 
 
-def _select(room: Tensor, rows: Tensor, length: int) -> Tensor:
-    chosen = room.new_empty(len(rows), *room.shape[1:])
-    chosen[:, :, :length] = room[:, :, :length].index_select(0, rows)
-    return chosen
+def _select(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
+    selected = buffer.new_empty(len(rows), *buffer.shape[1:])
+    selected[:, :, :length] = buffer[:, :, :length].index_select(0, rows)
+    return selected
 
 
-def _shift(room: Tensor, places: int, length: int) -> Tensor:
-    """What is skipped counts for nothing, but it has to be a number."""
-    if places <= 0:
-        return room[:, :, -places:]
-    return torch.cat((room.new_zeros(*room.shape[:2], places, room.size(3)), room[:, :, :length]), 2)
+def _shift(buffer: Tensor, steps: int, length: int) -> Tensor:
+    """Padding is masked, but it must be finite: a weight of 0 times NaN is NaN."""
+    if steps <= 0:
+        return buffer[:, :, -steps:]
+    return torch.cat((buffer.new_zeros(*buffer.shape[:2], steps, buffer.size(3)), buffer[:, :, :length]), 2)

@@ -1,7 +1,7 @@
 """The three families: encoder-decoder (the paper's Transformer), decoder alone (GPT), encoder alone (BERT).
 
-They are stacks of the same block and differ by what a token may attend to: the other sequence, the past, or everything.
-In place of the stacks there may be what the paper compares them with, recurrent or convolutional layers.
+They are stacks of the same block and differ by what a token may attend to: the source and its past, its past, or all.
+The baselines that the paper compares itself with replace the stacks by recurrent or convolutional layers.
 """
 
 import math
@@ -14,7 +14,8 @@ from heedful.config import ModelConfig
 from heedful.model.baselines import conv, rnn
 from heedful.model.baselines.universal import UniversalStack
 from heedful.model.block import ACTIVATIONS, Stack
-from heedful.model.cache import Cache
+from heedful.model.cache import KVCache
+from heedful.model.context import Context
 from heedful.model.masks import causal, not_padding
 from heedful.ops.dropout import dropout
 
@@ -33,7 +34,7 @@ class Embedding(nn.Module):
 
 
 def build_encoder(config: ModelConfig, memory: bool = False) -> Stack | rnn.RNNEncoder | conv.ConvEncoder:
-    """Layers that see a whole sequence, (B, S, D) embeddings and what is no padding -> (B, S, D), or a `memory`."""
+    """The layers over a whole sequence; with `memory`, their output is what a decoder attends to."""
     if config.architecture == "rnn":
         return rnn.RNNEncoder(config, config.encoder_layers)
     if config.architecture == "conv":
@@ -42,7 +43,7 @@ def build_encoder(config: ModelConfig, memory: bool = False) -> Stack | rnn.RNNE
 
 
 def build_decoder(config: ModelConfig, cross: bool = False) -> Stack | rnn.RNNDecoder | conv.ConvDecoder:
-    """Layers that see what came before and, if `cross`, a memory."""
+    """The causal layers; with `cross`, they also attend to the encoder memory."""
     if config.architecture == "rnn":
         return rnn.RNNDecoder(config, config.decoder_layers, cross)
     if config.architecture == "conv":
@@ -51,7 +52,7 @@ def build_decoder(config: ModelConfig, cross: bool = False) -> Stack | rnn.RNNDe
 
 
 class Model(nn.Module):
-    """What the families share: the embedding of the (target) vocabulary and the projection back onto it."""
+    """What the families share: the embedding of the (target) vocabulary and the output projection."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -60,21 +61,21 @@ class Model(nn.Module):
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False) if config.tie == "none" else None
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         self.logits = nn.Identity()  # a tap
-        self._listeners = self.logits._forward_hooks
+        self._logits_hooks = self.logits._forward_hooks
 
     @property
     def output_weight(self) -> Tensor:
-        """(V, D): the embeddings themselves unless untied."""
+        """(V, D): the embedding matrix itself unless untied."""
         return self.embedding.weight if self.output is None else self.output.weight
 
     def before_output(self, hidden: Tensor) -> Tensor:
-        """(..., D) -> (..., D): hidden states as the output projection takes them."""
+        """(..., D) -> (..., D): the hidden states that the output projection multiplies."""
         return hidden
 
     def project(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (..., V): logits."""
         logits = F.linear(self.before_output(hidden), self.output_weight, self.output_bias)
-        return self.logits(logits) if self._listeners else logits
+        return self.logits(logits) if self._logits_hooks else logits
 
     def initialize(self) -> None:
         """Glorot-uniform matrices, zero biases, embeddings of standard deviation d_model ** -0.5."""
@@ -86,8 +87,8 @@ class Model(nn.Module):
             elif isinstance(module, Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
 
-    def _past(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
-        """The mask over what is to come. Only full attention needs it; all else in a decoder cannot look ahead."""
+    def _causal_mask(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
+        """The causal mask of a decoder with full attention; all other decoders are causal without one."""
         full = self.config.architecture == "transformer" and self.config.attention_of_decoder == "full"
         return causal(queries, keys, device) if full else None
 
@@ -108,37 +109,35 @@ class EncoderDecoder(Model):
         self.initialize()
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """(B, S), (B, T) -> (B, T, D); `project` makes logits of it."""
-        source_keep = not_padding(source, self.config.pad_id)
-        return self.decode(target, self.encode(source, source_keep), source_keep)
+        """(B, S), (B, T) -> (B, T, D); `project` maps it to logits."""
+        return self.decode(target, self.encode(source))
 
-    def encode(self, source: Tensor, source_keep: Tensor) -> Tensor:
-        """(B, S) -> (B, S, D), or what else the decoder takes for a memory."""
+    def encode(self, source: Tensor) -> Context:
+        """(B, S) -> the encoder memory, (B, S, D) for a Transformer, and its mask."""
         self._check_length(source)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        hidden: Tensor = self.encoder(embedding(source), source_keep)
-        return hidden
+        keep = not_padding(source, self.config.pad_id)
+        return Context(memory=self.encoder(embedding(source), Context(keep)), memory_keep=keep)
 
-    def decode(
-        self, target: Tensor, memory: Tensor | None, source_keep: Tensor | None, cache: Cache | None = None
-    ) -> Tensor:
-        """(B, T), (B, S, D) -> (B, T, D); with a cache, `target` holds only what comes after the cached tokens."""
-        past = cache.length if cache else 0
+    def decode(self, target: Tensor, context: Context) -> Tensor:
+        """(B, T) -> (B, T, D); with a KV cache, `target` holds only the tokens that follow the cached ones."""
+        past = context.cache.length if context.cache else 0
         self._check_length(target, past)
-        keep = self._past(target.size(1), past + target.size(1), target.device)
-        if keep is not None and cache is None and self.config.bos_id != self.config.pad_id:
+        keep = self._causal_mask(target.size(1), past + target.size(1), target.device)
+        if keep is not None and context.cache is None and self.config.bos_id != self.config.pad_id:
             keep = keep & not_padding(target, self.config.pad_id)
-        hidden: Tensor = self.decoder(self.embedding(target), keep, memory, source_keep, cache)
+        hidden: Tensor = self.decoder(
+            self.embedding(target), Context(keep, context.memory, context.memory_keep, context.cache)
+        )
         return hidden
 
-    def start(self, source: Tensor) -> Cache:
-        """(B, S) -> a cache that holds the source, projected for every decoder layer."""
-        source_keep = not_padding(source, self.config.pad_id)
-        return self.decoder.start(self.encode(source, source_keep), source_keep)
+    def start(self, source: Tensor) -> KVCache:
+        """(B, S) -> a KV cache that holds the source, projected by every decoder layer."""
+        return self.decoder.start_cache(self.encode(source))
 
-    def step(self, target: Tensor, cache: Cache) -> Tensor:
+    def step(self, target: Tensor, cache: KVCache) -> Tensor:
         """(R, T) -> (R, T, D): the hidden states of the tokens that follow the cached ones."""
-        return self.decode(target, None, cache.source_keep, cache)
+        return self.decode(target, Context(memory_keep=cache.memory_keep, cache=cache))
 
 
 class DecoderModel(Model):
@@ -149,27 +148,28 @@ class DecoderModel(Model):
         self.decoder = build_decoder(config)
         self.initialize()
 
-    def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
-        """(B, T) -> (B, T, D); `project` makes logits of it."""
+    def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        """(B, T) -> (B, T, D); `project` maps it to logits."""
         past = cache.length if cache else 0
         self._check_length(ids, past)
-        keep, own = self._past(ids.size(1), past + ids.size(1), ids.device), cache.keep(ids.size(1)) if cache else None
-        keep = own if keep is None else keep if own is None else keep & own
-        hidden: Tensor = self.decoder(self.embedding(ids), keep, cache=cache)
+        keep = self._causal_mask(ids.size(1), past + ids.size(1), ids.device)
+        real = cache.not_padding(ids.size(1)) if cache else None
+        keep = real if keep is None else keep if real is None else keep & real
+        hidden: Tensor = self.decoder(self.embedding(ids), Context(keep, cache=cache))
         return hidden
 
-    def start(self) -> Cache:
-        """An empty cache."""
-        return self.decoder.start()
+    def start(self) -> KVCache:
+        """An empty KV cache."""
+        return self.decoder.start_cache(Context())
 
-    def step(self, ids: Tensor, cache: Cache) -> Tensor:
+    def step(self, ids: Tensor, cache: KVCache) -> Tensor:
         """(R, T) -> (R, T, D)."""
         hidden: Tensor = self(ids, cache)
         return hidden
 
 
 class Transform(nn.Module):
-    """LayerNorm(f(x W + b)): what BERT does to hidden states before it compares them with the embeddings."""
+    """LayerNorm(f(x W + b)): BERT's transform of hidden states before the output projection."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Transform(nn.Module):
 
 
 class EncoderModel(Model):
-    """Hidden states that see the whole sequence, padding excepted (BERT; Devlin et al., 2019)."""
+    """Bidirectional hidden states: a token attends to all tokens except padding (BERT; Devlin et al., 2019)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -196,12 +196,12 @@ class EncoderModel(Model):
         self.initialize()
 
     def forward(self, ids: Tensor, keep: Tensor | None = None, types: Tensor | None = None) -> Tensor:
-        """(B, S), (B, 1, 1, S) and (B, S) -> (B, S, D); without `keep`, padding is found by its id."""
+        """(B, S), (B, 1, 1, S) and (B, S) -> (B, S, D); without `keep`, padding is masked by its id."""
         self._check_length(ids)
         x = self.embedding(ids)
         if self.token_types is not None:
             x = x + self.token_types(torch.zeros_like(ids) if types is None else types)
-        hidden: Tensor = self.encoder(x, not_padding(ids, self.config.pad_id) if keep is None else keep)
+        hidden: Tensor = self.encoder(x, Context(not_padding(ids, self.config.pad_id) if keep is None else keep))
         return hidden
 
     def before_output(self, hidden: Tensor) -> Tensor:
@@ -210,13 +210,13 @@ class EncoderModel(Model):
         return hidden if self.transform is None else self.transform(hidden)
 
     def pool(self, hidden: Tensor) -> Tensor:
-        """(B, S, D) -> (B, D): one vector for each sequence, from its first token."""
+        """(B, S, D) -> (B, D): one vector per sequence, from its first token."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler: model.pooler is false")
         return torch.tanh(self.pooler(hidden[:, 0]))
 
     def pool_sequence(self, hidden: Tensor, real: Tensor) -> Tensor:
-        """(B, S, D), (B, S) -> (B, D): what a classifier sees, by the pooler or else the mean of the real tokens."""
+        """(B, S, D), (B, S) -> (B, D): the classifier's input, by the pooler or as the mean over real tokens."""
         if self.pooler is not None:
             vector = self.pool(hidden)
         else:
@@ -240,5 +240,5 @@ FAMILIES: dict[str, type[EncoderDecoder] | type[DecoderModel] | type[EncoderMode
 
 
 def build_model(config: ModelConfig) -> EncoderDecoder | DecoderModel | EncoderModel:
-    """A model of the family and shape that `config` says, with fresh weights."""
+    """A model of the family and sizes in `config`, with new random weights."""
     return FAMILIES[config.family](config)

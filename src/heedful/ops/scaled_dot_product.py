@@ -1,7 +1,6 @@
 """Scaled dot-product attention (section 3.2.1 of the paper), plain and fused.
 
-For sentences the plain body is the faster one on a CPU; `torch`'s fused kernel wins when the matrix of scores is large,
-and on a GPU.
+On a CPU the plain body is faster for sentences; `torch`'s fused kernel is faster for large score matrices and on a GPU.
 """
 
 import math
@@ -15,8 +14,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heedful.ops.dropout import dropout
 
-FUSED_FROM = 1024 * 1024  # scores in one head's matrix from which the fused kernel pays on a CPU
-# Of those for GPUs, cuDNN's is made anew for each shape, and batches are of all shapes.
+FUSED_FROM = 1024 * 1024  # T * S from which the fused kernel is faster on a CPU
+# Without cuDNN's kernel: it is compiled again for every shape, and batches have many shapes.
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -27,16 +26,13 @@ def attend(
     keep: Tensor | None = None,
     bias: Tensor | None = None,
     rate: float = 0.0,
-    tap: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """(B, H, T, d), (B, H, S, d), (B, H, S, e) -> (B, H, T, e).
 
-    `keep` is True where a query may attend to a key; `bias` is added to the scaled scores; `rate` is the dropout on the
-    weights; `tap` sees the weights, and may replace them.
+    `keep` is True where a query may attend to a key; `bias` is added to the scaled scores; `rate` drops weights.
     """
-    if tap is None and (query.device.type != "cpu" or query.size(-2) * key.size(-2) >= FUSED_FROM):
-        return attend_fused(query, key, value, keep, bias, rate)
-    return attend_plain(query, key, value, keep, bias, rate, tap)
+    fused = query.device.type != "cpu" or query.size(-2) * key.size(-2) >= FUSED_FROM
+    return (attend_fused if fused else attend_plain)(query, key, value, keep, bias, rate)
 
 
 def attend_plain(
@@ -48,9 +44,12 @@ def attend_plain(
     rate: float = 0.0,
     tap: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """softmax(Q Kᵀ / √d_k) V, as the paper has it; the queries are scaled and the mask is added, which is cheapest."""
+    """softmax(Q Kᵀ / √d_k) V as in the paper; `tap` may record or replace the weights.
+
+    Scaling the queries and adding the mask is cheaper than scaling and filling the scores.
+    """
     scores = (query / math.sqrt(query.size(-1))) @ key.transpose(-2, -1)  # (B, H, T, S)
-    mask = added(keep, bias, scores.dtype)
+    mask = additive_mask(keep, bias, scores.dtype)
     if mask is not None:
         scores += mask
     weights = scores.softmax(dim=-1)
@@ -67,14 +66,14 @@ def attend_fused(
     bias: Tensor | None = None,
     rate: float = 0.0,
 ) -> Tensor:
-    """The same by `torch`'s kernel, which never holds all scores at once."""
-    mask = keep if bias is None else added(keep, bias, query.dtype)
+    """The same by `torch`'s fused kernel, which never materializes the scores."""
+    mask = keep if bias is None else additive_mask(keep, bias, query.dtype)
     with sdpa_kernel(KERNELS) if query.device.type == "cuda" else nullcontext():
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
 
 
-def added(keep: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """A mask and a bias as the one thing that is added to scores: -∞ where a query may not attend."""
+def additive_mask(keep: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Mask and bias as one tensor to add to the scores: -∞ where a query may not attend."""
     if keep is None:
         return bias
     if bias is None:

@@ -1,7 +1,7 @@
-"""Kinds of self-attention that cost less than full attention, each in a file to be read beside its paper.
+"""Kinds of self-attention, one file per paper: full, and four that cost less than n².
 
-Each says which weights it stands for, `(B, H, T, S)`, and finds the same without ever holding them. The weights are
-computed only for a listener, and in tests, which hold the two equal.
+Each is equivalent to a matrix of weights `(B, H, T, S)` that it never materializes. The weights are computed only if a
+tap has a hook; tests compare both ways.
 """
 
 from heedful.model.attention.linear import LinearAttention

@@ -1,30 +1,32 @@
 """Convolutional sequence to sequence learning (Gehring et al., 2017): gated convolutions, and attention in each layer.
 
-Sums of two are multiplied by √½ and the context by √m, m being the length of the source, so that small variances stay
-as they are. Scores are divided by √d_model, as in the Transformer. A dilated stack skips 1, 2, 4, 8, 16 tokens and
-begins again (ByteNet; Kalchbrenner et al., 2016).
+Sums of two terms are multiplied by √½ and the attention output by √m, m being the length of the source, which keeps the
+variance. Scores are divided by √d_model, as in the Transformer. The dilations of a dilated stack are 1, 2, 4, 8, 16,
+repeated (ByteNet; Kalchbrenner et al., 2016).
 """
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model.attention.multi_head import Heads
-from heedful.model.block import Layers
-from heedful.model.cache import Cache, LayerCache
+from heedful.model.attention.multi_head import Attention
+from heedful.model.block import LayerStack
+from heedful.model.cache import KVCache, LayerKVCache
+from heedful.model.context import Context, LayerContext
 from heedful.model.positions import POSITIONS
 from heedful.ops.dropout import dropout
-from heedful.ops.scaled_dot_product import attend
+from heedful.ops.scaled_dot_product import attend, attend_plain
 
-HALF = math.sqrt(0.5)
-DILATIONS = 5  # layers after which a dilated stack begins again with neighbours
+SQRT_HALF = math.sqrt(0.5)
+DILATIONS = 5  # layers after which the dilations repeat
 
 
 class GatedConvolution(nn.Module):
-    """GLU(x * W + b): half of the channels decide how much of the other half passes."""
+    """GLU(x * W + b): one half of the channels gates the other."""
 
     def __init__(self, config: ModelConfig, index: int, causal: bool) -> None:
         super().__init__()
@@ -34,22 +36,22 @@ class GatedConvolution(nn.Module):
         nn.init.normal_(self.convolve.weight, std=math.sqrt(4 * (1 - config.dropout) / (width * config.d_model)))
         if self.convolve.bias is not None:
             nn.init.zeros_(self.convolve.bias)
-        self.reach = (width - 1) * dilation
+        self.span = (width - 1) * dilation  # inputs of an output besides its own
 
-    def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
-        """(B, T, D) -> (B, T, D): as many tokens before each as behind it, or all before it where it is causal."""
+    def forward(self, x: Tensor, cache: LayerKVCache | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D): a window centered on each token, or ending at it if causal."""
         x = dropout(x, self.rate, self.training)
         if cache and cache.state:
-            seen = torch.cat((cache.state[0], x), 1)
+            inputs = torch.cat((cache.state[0], x), 1)
         else:
-            seen = F.pad(x, (0, 0, self.reach, 0) if self.causal else (0, 0, self.reach // 2, self.reach // 2))
+            inputs = F.pad(x, (0, 0, self.span, 0) if self.causal else (0, 0, self.span // 2, self.span // 2))
         if cache:
-            cache.advance(x.size(1), seen[:, seen.size(1) - self.reach :])
-        return F.glu(self.convolve(seen.transpose(1, 2)), dim=1).transpose(1, 2)
+            cache.advance(x.size(1), inputs[:, inputs.size(1) - self.span :])
+        return F.glu(self.convolve(inputs.transpose(1, 2)), dim=1).transpose(1, 2)
 
 
-class ConvEncoder(Layers):
-    """Layers of gated convolutions over the source; where there is a decoder, it gets the embeddings, too."""
+class ConvEncoder(LayerStack):
+    """Layers of gated convolutions over the source; with `memory`, the output includes the embeddings for a decoder."""
 
     def __init__(self, config: ModelConfig, n_layers: int, memory: bool = False) -> None:
         super().__init__(config, POSITIONS[config.positions](config, n_layers))
@@ -57,17 +59,18 @@ class ConvEncoder(Layers):
         for index in range(n_layers):
             self.add_module(str(index), GatedConvolution(config, index, causal=False))
 
-    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
-        """(B, S, D), (B, 1, 1, S) -> (B, S, D); as a memory, keys z and values (z + e) √½ side by side, (B, S, 2 D)."""
-        real = keep[:, 0, 0].unsqueeze(2)  # (B, S, 1): padding is like what lies beyond the edges
-        e = z = self.enter(x) * real
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """(B, S, D) -> (B, S, D); as a memory, keys z and values (z + e) √½ concatenated, (B, S, 2 D)."""
+        assert context.keep is not None
+        real = context.keep[:, 0, 0].unsqueeze(2)  # (B, S, 1): padding is zero, as it is beyond the edges
+        e = z = self.add_positions(x) * real
         for layer in (child for child in self.children() if isinstance(child, GatedConvolution)):
-            z = (z + layer(z)) * HALF * real
-        return torch.cat((z, (z + e) * HALF), -1) if self.memory else z
+            z = (z + layer(z)) * SQRT_HALF * real
+        return torch.cat((z, (z + e) * SQRT_HALF), -1) if self.memory else z
 
 
-class ConvSourceAttention(Heads):
-    """One head: (W h + b + g) √½ · z, where g is the embedding of the token that was written last."""
+class ConvSourceAttention(Attention):
+    """One head with scores (W h + b + g) √½ · z, where g is the embedding of the previous target token."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(1)
@@ -77,44 +80,43 @@ class ConvSourceAttention(Heads):
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, 2 D) -> keys and values, (B, 1, S, D)."""
         key, value = memory.unsqueeze(1).chunk(2, -1)
-        if any(self._listeners):
-            key, value = self._tap("keys", memory)(key), self._tap("values", memory)(value)
+        if self.tapped:
+            key, value = self._tap("keys", memory.size(0))(key), self._tap("values", memory.size(0))(value)
         return key, value
 
-    def look(self, h: Tensor, g: Tensor, memory: tuple[Tensor, Tensor], keep: Tensor) -> Tensor:
-        """(R, T, D) twice -> (R, T, D): the context, R / B rows to a sentence."""
-        key, value = memory
-        query = ((self.query(h) + g) * HALF).reshape(key.size(0), 1, -1, h.size(-1))  # (B, 1, W * T, D)
+    def cross_attention(self, h: Tensor, g: Tensor, context: LayerContext) -> Tensor:
+        """(R, T, D) twice -> (R, T, D): every token attends to the cached memory of B sentences, R / B rows each."""
+        assert context.cache and context.cache.memory and context.memory_keep is not None
+        (key, value), keep = context.cache.memory, context.memory_keep
+        query = ((self.query(h) + g) * SQRT_HALF).reshape(key.size(0), 1, -1, h.size(-1))  # (B, 1, W * T, D)
         rate = self.rate if self.training else 0.0
-        if any(self._listeners):
-            query = self._tap("queries", h)(query)
-            found = self._tap("heads", h)(attend(query, key, value, keep, None, rate, self._tap("weights", h)))
+        if self.tapped:
+            query = self._tap("queries", h.size(0))(query)
+            heads = attend_plain(query, key, value, keep, None, rate, self._tap("weights", h.size(0)))
+            heads = self._tap("heads", h.size(0))(heads)
         else:
-            found = attend(query, key, value, keep, None, rate)
-        return (found * keep.sum(-1, keepdim=True).to(found.dtype).sqrt()).view_as(h)
+            heads = attend(query, key, value, keep, None, rate)
+        return (heads * keep.sum(-1, keepdim=True).to(heads.dtype).sqrt()).view_as(h)
 
 
 class ConvDecoderLayer(nn.Module):
-    """A causal convolution, then a look at the source if there is one; both with their residuals."""
+    """A causal convolution, then attention over the source if `cross`; both with a residual."""
 
     def __init__(self, config: ModelConfig, index: int, cross: bool) -> None:
         super().__init__()
         self.convolution = GatedConvolution(config, index, causal=True)
         self.cross = ConvSourceAttention(config) if cross else None
 
-    def forward(
-        self, x: Tensor, g: Tensor, memory: tuple[Tensor, Tensor] | None, keep: Tensor | None, cache: LayerCache | None
-    ) -> Tensor:
-        """(R, T, D) -> (R, T, D)."""
-        h = self.convolution(x, cache)
-        if self.cross is not None and memory is not None and keep is not None:
-            h = (h + self.cross.look(h, g, memory, keep)) * HALF
-        added: Tensor = (x + h) * HALF
-        return added
+    def forward(self, x: Tensor, g: Tensor, context: LayerContext) -> Tensor:
+        """(R, T, D) twice -> (R, T, D)."""
+        h: Tensor = self.convolution(x, context.cache)
+        if self.cross is not None:
+            h = (h + self.cross.cross_attention(h, g, context)) * SQRT_HALF
+        return (x + h) * SQRT_HALF
 
 
-class ConvDecoder(Layers):
-    """Layers of causal convolutions with attention; without a memory, a language model."""
+class ConvDecoder(LayerStack):
+    """Layers of causal convolutions with attention over the source; a language model without `cross`."""
 
     def __init__(self, config: ModelConfig, n_layers: int, cross: bool = False) -> None:
         super().__init__(config, POSITIONS[config.positions](config, n_layers))
@@ -125,24 +127,18 @@ class ConvDecoder(Layers):
     def layers(self) -> list[ConvDecoderLayer]:
         return [child for child in self.children() if isinstance(child, ConvDecoderLayer)]
 
-    def start(self, memory: Tensor | None = None, memory_keep: Tensor | None = None) -> Cache:
-        """(B, S, 2 D) -> a cache that holds the memory for every layer."""
-        cache = Cache(len(self.layers), memory_keep)
-        for layer, own in zip(self.layers, cache.layers, strict=True):
-            own.memory = layer.cross.project(memory) if layer.cross is not None and memory is not None else None
+    def start_cache(self, context: Context) -> KVCache:
+        """A cache without tokens that holds the memory (B, S, 2 D), projected by every layer."""
+        cache = KVCache(len(self.layers), context.memory_keep)
+        for layer, cached in zip(self.layers, cache.layers, strict=True):
+            if layer.cross is not None and context.memory is not None:
+                cached.memory = layer.cross.project(context.memory)
         return cache
 
-    def forward(
-        self,
-        x: Tensor,
-        keep: Tensor | None,
-        memory: Tensor | None = None,
-        memory_keep: Tensor | None = None,
-        cache: Cache | None = None,
-    ) -> Tensor:
-        """(R, T, D) embeddings -> (R, T, D) hidden states; `keep` is not needed, since nothing looks ahead."""
-        cache = cache or self.start(memory, memory_keep)
-        g = x = self.enter(x, cache.start)
-        for layer, own in zip(self.layers, cache.layers, strict=True):
-            x = layer(x, g, own.memory, cache.source_keep, own)
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """(R, T, D) embeddings -> (R, T, D) hidden states; causal without a mask."""
+        context = replace(context, cache=context.cache or self.start_cache(context))
+        g = x = self.add_positions(x, context.start)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, g, context.layer(index, self.position))
         return x
