@@ -87,4 +87,4 @@ bench: $(VENV)/.dev
 
 clean:
 	rm -rf src/heedful/native/*.so $(CSRC)/CMake[CFI]* $(CSRC)/*.cmake $(CSRC)/.cmake $(CSRC)/build.ninja $(CSRC)/.ninja* $(CSRC)/.skbuild*
-	rm -rf $(VENV) build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
