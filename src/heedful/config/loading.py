@@ -1,7 +1,7 @@
-"""Every setting: its name, default, limits and help text, once.
+"""TOML file, command-line overrides and preset -> one validated `RunConfig`.
 
-The command line, the TOML files, the generated reference and the model folder all read these classes. A run is
-described by five sections; a preset fills in what the user did not set. Nothing here knows torch.
+`schema` defines the settings of each section; here they are put together, checked, and printed as a template. Presets
+fill in what the user did not set. Knows neither files of a corpus nor torch.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class RunConfig(Section):
     """One training run."""
 
     preset: Preset | None = Field(
-        None, description="tiny, small, base or big; chosen from the corpus and the time given, if not set."
+        None, description="tiny, small, base or big; chosen by the size of the corpus and train.time if not set."
     )
     task: TaskName | None = Field(
         None,
-        description="What is trained: translation and classification, which follow from the files; language-model (a"
-        " GPT) or masked-lm (a BERT) from plain text.",
+        description="translation, classification, language-model (a GPT) or masked-lm (a BERT); inferred from the files"
+        " where they leave no doubt, and required for plain text.",
     )
     data: DataSettings = DataSettings()
     text: TextSettings = TextSettings()
@@ -67,29 +67,30 @@ class RunConfig(Section):
     search: SearchSettings = SearchSettings()
 
     def with_preset(self, name: Preset, family: Family = "encoder-decoder") -> RunConfig:
-        """Fill in from the preset whatever the user left open."""
+        """Fill in from the preset every setting that the user did not set."""
         return self.with_defaults(preset(family, name, self.model.architecture), preset=name)
 
     def with_defaults(self, sections: Mapping[str, Mapping[str, Any]], **filled: Any) -> RunConfig:
-        """Fill in whatever the user left open."""
+        """Fill in every setting that the user did not set."""
         for section in SECTIONS:
-            mine = getattr(self, section)
-            filled[section] = dict(sections.get(section, {})) | mine.model_dump(include=mine.model_fields_set)
+            current = getattr(self, section)
+            filled[section] = dict(sections.get(section, {})) | current.model_dump(include=current.model_fields_set)
         if self.task is not None:
             filled["task"] = self.task
         return _validated(RunConfig, filled)
 
     def replace(self, **sections: Mapping[str, Any]) -> RunConfig:
         """The same run with some settings changed."""
-        mine = self.model_dump(exclude_unset=True)
-        return _validated(RunConfig, mine | {name: mine.get(name, {}) | dict(new) for name, new in sections.items()})
+        current = self.model_dump(exclude_unset=True)
+        changed = {name: current.get(name, {}) | dict(new) for name, new in sections.items()}
+        return _validated(RunConfig, current | changed)
 
 
 SECTIONS = [name for name in RunConfig.model_fields if name not in ("preset", "task")]
 
 
 def load_config(path: Path | None, overrides: Iterable[str] = (), **sections: Mapping[str, Any]) -> RunConfig:
-    """A TOML file, then the sections given as arguments, then `section.key=value` overrides, checked together."""
+    """Load a TOML file, update it with `sections`, then with `section.key=value` overrides, and validate the result."""
     tree = _read_toml(path) if path else {}
     for name, values in sections.items():
         if not isinstance(tree.setdefault(name, {}), dict):
@@ -101,13 +102,13 @@ def load_config(path: Path | None, overrides: Iterable[str] = (), **sections: Ma
 
 
 def validate_section(section: type[S], values: Mapping[str, Any], where: str = "", draft: bool = False) -> S:
-    """Check `values` against one section, with the same messages as for a run; those of a draft one by one."""
+    """Validate the values of one section; those of a draft one by one, without the checks across settings."""
     return _validated(section, values, where, "draft" if draft else "")
 
 
 def settings_template() -> str:
     """A TOML file with every setting, commented out, at its default."""
-    lines = ["# Settings of a heedful run. Remove the # in front of what you want to change.", ""]
+    lines = ["# Settings of a heedful run. Uncomment what you want to change.", ""]
     lines += _template_lines(RunConfig, skip=set(SECTIONS))
     for name in SECTIONS:
         section = RunConfig.model_fields[name].annotation
@@ -174,7 +175,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
 
 
 def _value(text: str) -> Any:
-    """A value as TOML has it, or plain text."""
+    """A TOML value, or the text itself if it is not valid TOML."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except ValueError:  # not TOML, or a number of thousands of digits
@@ -182,7 +183,7 @@ def _value(text: str) -> Any:
 
 
 def _paths() -> set[str]:
-    """The settings that name files."""
+    """The settings whose values are paths."""
     sections = {name: field.annotation for name, field in RunConfig.model_fields.items() if name in SECTIONS}
     return {
         f"{name}.{key}"
@@ -204,12 +205,12 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     name = quote(".".join(([where] if where else []) + loc[:2]))[1:-1]
     if problem["type"] == "extra_forbidden":
         if now := renamed.SETTINGS.get(".".join(loc[:2])):
-            return f"{name} is called {now} now; `heedful settings` explains it."
+            return f"{name} is now called {now}; `heedful settings` describes it."
         near = _near(kind, loc[:2])
         hint = f"did you mean {near}?" if near else "`heedful settings` lists them all."
         return f"unknown key {name}; {hint}"
     if now := renamed.VALUES.get((".".join(loc[:2]), str(problem["input"]))):
-        return f"{name}={problem['input']} is called {name}={now} now."
+        return f"{name}={problem['input']} is now called {name}={now}."
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "value_error" and not isinstance(problem["input"], str):
         return f"{name + ': ' if name else ''}{message}."
@@ -217,7 +218,7 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
 
 
 def _near(kind: type[Section], loc: list[str]) -> str | None:
-    """The setting that was probably meant: the same key of another section, or else a name spelled alike."""
+    """The most similar setting: the same key in another section, or else a close match of the name."""
     names = _names(kind)
     same = [name for name in names if name.rpartition(".")[2] == loc[-1]]
     alike = [name for name in names if name.count(".") == len(loc) - 1]

@@ -1,6 +1,6 @@
-"""Settings, values, options and commands under the names that they had before the first release, and their names now.
+"""Old name -> new name of settings, values, options and commands that were renamed before the first release.
 
-An old name is refused with the new one; none is accepted.
+An old name is an error that gives the new one; none is accepted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The settings of each part of a run: name, default, limits and help text, once. `config` puts them together."""
+"""Every setting once: name, type, default, limits and help text.
+
+The command line, TOML files, the settings reference and model folders all use these classes; `loading` combines them
+into a `RunConfig`. Knows no torch.
+"""
 
 from __future__ import annotations
 
@@ -26,72 +30,80 @@ def parse_duration(duration: str) -> float:
 
 def _duration(text: str) -> str:
     if parse_duration(text) <= 0:
-        raise ValueError("a duration must be longer than nothing")
+        raise ValueError("a duration must be longer than 0 seconds")
     return text
 
 
 class Section(BaseModel):
-    """Settings that belong together. Unknown keys are errors, and what was validated cannot change."""
+    """A group of settings. Unknown keys are errors; instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class DataSettings(Section):
-    """Which files are read, and which pairs are kept."""
+    """Files of the corpus, filters, and the validation set."""
 
-    source: Path | None = Field(None, description="Source side, one sentence a line; plain or .gz.")
-    target: Path | None = Field(None, description="Target side, line by line the translation of the source.")
+    source: Path | None = Field(None, description="Source text, one sentence per line; plain or .gz.")
+    target: Path | None = Field(None, description="Target text: line n is the translation of line n of the source.")
     pairs: Path | None = Field(None, description="One TSV file, source TAB target, instead of source and target.")
-    valid_source: Path | None = Field(None, description="Source side of the validation set.")
-    valid_target: Path | None = Field(None, description="Target side of the validation set.")
+    valid_source: Path | None = Field(None, description="Source text of the validation set.")
+    valid_target: Path | None = Field(None, description="Target text of the validation set.")
     valid_pairs: Path | None = Field(None, description="Validation set as one TSV file.")
-    text: Paths = Field((), description="Plain text for a GPT or a BERT, one file or many; plain or .gz.")
-    valid_text: Paths = Field((), description="Text of the validation set.")
+    text: Paths = Field((), description="Plain text for a language model, one file or more; plain or .gz.")
+    valid_text: Paths = Field((), description="Plain text of the validation set.")
     documents: Literal["blank-lines", "files"] = Field(
-        "blank-lines", description="What ends a document of a text: a blank line or the end of a file."
+        "blank-lines", description="Where a document of plain text ends: at a blank line or at the end of a file."
     )
-    labeled: Path | None = Field(None, description="Examples for a classifier: label TAB text [TAB second text].")
+    labeled: Path | None = Field(
+        None, description="Examples for a classifier, one per line: label TAB text [TAB second text]."
+    )
     valid_labeled: Path | None = Field(None, description="Labeled examples of the validation set.")
     valid_size: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        description="Sources, documents or labeled texts to hold out when there are no validation files; chosen from"
-        " the corpus if not set.",
+        description="Size of the validation set held out from the training data if there are no validation files:"
+        " distinct source sentences, documents or labeled texts; chosen by the size of the corpus if not set.",
     )
-    max_length: Count = Field(256, description="Longest side of a training pair, in tokens; longer pairs are dropped.")
-    max_ratio: float = Field(9.0, ge=1, description="Largest ratio between the lengths of both sides, in tokens.")
+    max_length: Count = Field(
+        256, description="Maximum length of either side of a pair, in tokens; longer pairs are dropped."
+    )
+    max_ratio: float = Field(
+        9.0, ge=1, description="Maximum ratio between the lengths of both sides, in tokens; other pairs are dropped."
+    )
     cache_dir: Path | None = Field(
-        None, description="Folder for encoded corpora; `.heedful` beside the output folder if not set."
+        None, description="Cache folder for encoded corpora; `.heedful` beside the output folder if not set."
     )
     deduplicate: bool = Field(True, description="Drop pairs that are exact copies of an earlier pair.")
     strict: bool = Field(
         False,
-        description="Refuse a corpus with lines that cannot be read (not UTF-8, a NUL character, missing columns)"
-        " instead of dropping and reporting them.",
+        description="Treat lines that cannot be read (not UTF-8, a NUL character, missing columns) as an error instead"
+        " of dropping and reporting them.",
     )
 
 
 class TextSettings(Section):
-    """How text becomes token ids."""
+    """Vocabulary and tokenization."""
 
     vocab_size: Annotated[int, Field(ge=16, le=1_000_000)] | None = Field(
-        None, description="Size of the subword vocabulary; chosen from the corpus if not set."
+        None, description="Size of the subword vocabulary; chosen by the size of the corpus if not set."
     )
     kind: Literal["bpe", "bytes", "characters"] = Field(
-        "bpe", description="Tokens of plain text: learned subwords, bytes, or characters."
+        "bpe", description="Tokens of plain text: subwords (byte-pair encoding), bytes, or characters."
     )
-    joint: bool = Field(True, description="One vocabulary for both languages (the paper), or one for each.")
-    lowercase: bool = Field(False, description="Fold everything to lower case.")
+    joint: bool = Field(True, description="One vocabulary shared by source and target (the paper), or one for each.")
+    lowercase: bool = Field(False, description="Convert all text to lower case.")
 
 
 class ModelConfig(Section):
-    """The shape of a model. The defaults are the base model of the paper."""
+    """Architecture and sizes of the model. The defaults are the base model of the paper."""
 
-    family: Family = Field("encoder-decoder", description="Translator, GPT or BERT: set by what is trained.")
+    family: Family = Field(
+        "encoder-decoder", description="encoder-decoder (translator), decoder (GPT) or encoder (BERT); set by the task."
+    )
     vocab_size: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
-        37_000, description="Tokens of the target vocabulary (and of the source's if shared): set by the tokeniser."
+        37_000, description="Size of the target vocabulary (and of the source's if shared); set by the tokenizer."
     )
     source_vocab_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
-        None, description="Tokens of a separate source vocabulary: set by the tokeniser."
+        None, description="Size of a separate source vocabulary; set by the tokenizer."
     )
     d_model: Annotated[int, Field(ge=1, le=65_536)] = Field(512, description="Width of the hidden states.")
     d_ff: Annotated[int, Field(ge=1, le=1_048_576)] = Field(2048, description="Inner width of the feed-forward layer.")
@@ -99,60 +111,68 @@ class ModelConfig(Section):
     d_key: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
         None, description="Width of one head's queries and keys; d_model / n_heads if not set (Table 3, row B)."
     )
-    encoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(6, description="Blocks of the encoder.")
+    encoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(6, description="Encoder blocks.")
     decoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(
-        6, description="Blocks of the decoder; one or two make a translator that is fast on a CPU."
+        6, description="Decoder blocks; with one or two, translation is fast on a CPU."
     )
     architecture: Architecture = Field(
         "transformer",
-        description="transformer, the choice for almost everything; rnn, the recurrent encoder-decoder before it, to"
-        " compare with; conv, gated convolutions with attention (Gehring et al.), quick on short text.",
+        description="transformer, the best choice for almost everything; rnn, a recurrent encoder-decoder, as a"
+        " baseline; conv, gated convolutions with attention (Gehring et al., 2017), fast on short text.",
     )
     attention: AttentionKind = Field(
         "full",
-        description="Self-attention of a Transformer: full, up to some thousand tokens; window, only the near tokens,"
-        " for long text whose ties are local; sparse, a window with some far tokens, where distant ties matter too;"
-        " linformer, long encoders of a fixed length, never causal; linear, the longest text and constant memory when"
-        " generating, at some loss of quality. Attention over the source is always full.",
+        description="Self-attention of a Transformer: full, for up to a few thousand tokens; window, sliding-window"
+        " attention for long text with local dependencies; sparse, a window plus global and strided tokens, for"
+        " long-range dependencies too; linformer, low-rank attention for long encoder inputs, never causal; linear,"
+        " kernel attention for the longest text, with constant memory in generation and some loss of quality."
+        " Cross-attention is always full.",
     )
     decoder_attention: AttentionKind | None = Field(
-        None, description="Self-attention of the decoder; the same as attention if not set."
+        None, description="Self-attention of the decoder; the same as model.attention if not set."
     )
     attention_window: Annotated[int, Field(ge=1, le=65_536)] = Field(
-        64, description="Neighbours on each side that window and sparse attention see."
+        64, description="Tokens on each side that window and sparse attention attend to."
     )
     attention_global: Annotated[int, Field(ge=0, le=4096)] = Field(
-        1, description="First tokens that all others see in sparse attention, and that see all others."
+        1,
+        description="Global tokens of sparse attention, at the start: they attend to all tokens, and all attend to"
+        " them.",
     )
     attention_stride: Annotated[int, Field(ge=2, le=65_536)] = Field(
-        32, description="In sparse attention, all tokens see every so many-th token, the last one of each block."
+        32, description="Stride of sparse attention: all tokens attend to the last token of every block of this size."
     )
     attention_rank: Annotated[int, Field(ge=1, le=65_536)] = Field(
-        64, description="Keys and values that Linformer attention makes of all tokens."
+        64, description="Length that Linformer attention projects keys and values to."
     )
     universal: bool = Field(
         False,
-        description="Universal Transformer: the layers of each side are one block, applied again and again; few"
-        " weights, the same time.",
+        description="Universal Transformer: all layers of each side share the weights of one block.",
     )
     act_halting: bool = Field(
-        False, description="Adaptive computation time (ACT), with universal: each token decides when it is done."
+        False,
+        description="Adaptive computation time (ACT) in a Universal Transformer: the number of steps is learned per"
+        " token.",
     )
     ponder_cost: Annotated[float, Field(ge=0, le=10)] = Field(
-        0.01, description="With act_halting: what each step of a token adds to the loss."
+        0.01, description="With act_halting: weight of the number of steps in the loss."
     )
     cell: Literal["rnn", "lstm", "gru"] = Field(
-        "lstm", description="Cells of an rnn: lstm; gru, somewhat cheaper; rnn, without gates, to see why gates matter."
+        "lstm", description="Cell of an rnn: lstm; gru, somewhat cheaper; rnn, without gates, as a baseline."
     )
-    bidirectional: bool = Field(True, description="An rnn's encoder reads in both directions, each half as wide.")
+    bidirectional: bool = Field(
+        True, description="Bidirectional encoder of an rnn, each direction with half the width."
+    )
     source_attention: Literal["none", "additive", "dot", "general"] = Field(
         "additive",
-        description="How an rnn's decoder sees the source: additive (Bahdanau), before each step; dot or general"
-        " (Luong), after it, and much faster; none, one vector for the whole source.",
+        description="Cross-attention of an rnn: additive (Bahdanau et al.), before each step; dot or general (Luong et"
+        " al.), after it and much faster; none, the last state of the encoder only.",
     )
-    kernel_width: Annotated[int, Field(ge=2, le=65)] = Field(3, description="Tokens that a convolution sees at once.")
+    kernel_width: Annotated[int, Field(ge=2, le=65)] = Field(3, description="Kernel width of convolutions, in tokens.")
     dilated: bool = Field(
-        False, description="Convolutions skip 1, 2, 4, 8, 16 tokens, layer by layer (ByteNet): few layers see far."
+        False,
+        description="Dilated convolutions (ByteNet): dilation 1, 2, 4, 8, 16, layer by layer, for a large receptive"
+        " field.",
     )
     pre_norm: bool = Field(
         False,
@@ -160,40 +180,43 @@ class ModelConfig(Section):
     )
     norm_eps: float = Field(1e-5, gt=0, le=0.1, description="Added to the variance in LayerNorm.")
     activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"] = Field(
-        "relu", description="Nonlinearity of the feed-forward layer; swiglu adds a gate, and a third matrix."
+        "relu", description="Activation of the feed-forward layer; swiglu adds a gate and a third matrix."
     )
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative"] = Field(
         "sinusoidal",
-        description="How order gets in: added to embeddings (sinusoidal, learned), by turning queries and keys"
-        " (rotary), or on the scores (alibi; relative as in Shaw et al.).",
+        description="Position encoding: added to embeddings (sinusoidal, learned), applied to queries and keys"
+        " (rotary), or added to attention scores (alibi; relative, Shaw et al., 2018).",
     )
     relative_window: Annotated[int, Field(ge=1, le=4096)] = Field(
-        16, description="Distance at which relative positions stop telling tokens apart."
+        16, description="Maximum distance that relative positions distinguish."
     )
     max_length: Annotated[int, Field(ge=2, le=1_048_576)] = Field(
-        1024, description="Longest sequence the model accepts, in tokens."
+        1024, description="Maximum sequence length, in tokens."
     )
     tie: Literal["all", "target", "none"] = Field(
-        "all", description="Share embeddings three ways (the paper), only decoder input with output, or not at all."
+        "all",
+        description="Share source, target and output embeddings (all; the paper), target and output (target), or none.",
     )
     scale_embedding: bool = Field(True, description="Multiply embeddings by the square root of d_model.")
-    embedding_norm: bool = Field(False, description="LayerNorm right after the embeddings (BERT).")
+    embedding_norm: bool = Field(False, description="LayerNorm after the embeddings (BERT).")
     bias: bool = Field(True, description="Biases in every linear layer.")
-    output_bias: bool = Field(False, description="A bias on the output projection.")
-    token_types: Annotated[int, Field(ge=0, le=16)] = Field(0, description="Kinds of segments an encoder tells apart.")
+    output_bias: bool = Field(False, description="Bias of the output projection.")
+    token_types: Annotated[int, Field(ge=0, le=16)] = Field(0, description="Token types (segments) of an encoder.")
     head: Literal["linear", "transform", "none"] = Field(
         "linear",
-        description="From an encoder's hidden states to logits: the output projection alone, or after a dense layer,"
-        " activation and LayerNorm (BERT); none for an encoder that only gives hidden states.",
+        description="Head of an encoder: linear, the output projection alone; transform, after a dense layer,"
+        " activation and LayerNorm (BERT); none, hidden states only.",
     )
-    pooler: bool = Field(False, description="Learn a vector for a whole sequence from its first token (BERT).")
-    labels: tuple[str, ...] = Field((), description="Classes that an encoder tells apart: set by what is trained.")
+    pooler: bool = Field(False, description="Pooler: a dense layer and tanh on the first token (BERT).")
+    labels: tuple[str, ...] = Field((), description="Class labels of a classifier; set by the corpus.")
     dropout: Probability = Field(0.1, description="Dropout on embeddings and on every sublayer's output.")
     attention_dropout: Probability = Field(0.0, description="Dropout on attention weights.")
-    activation_dropout: Probability = Field(0.0, description="Dropout inside the feed-forward layer.")
-    pad_id: Annotated[int, Field(ge=0)] = Field(0, description="Token that fills up a batch: set by the tokeniser.")
-    bos_id: Annotated[int, Field(ge=0)] = Field(2, description="Token that decoding starts from: set by the tokeniser.")
-    eos_id: Annotated[int, Field(ge=0)] = Field(3, description="Token that ends a sentence: set by the tokeniser.")
+    activation_dropout: Probability = Field(0.0, description="Dropout after the activation of the feed-forward layer.")
+    pad_id: Annotated[int, Field(ge=0)] = Field(0, description="Id of the padding token; set by the tokenizer.")
+    bos_id: Annotated[int, Field(ge=0)] = Field(
+        2, description="Id of the token that decoding starts from; set by the tokenizer."
+    )
+    eos_id: Annotated[int, Field(ge=0)] = Field(3, description="Id of the end-of-sequence token; set by the tokenizer.")
 
     @model_validator(mode="after")
     def _fits_together(self, info: ValidationInfo) -> Self:
@@ -224,36 +247,42 @@ class ModelConfig(Section):
             raise ValueError("decoder_attention is set, but a model of the encoder family has no decoder; leave it out")
         if self.family != "encoder" and self.attention_of_decoder == "linformer":
             raise ValueError(
-                "linformer attention mixes all tokens into a few, so a decoder would see what is to come; "
+                "linformer attention projects all tokens onto a few, so it cannot be causal; "
                 "set model.decoder_attention, or model.attention in a GPT, to another kind"
             )
         for kind in (self.attention, self.attention_of_decoder):
             if kind in ("linformer", "linear") and self.positions in ("alibi", "relative"):
                 raise ValueError(
-                    f"{kind} attention has no scores of two tokens for {self.positions} positions to act on; "
+                    f"{kind} attention computes no score per pair of tokens, which {self.positions} positions need; "
                     "set model.positions to sinusoidal, learned or rotary"
                 )
             if kind == "linear" and self.attention_dropout:
-                raise ValueError("linear attention has no weights to drop; set model.attention_dropout to 0")
+                raise ValueError(
+                    "linear attention has no attention weights to apply dropout to; set model.attention_dropout to 0"
+                )
         if self.act_halting and not self.universal:
-            raise ValueError("act_halting ends the steps of a Universal Transformer; set model.universal=true with it")
+            raise ValueError("act_halting needs a Universal Transformer; set model.universal=true")
 
     def _other_architecture_fits(self) -> None:
-        mine = self.architecture
+        architecture = self.architecture
         usual = {"attention": "full", "decoder_attention": None, "universal": False, "act_halting": False}
         for name, value in usual.items():
             if getattr(self, name) != value:
-                raise ValueError(f"{name} is a choice within a Transformer, and the architecture is {mine}")
-        if mine == "rnn" and self.bidirectional and self.d_model % 2:
+                raise ValueError(
+                    f"{name} is a setting of the transformer architecture, and model.architecture is {architecture}"
+                )
+        if architecture == "rnn" and self.bidirectional and self.d_model % 2:
             raise ValueError(f"a bidirectional encoder needs an even d_model, and it is {self.d_model}")
-        if mine == "conv" and self.family != "decoder" and self.kernel_width % 2 == 0:
+        if architecture == "conv" and self.family != "decoder" and self.kernel_width % 2 == 0:
             raise ValueError(f"a convolution over a source needs an odd kernel_width, and it is {self.kernel_width}")
-        if mine == "conv" and self.positions not in ("sinusoidal", "learned"):
-            raise ValueError(f"convolutions know no {self.positions} positions; set model.positions=sinusoidal")
+        if architecture == "conv" and self.positions not in ("sinusoidal", "learned"):
+            raise ValueError(
+                f"the conv architecture does not support {self.positions} positions; set model.positions=sinusoidal"
+            )
 
     @property
     def attention_of_decoder(self) -> AttentionKind:
-        """The kind of self-attention in a decoder."""
+        """The kind of self-attention in the decoder."""
         return self.decoder_attention or self.attention
 
     @property
@@ -268,13 +297,13 @@ class ModelConfig(Section):
 
 
 class TrainSettings(Section):
-    """How the model learns."""
+    """Optimization, schedule, regularization, validation and hardware."""
 
     init: Path | None = Field(None, description="Model folder whose vocabulary and weights the run starts from.")
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(1, description="Everything random follows from it.")
-    batch_tokens: Count = Field(4096, description="Most tokens of either side in one update, padding included.")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(1, description="Seed of all random numbers.")
+    batch_tokens: Count = Field(4096, description="Maximum tokens of either side in one update, padding included.")
     block_size: Annotated[int, Field(ge=8, le=1_048_576)] = Field(
-        256, description="Tokens of plain text in one training example."
+        256, description="Context length of language models: tokens of plain text per training example."
     )
     mask_prob: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.15,
@@ -282,37 +311,45 @@ class TrainSettings(Section):
     )
     whole_words: bool = Field(False, description="Mask whole words instead of single tokens.")
     micro_batches: Count = Field(
-        1, description="Gradient accumulation: micro-batches that batch_tokens is divided into; more need less memory."
+        1, description="Gradient accumulation: number of micro-batches per update; each has a part of batch_tokens."
     )
-    max_updates: Count = Field(100_000, description="Updates after which training ends.")
+    max_updates: Count = Field(100_000, description="Maximum number of updates.")
     time: Annotated[str, AfterValidator(_duration)] | None = Field(
-        None, description="Time to train for, such as 30m; the schedule is planned to end with it."
+        None, description="Time budget, such as 30m; the learning-rate schedule ends with it."
     )
     learning_rate: Annotated[float, Field(gt=0, le=10)] | None = Field(
         None, description="Peak learning rate; (d_model * warmup) ** -0.5, as in the paper, if not set."
     )
     schedule: Literal["inverse-sqrt", "linear", "cosine", "constant"] = Field(
-        "inverse-sqrt", description="After warm-up: the paper's decay, or a decay to zero at the planned end, or none."
+        "inverse-sqrt",
+        description="Learning rate after warm-up: inverse-sqrt (the paper), linear or cosine decay to zero, or"
+        " constant.",
     )
     warmup: Count = Field(4000, description="Updates over which the learning rate rises to its peak.")
     optimizer: Literal["adam", "muon"] = Field(
         "adam",
-        description="adam (the paper), or muon, which orthogonalizes the updates of weight matrices and learns more"
-        " from few updates.",
+        description="adam (the paper), or muon, which orthogonalizes the updates of weight matrices and needs fewer"
+        " updates.",
     )
-    beta1: Probability = Field(0.9, description="Adam's memory of gradients.")
-    beta2: Probability = Field(0.98, description="Adam's memory of squared gradients.")
-    epsilon: float = Field(1e-9, gt=0, description="Adam's epsilon.")
+    beta1: Probability = Field(0.9, description="Adam's β1: decay of the mean of gradients.")
+    beta2: Probability = Field(0.98, description="Adam's β2: decay of the mean of squared gradients.")
+    epsilon: float = Field(1e-9, gt=0, description="Adam's ε.")
     weight_decay: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="Decoupled weight decay on matrices; chosen from the corpus for a translator that Muon trains.",
+        description="Decoupled weight decay of matrices; chosen by the size of the corpus for a translator trained"
+        " with Muon.",
     )
-    clip_norm: float = Field(0.0, ge=0, description="Largest norm of the gradient; 0 for no limit.")
-    label_smoothing: Probability = Field(0.1, description="Probability taken from the right token.")
+    clip_norm: float = Field(
+        0.0, ge=0, description="Gradient clipping: maximum norm of the gradient; 0 for no clipping."
+    )
+    label_smoothing: Probability = Field(
+        0.1, description="Label smoothing ε: probability that is taken from the correct token and spread over others."
+    )
     label_smoothing_form: Literal["uniform", "others"] = Field(
-        "uniform", description="Spread label_smoothing over all V tokens (the paper) or over the V - 1 wrong ones."
+        "uniform",
+        description="Spread label_smoothing over all V tokens (uniform; the paper) or over the V - 1 others (others).",
     )
     sampled_softmax: Annotated[int, Field(ge=0)] = Field(
         0,
@@ -325,55 +362,60 @@ class TrainSettings(Section):
         " divergence of the two outputs is added to the loss; 0 switches it off.",
     )
     checkpoint_every: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Updates between two checkpoints, each with a validation; chosen from the length if not set."
+        None,
+        description="Updates between checkpoints, each with a validation; chosen by the length of the run if not set.",
     )
-    keep_checkpoints: Count = Field(2, description="Complete checkpoints kept to resume from.")
+    keep_checkpoints: Count = Field(2, description="Number of most recent checkpoints to keep.")
     average_checkpoints: Count = Field(
-        5, description="Most checkpoints whose weights are averaged; fewer, or the last alone, if their loss is lower."
+        5,
+        description="Maximum number of checkpoints to average; fewer, or the last alone, if their validation loss is"
+        " lower.",
     )
     patience: Annotated[int, Field(ge=0)] = Field(
-        10, description="Validations without a better score before training stops; 0 for never."
+        10, description="Early stopping: validations without improvement before training stops; 0 for never."
     )
     valid_sentences: Count = Field(500, description="Validation sentences that are translated for BLEU and chrF.")
-    valid_tokens: Count = Field(100_000, description="Most held-out tokens of plain text that a validation reads.")
+    valid_tokens: Count = Field(100_000, description="Maximum tokens of plain text per validation.")
     sample: Annotated[int, Field(ge=0)] = Field(
-        120, description="Tokens of text that a GPT writes at each validation, to be looked at; 0 for none."
+        120, description="Tokens of sample text that a GPT generates at each validation; 0 for none."
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description="Numbers the products are computed in; auto takes bfloat16 where the machine is faster in it.",
+        description="Precision of matrix products; auto uses bfloat16 where it is faster on this machine.",
     )
     backend: Literal["auto", "native", "torch"] = Field(
         "auto",
-        description="What computes losses, gradients and Muon's steps: native, the compiled CPU engine, or torch; auto"
-        " takes native where it supports the model.",
+        description="What computes losses, gradients and Muon's updates: native, the compiled CPU engine, or torch;"
+        " auto uses native where it supports the model.",
     )
     compile: bool = Field(
-        False, description="Let torch.compile make kernels for the model; it begins later, and pays on a GPU."
+        False, description="Compile the model with torch.compile: training starts later; worthwhile on a GPU."
     )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto, cpu or cuda.")
     threads: Annotated[int, Field(ge=0)] = Field(0, description="CPU threads; 0 for all cores.")
     bpe_dropout: Probability = Field(
         0.0,
-        description="BPE-dropout (Provilkov et al., 2020): chance that a subword is replaced by the two that it was"
-        " merged from, drawn anew each time a pair is read; for encoder-decoders.",
+        description="BPE-dropout (Provilkov et al., 2020): probability that a merge is undone, drawn anew each time a"
+        " pair is read; for encoder-decoders.",
     )
     embedding_init: Literal["random", "lsa"] = Field(
         "random",
-        description="Initial embeddings: random, or by latent semantic analysis (lsa) of which tokens occur in the same"
-        " pairs.",
+        description="Initial embeddings: random, or lsa: latent semantic analysis of the co-occurrence of tokens in"
+        " sentence pairs.",
     )
-    pretrained_embeddings: Path | None = Field(None, description="Pretrained word vectors, word2vec or GloVe text.")
+    pretrained_embeddings: Path | None = Field(
+        None, description="File of pretrained word vectors in word2vec or GloVe text format."
+    )
     freeze_embeddings: bool = Field(False, description="Do not train the embeddings found in pretrained_embeddings.")
 
 
 class SearchSettings(Section):
-    """How a trained model is decoded. Saved in the model folder as its defaults."""
+    """Defaults of decoding, saved in the model folder."""
 
-    beam: Annotated[int, Field(ge=1, le=1000)] = Field(4, description="Hypotheses kept at each step; 1 is greedy.")
+    beam: Annotated[int, Field(ge=1, le=1000)] = Field(4, description="Beam size; 1 is greedy search.")
     length_penalty: float = Field(
-        0.6, ge=0, le=10, description="α of GNMT: scores are divided by ((5 + length) / 6) ** α."
+        0.6, ge=0, le=10, description="Length penalty α (GNMT): scores are divided by ((5 + length) / 6) ** α."
     )
     max_extra: Annotated[int, Field(ge=0)] = Field(
-        50, description="Output may be longer than the source by so many tokens (the paper)."
+        50, description="Maximum output length: source length plus this many tokens (the paper)."
     )
