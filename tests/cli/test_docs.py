@@ -92,6 +92,16 @@ def test_the_commands_and_the_python_of_the_readme_run(
     monkeypatch.chdir(workplace)
     assert run_commands(ROOT / "README.md", call) >= 8
     assert run_python(ROOT / "README.md", workplace).startswith("[")
+    (code,) = blocks(ROOT / "docs" / "translating.md", "python")
+    exec(compile(code, "translating.md", "exec"), {})
+
+
+def test_the_methods_of_the_page_on_bert_exist() -> None:
+    from heedful.inference.encoder import Encoder
+
+    (code,) = blocks(ROOT / "docs" / "bert.md", "python")
+    for name in re.findall(r"(?:bert|\))\.(\w+)\(", code):
+        assert hasattr(Encoder, name), name
 
 
 def test_the_tutorial_of_a_translator_runs(workplace: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +115,10 @@ def test_the_tutorial_of_a_gpt_runs(
     page = ROOT / "docs" / "tutorial-gpt.md"
     monkeypatch.chdir(workplace)
     assert run_commands(page, call) >= 5
-    (code,) = blocks(page, "python")
-    exec(compile(code, page.name, "exec"), {})
-    assert capsys.readouterr().out
+    for name in ("tutorial-gpt.md", "gpt.md"):
+        (code,) = blocks(ROOT / "docs" / name, "python")
+        exec(compile(code, name, "exec"), {})
+        assert capsys.readouterr().out
 
 
 def test_the_command_reference_is_fresh() -> None:
