@@ -50,7 +50,7 @@ def main() -> None:
     if library() is None:
         sys.exit("there is no compiled engine to measure")
     torch.set_num_threads(1)
-    engine = Engine(ModuleWeights(base_model()), small=True)
+    engine = Engine(ModuleWeights(base_model()), int8=True)
     milliseconds(engine, 5, 50)  # warm
     rounds = [
         {(beam, length): milliseconds(engine, beam, length) for length in LENGTHS for beam in BEAMS}

@@ -80,7 +80,7 @@ KINDS: list[dict[str, Any]] = [
 def test_every_step_has_the_numbers_of_torch(kind: dict[str, Any]) -> None:
     plain = model(**kind)
     source, lengths = padded(sources([7, 1, 12, 3]))
-    theirs, ours = ModelNextToken(plain), EngineNextToken(Engine(ModuleWeights(plain), small=False))
+    theirs, ours = ModelNextToken(plain), EngineNextToken(Engine(ModuleWeights(plain), int8=False))
     caches = theirs.start(source, lengths), ours.start(source, lengths)
     ids, generator = torch.full((4,), 2), torch.Generator().manual_seed(3)
     for step in range(6):
@@ -113,7 +113,7 @@ def test_the_search_is_that_of_python(options: SearchOptions, seed: int) -> None
     plain = model(seed)
     asked = sources([7, 1, 12, 3, 5, 9], seed)
     prefixes = [(), (8,), (), (9, 10, 11), (), (1,)]
-    engine = Engine(ModuleWeights(plain), small=False)
+    engine = Engine(ModuleWeights(plain), int8=False)
     expected = beam_search(
         EngineNextToken(engine), *padded(asked), options.model_copy(update={"prefix": tuple(prefixes)})
     )
@@ -126,9 +126,9 @@ def test_the_search_is_that_of_python(options: SearchOptions, seed: int) -> None
         assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-5)
 
 
-@pytest.mark.parametrize("small", [False, True])
-def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool) -> None:
-    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small)
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_sentence_is_the_same_alone_together_late_and_with_threads(int8: bool) -> None:
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8)
     asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
     alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
     for workers, threads in ((1, 1), (3, 1), (1, 2)):
@@ -144,7 +144,7 @@ def test_a_sentence_is_the_same_alone_together_late_and_with_threads(small: bool
 
 @pytest.mark.parametrize("searches", [1, 3])
 def test_requests_that_join_at_every_step_of_a_pool_have_the_same_results(searches: int) -> None:
-    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small=False)
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8=False)
     asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
     scheduler, results = Scheduler(NativeSearchPool(engine, searches)), dict[QueuedRequest, Any]()
     requests = []
@@ -159,7 +159,7 @@ def test_requests_that_join_at_every_step_of_a_pool_have_the_same_results(search
 
 
 def test_searches_of_a_pool_do_not_wait_for_each_other_and_requests_can_be_cancelled() -> None:
-    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small=False)
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8=False)
     asked, options = sources([7, 12, 9, 5]), SearchOptions(beam=3, n_best=1, max_length=25)
     alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
     pool, go = NativeSearchPool(engine, 2), threading.Event()
@@ -183,7 +183,7 @@ def test_searches_of_a_pool_do_not_wait_for_each_other_and_requests_can_be_cance
 
 @pytest.mark.parametrize("searches", [1, 3])
 def test_requests_that_join_and_leave_at_any_time_have_the_same_results_as_alone(searches: int) -> None:
-    engine = Engine(ModuleWeights(model()), small=False)
+    engine = Engine(ModuleWeights(model()), int8=False)
     random = np.random.default_rng(3)
     asked, options = sources(random.integers(3, 15, 200).tolist()), SearchOptions(beam=2, max_length=12)
     alone = list(search_all(engine, (SearchRequest(each, options) for each in asked)))
@@ -208,7 +208,7 @@ def test_requests_that_join_and_leave_at_any_time_have_the_same_results_as_alone
 
 def test_the_threads_of_a_pool_end_with_it() -> None:
     before = set(threading.enumerate())
-    pool = NativeSearchPool(Engine(ModuleWeights(model()), small=False), 3)
+    pool = NativeSearchPool(Engine(ModuleWeights(model()), int8=False), 3)
     threads = set(threading.enumerate()) - before
     assert len(threads) == 3
     del pool
@@ -218,7 +218,7 @@ def test_the_threads_of_a_pool_end_with_it() -> None:
 
 
 def test_an_error_ends_the_requests_of_its_search_alone() -> None:
-    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small=False)
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8=False)
     asked, options = sources([7, 12, 9]), SearchOptions(beam=3, n_best=1, max_length=25)
     alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
     pool, broken = NativeSearchPool(engine, 2), threading.Event()
@@ -258,9 +258,9 @@ def test_shortlists_are_those_of_python(options: SearchOptions, kind: dict[str, 
     prefixes, lists = [(), (8,), (), (9, 10, 11), (), (1,)], shortlists(6)
     changes = {"prefix": tuple(prefixes), "shortlists": tuple(lists)}
     given = [SearchRequest(s, options, p, ids) for s, p, ids in zip(asked, prefixes, lists, strict=True)]
-    for small in (False, True):
-        engine = Engine(ModuleWeights(plain), small, shortlists=True)
-        theirs = EngineNextToken(engine) if small else ModelNextToken(plain)
+    for int8 in (False, True):
+        engine = Engine(ModuleWeights(plain), int8, shortlists=True)
+        theirs = EngineNextToken(engine) if int8 else ModelNextToken(plain)
         expected = beam_search(theirs, *padded(asked), options.model_copy(update=changes))
         found = list(search_all(engine, given))
         for ours, others in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
@@ -268,9 +268,9 @@ def test_shortlists_are_those_of_python(options: SearchOptions, kind: dict[str, 
             assert ours.token_log_probs == pytest.approx(others.token_log_probs, abs=1e-4)
 
 
-@pytest.mark.parametrize("small", [False, True])
-def test_a_shortlist_depends_on_no_other_sentence(small: bool) -> None:
-    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), small, shortlists=True)
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_shortlist_depends_on_no_other_sentence(int8: bool) -> None:
+    engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8, shortlists=True)
     asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
     given = [SearchRequest(s, options, (), ids) for s, ids in zip(asked, shortlists(18), strict=True)]
     alone = [next(search_all(engine, [each])) for each in given]
@@ -344,7 +344,7 @@ def test_int8_is_whole_numbers_of_64_and_127(extreme: bool, monkeypatch: pytest.
     whole = plain.embedding.weight / scale
     source, lengths = padded(sources([7, 1, 12]))
     ids = torch.full((3,), 2)
-    found = EngineNextToken(Engine(ModuleWeights(plain), small=True))
+    found = EngineNextToken(Engine(ModuleWeights(plain), int8=True))
     cache = found.start(source, lengths)
     ours = found.step(ids, cache)
     monkeypatch.setattr("torch.nn.functional.linear", fake_linear)
@@ -397,7 +397,7 @@ def test_a_sentence_that_ends_where_another_fails_keeps_no_rows() -> None:
     broken = model(tie="target", source_vocab_size=VOCABULARY)
     with torch.no_grad():
         broken.source_embedding.weight[7] = float("nan")
-    engine = Engine(ModuleWeights(broken), small=False)
+    engine = Engine(ModuleWeights(broken), int8=False)
     search, options = EngineSearch(engine), SearchOptions(beam=20, max_length=1)
     good_request, bad_request = SearchRequest([5, 3], options), SearchRequest([7, 3], options)
     expected = next(search_all(engine, [good_request]))
@@ -418,7 +418,7 @@ def test_a_sentence_that_ends_where_another_fails_keeps_no_rows() -> None:
 
 def test_a_search_that_finds_no_memory_is_refused() -> None:
     """Python passes no such number; a search that was not made must not be used."""
-    engine = Engine(ModuleWeights(model()), small=False)
+    engine = Engine(ModuleWeights(model()), int8=False)
     engine.library = NoMemory(engine.library)
     with pytest.raises(HeedfulError, match="there is not enough memory"):
         EngineSearch(engine)

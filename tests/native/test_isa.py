@@ -91,7 +91,7 @@ def noticed(caplog: pytest.LogCaptureFixture) -> str:
         assert library() is None
         assert library() is None
     (said,) = caplog.messages
-    assert said.startswith("no compiled engine (") and said.endswith("torch is used, which is slower.")
+    assert said.startswith("no native engine (") and said.endswith("PyTorch is used, which is slower.")
     return said
 
 
@@ -144,7 +144,7 @@ def test_a_library_that_was_cut_off_does_not_kill_the_process(tmp_path: Path) ->
     said = done.stdout.splitlines()
     assert done.returncode == 0 and len(said) == len(cut), done.stderr
     assert all(
-        f"{path} is cut off; install heedful again" in line for path, line in zip(cut[2:], said[2:], strict=True)
+        f"{path} is truncated; install heedful again" in line for path, line in zip(cut[2:], said[2:], strict=True)
     )
 
 

@@ -1,6 +1,6 @@
-"""The compiled engine: an encoder-decoder's steps, beam search and gradients in C++, for the CPU that it runs on.
+"""The native engine: decoding steps, beam search and gradients of an encoder-decoder in C++, compiled for this CPU.
 
-Torch is imported only by `bridge` and `learner`.
+Only `torch_bridge`, `trainer` and `muon_step` import torch.
 """
 
 from heedful.native.engine import Engine, EngineSearch, WeightSource, library, rows_per_step

@@ -1,4 +1,4 @@
-"""The C interface of the compiled engine: its structures and functions, and opening a library that has these."""
+"""The C interface of the native engine: structures as ctypes, and loading a library that matches them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import struct
 from ctypes import c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
-ABI = 1  # changes with every function and structure of csrc/engine.cpp
+ABI = 1  # raised with every change of the functions and structures in csrc/engine.cpp
 
 
 class EngineError(Exception):
-    """Why there is no engine, as a clause for a sentence."""
+    """Why the native engine is unavailable, as a clause without a full stop."""
 
 
 class Shape(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
         *((name, c_int32) for name in ("source_vocabulary", "longest", "activation", "positions")),
-        *((name, c_int32) for name in ("norm_first", "embedding_norm", "tied", "small", "shortlists")),
+        *((name, c_int32) for name in ("norm_first", "embedding_norm", "tied", "int8", "shortlists")),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
     ]
 
@@ -68,7 +68,7 @@ STRUCTURES = (
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """A library of this version of heedful, with its functions declared."""
+    """Load a library and declare its functions; refuses one of another version of heedful."""
     if not path.exists():
         raise EngineError(f"{path} is missing; install heedful again with a C++ compiler, or run `make engine`")
     _check_complete(path)
@@ -94,10 +94,10 @@ def _check_abi(library: ctypes.CDLL, path: Path) -> None:
 
 
 def _check_complete(path: Path) -> None:
-    """Refuse an ELF file that was cut off: a process that touches the missing pages is killed by SIGBUS.
+    """Refuse a truncated ELF file: a process that touches the missing pages dies with SIGBUS.
 
-    Other systems' loaders check this themselves. Sizes are enough, and unlike a digest from build time they also hold
-    for libraries that tools such as auditwheel have edited.
+    The loaders of other systems check this themselves. Comparing sizes also works for libraries edited by tools such
+    as auditwheel, which a digest from build time would reject.
     """
     with path.open("rb") as file:
         head = file.read(64)
@@ -107,9 +107,9 @@ def _check_complete(path: Path) -> None:
             segments, _, _, _, entry, count = struct.unpack_from("<QQIHHH", head, 32)
             file.seek(segments)
             table = file.read(entry * count)
-            # type and flags, then where a segment begins in the file, two addresses, and how long it is there
+            # type and flags; offset in the file; two addresses; size in the file
             ends = [sum(struct.unpack_from("<8xQ16xQ", table, entry * i)) for i in range(count)]
         except struct.error:
             ends = [2**64]
     if max(ends, default=0) > path.stat().st_size:
-        raise EngineError(f"{path} is cut off; install heedful again, or run `make engine`")
+        raise EngineError(f"{path} is truncated; install heedful again, or run `make engine`")

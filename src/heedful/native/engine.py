@@ -1,7 +1,7 @@
-"""A translator's weights in the compiled engine, with a search of its own.
+"""The native engine as Python objects: the weights of an encoder-decoder, and its beam search.
 
-The engine computes what `model` computes, in float32 or with weights and activations of 8 bits. It has no padding and
-sums every number in one order, so a sentence has the same result to the last bit alone or beside any others.
+The engine computes what `model` computes, in float32 or in int8 (weights and activations). It pads nothing and
+sums in a fixed order, so a sentence has the same result to the last bit alone or in any batch.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from heedful.native.support import POSITIONS, position_tensors
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.search.hypothesis import hypothesis
 
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as they are numbered there
-ROWS_PER_STEP = 32, 64  # fewest and most that a search computes at once
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as numbered in csrc
+ROWS_PER_STEP = 32, 64  # bounds on the hypotheses that a search computes at once
 
 log = logging.getLogger("heedful")
 Array = npt.NDArray[Any]
 
 
 class WeightSource(Protocol):
-    """A model whose tensors come one after the other, and with scales if they are of 8 bits."""
+    """A model that yields its tensors one by one: name, values, and the scales of int8 values."""
 
     config: ModelConfig
 
@@ -40,32 +40,32 @@ class WeightSource(Protocol):
 
 
 class Engine:
-    """The weights of one model, copied and laid out for products; searches share it."""
+    """The weights of one model, copied and packed for GEMM; searches share them."""
 
-    def __init__(self, weights: WeightSource, small: bool, shortlists: bool = False) -> None:
-        """`shortlists` lets sentences have some: it takes memory for another layout of the output's matrix."""
+    def __init__(self, weights: WeightSource, int8: bool, shortlists: bool = False) -> None:
+        """`shortlists` allows requests to have one, at the price of a second layout of the output matrix."""
         self.config = weights.config
-        found = library()
-        assert found is not None
-        self.library = found
-        self.model = c_void_p(self.library.heedful_model(byref(_shape(self.config, small, shortlists))))
-        self._taken(0 if self.model else -1)
+        loaded = library()
+        assert loaded is not None
+        self.library = loaded
+        self.model = c_void_p(self.library.heedful_model(byref(_shape(self.config, int8, shortlists))))
+        self._check_loaded(0 if self.model else -1)
         for name, tensor, scale in weights.tensors():
-            self._fill(name, tensor, scale)
+            self._load_tensor(name, tensor, scale)
         for name, table in position_tensors(self.config):
-            self._fill(name, table)
-        self._taken(self.library.heedful_filled(self.model))
+            self._load_tensor(name, table)
+        self._check_loaded(self.library.heedful_filled(self.model))
 
-    def _fill(self, name: str, tensor: Array, scale: Array | None = None) -> None:
+    def _load_tensor(self, name: str, tensor: Array, scale: Array | None = None) -> None:
         tensor = np.ascontiguousarray(tensor, np.float32 if scale is None else np.int8)
-        given = Tensor(tensor.ctypes.data, None, None, tensor.size)
+        values = Tensor(tensor.ctypes.data, None, None, tensor.size)
         if scale is not None:
-            given = Tensor(None, tensor.ctypes.data, scale.ctypes.data, tensor.size)
-        self._taken(self.library.heedful_fill(self.model, name.encode(), byref(given)))
+            values = Tensor(None, tensor.ctypes.data, scale.ctypes.data, tensor.size)
+        self._check_loaded(self.library.heedful_fill(self.model, name.encode(), byref(values)))
 
-    def _taken(self, code: int) -> None:
+    def _check_loaded(self, code: int) -> None:
         if code < 0:
-            raise HeedfulError(f"the engine cannot take the model: {self.error()}.")
+            raise HeedfulError(f"the native engine cannot load the model: {self.error()}.")
 
     def __del__(self) -> None:
         if getattr(self, "model", None):
@@ -75,31 +75,31 @@ class Engine:
         return str(self.library.heedful_error().decode())
 
     def check_length(self, length: int) -> None:
-        """The engine has positions for so many tokens, and looks at no others."""
+        """Refuse more tokens than the engine has positions for."""
         if length > self.config.max_length:
             raise ValueError(f"{length} tokens, but the model takes {self.config.max_length} at most")
 
     def checked(self, code: int) -> int:
-        """What a function returned, or its error."""
+        """The return value of a library function; raises its error if it is negative."""
         if code < 0:
             raise HeedfulError(f"{self.error()}; the model's weights are damaged or overflow.")
         return code
 
 
 def rows_per_step(engine: Engine) -> int:
-    """How many rows a search should have: many share the reading of large weights, few stay near the CPU themselves."""
+    """Rows to compute at once: enough to amortize reading the weights, few enough to stay in the CPU's cache."""
     return min(max(ROWS_PER_STEP[0], engine.config.d_model // 2), ROWS_PER_STEP[1])
 
 
 class EngineSearch:
-    """A beam search that sentences join and leave at any step; each may have options of its own."""
+    """A beam search with continuous batching: requests, each with its own options, join and leave at any step."""
 
     def __init__(self, engine: Engine, threads: int = 1) -> None:
-        self.engine, self.most = engine, rows_per_step(engine)
+        self.engine, self.max_rows = engine, rows_per_step(engine)
         self.search = c_void_p(engine.library.heedful_search(engine.model, threads))
         engine.checked(0 if self.search else -1)
-        self.options: dict[int, SearchOptions] = {}  # of the sentences that are in it
-        self.rows = 0  # of all of them, if their beams are full
+        self.options: dict[int, SearchOptions] = {}  # of the requests in the search
+        self.rows = 0  # of all requests, with full beams
 
     def __del__(self) -> None:
         if getattr(self, "search", None):
@@ -113,17 +113,17 @@ class EngineSearch:
         if prefix:
             forced = options.model_copy(update={"prefix": (tuple(prefix),)})
             forced.check(1, config.vocab_size, {config.bos_id, config.eos_id, config.pad_id})
-        limit = options.longest(len(source), len(prefix))
+        limit = options.max_target_length(len(source), len(prefix))
         self.engine.check_length(max(len(source), limit))
-        asked = SearchOptionsStruct(
+        settings = SearchOptionsStruct(
             options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.length_penalty
         )
-        ids, begin = (c_int32 * len(source))(*source), (c_int32 * len(prefix))(*prefix)
-        some = c_void_p(None if shortlist is None else shortlist.ctypes.data)
+        ids, forced_ids = (c_int32 * len(source))(*source), (c_int32 * len(prefix))(*prefix)
+        allowed = c_void_p(None if shortlist is None else shortlist.ctypes.data)
         count = 0 if shortlist is None else len(shortlist)
         number = self.engine.checked(
             self.engine.library.heedful_add(
-                self.search, ids, len(source), byref(asked), begin, len(prefix), some, count
+                self.search, ids, len(source), byref(settings), forced_ids, len(prefix), allowed, count
             )
         )
         self.options[number] = options
@@ -131,18 +131,20 @@ class EngineSearch:
         return number
 
     def step(self, steps: int = 1, enough: int = 1) -> list[tuple[int, list[Hypothesis]]]:
-        """One token more for all, or more until enough ended -> those that did, with their hypotheses, best first."""
-        ended = (c_int32 * len(self.options))()
-        count = self.engine.checked(self.engine.library.heedful_run(self.search, steps, enough, self.most, ended))
-        return [(number, self._found(number)) for number in ended[:count]]
+        """Decode a token for each request, up to `steps` times or until `enough` finish -> these, with hypotheses."""
+        finished = (c_int32 * len(self.options))()
+        count = self.engine.checked(
+            self.engine.library.heedful_run(self.search, steps, enough, self.max_rows, finished)
+        )
+        return [(number, self._take_hypotheses(number)) for number in finished[:count]]
 
     def drop(self, number: int) -> None:
-        """A sentence leaves, done or not."""
+        """Remove a request, finished or not."""
         self.rows -= self.options.pop(number).beam
         self.engine.checked(self.engine.library.heedful_drop(self.search, number))
 
-    def _found(self, number: int) -> list[Hypothesis]:
-        options, found = self.options[number], []
+    def _take_hypotheses(self, number: int) -> list[Hypothesis]:
+        options, hypotheses = self.options[number], list[Hypothesis]()
         ids, log_probs, finished = POINTER(c_int32)(), POINTER(c_float)(), c_int32()
         for index in range(self.engine.checked(self.engine.library.heedful_found(self.search, number))):
             length = self.engine.checked(
@@ -150,37 +152,39 @@ class EngineSearch:
                     self.search, number, index, byref(ids), byref(log_probs), byref(finished)
                 )
             )
-            found.append(hypothesis(ids[:length], log_probs[:length], options.length_penalty, bool(finished.value)))
+            hypotheses.append(
+                hypothesis(ids[:length], log_probs[:length], options.length_penalty, bool(finished.value))
+            )
         self.drop(number)
-        return sorted(found, key=lambda each: (not each.finished, -each.score))[: options.n_best]
+        return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))[: options.n_best]
 
 
-def _shape(config: ModelConfig, small: bool, shortlists: bool) -> Shape:
+def _shape(config: ModelConfig, int8: bool, shortlists: bool) -> Shape:
     scale = config.d_model**0.5 if config.scale_embedding else 1.0
     source = 0 if config.tie == "all" else config.source_vocab_size or config.vocab_size
     return Shape(
         config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers, config.vocab_size,
         source, config.max_length, ACTIVATIONS.index(config.activation), POSITIONS[config.positions],
-        config.pre_norm, config.embedding_norm, config.tie != "none", small, shortlists, config.norm_eps, scale,
+        config.pre_norm, config.embedding_norm, config.tie != "none", int8, shortlists, config.norm_eps, scale,
     )  # fmt: skip
 
 
 @cache
 def library_choice() -> LibraryChoice | None:
-    """The engine's library for this machine, or None with a notice."""
+    """The library for this CPU; None, with a warning, if there is none."""
     try:
         return choose_library()
     except EngineError as error:
-        log.warning("no compiled engine (%s): torch is used, which is slower.", error)
+        log.warning("no native engine (%s): PyTorch is used, which is slower.", error)
         return None
 
 
 def library() -> ctypes.CDLL | None:
-    return found.library if (found := library_choice()) else None
+    return choice.library if (choice := library_choice()) else None
 
 
 def training_precision(precision: str, loaded: ctypes.CDLL) -> str:
-    """What to learn in: 'auto' takes what is faster on this CPU."""
+    """The precision to train in; 'auto' is the faster one on this CPU."""
     if precision != "auto":
         return precision
     return "bfloat16" if loaded.heedful_fast_halves() else "float32"

@@ -1,4 +1,4 @@
-"""Which of the engine's libraries this machine takes: the highest instruction set it has, or what HEEDFUL_ISA says."""
+"""Choice of the engine's library: the highest instruction set of this CPU, or the one that HEEDFUL_ISA names."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from heedful.errors import SettingError, quote
 from heedful.native.capi import open_library
 
 VARIABLE = "HEEDFUL_ISA"
-OFF = "none"  # its value for torch instead of the engine
+OFF = "none"  # value of HEEDFUL_ISA that disables the engine
 INSTRUCTION_SETS = ("portable", "avx2", "avx512", "avx512bf16", "amx")  # lowest first, as numbered in csrc/cpu.h
 FOLDER = Path(__file__).parent
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 
 
 class LibraryChoice(NamedTuple):
-    """The engine's library, and how it was chosen."""
+    """The library that was loaded, and the instruction sets it was chosen from."""
 
     library: ctypes.CDLL
     path: Path
     name: str
     available: tuple[str, ...]  # lowest first
-    why_not_higher: str  # empty if there is nothing higher
+    why_not_higher: str  # empty if `name` is the highest of all
 
 
 def choose_library() -> LibraryChoice | None:
-    """The library to compute with; None if HEEDFUL_ISA is `none`."""
+    """Load the library for this CPU; None if HEEDFUL_ISA is `none`."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in (*INSTRUCTION_SETS, OFF):
         names = f"{', '.join(INSTRUCTION_SETS)} or {OFF}"
@@ -48,7 +48,7 @@ def choose_library() -> LibraryChoice | None:
 
 
 def supported_instruction_sets() -> tuple[tuple[str, ...], str]:
-    """The instruction sets of this machine that a library was built for, lowest first; why there is none higher."""
+    """The instruction sets of this CPU that have a library, lowest first, and why there is no higher one."""
     portable = open_library(library_path(INSTRUCTION_SETS[0]))
     reason = c_char_p()
     highest = portable.heedful_supported(byref(reason))
@@ -57,7 +57,7 @@ def supported_instruction_sets() -> tuple[tuple[str, ...], str]:
     for name in INSTRUCTION_SETS[: highest + 1]:
         if library_path(name).exists():
             available.append(name)
-        else:  # compilers before GCC 11 do not know all of them
+        else:  # compilers before GCC 11 lack some of them
             why_not_higher = f"{library_path(name).name} was not built"
     return tuple(available), why_not_higher
 

@@ -1,4 +1,4 @@
-"""The models that the engine knows, and what they consist of; it needs no torch to say so."""
+"""Which models the native engine supports, and the position tensors that it needs; imports no torch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from heedful.config import ModelConfig
 from heedful.ops import position_tables
 
-POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}  # as they are numbered there
+POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}  # as numbered in csrc
 
 
 def supports(config: ModelConfig) -> bool:
-    """Whether the engine knows such a model: the Transformer of the paper and what is usual today."""
+    """Whether the engine computes this model: a Transformer with full attention and a usual position scheme."""
     return (
         config.family == "encoder-decoder"
         and config.architecture == "transformer"
@@ -23,7 +23,7 @@ def supports(config: ModelConfig) -> bool:
 
 
 def position_tensors(config: ModelConfig) -> Iterator[tuple[str, position_tables.Table]]:
-    """The tables of positions that are computed and not learned, by name."""
+    """The tensors of position schemes that are computed, not learned, by name."""
     for side in ("encoder", "decoder"):
         match config.positions:
             case "sinusoidal":

@@ -1,4 +1,4 @@
-"""Where the engine meets torch: the weights of a live model, and the engine as any search sees it."""
+"""Between PyTorch and the native engine: weights of a module for the engine, and the engine as a `NextToken`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from heedful.native.engine import Array, Engine
 
 
 class ModuleWeights:
-    """The weights of a model in memory."""
+    """The weights of a PyTorch module as a `WeightSource`."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         self.model, self.config = model, model.config
 
     def tensors(self) -> Iterator[tuple[str, Array, None]]:
-        for name, each in self.model.named_parameters():
-            yield name, each.detach().float().numpy(), None
+        for name, parameter in self.model.named_parameters():
+            yield name, parameter.detach().float().numpy(), None
 
 
 class EngineNextToken:
-    """The engine as any search sees it."""
+    """The engine as a `NextToken`, for the searches of `heedful.search`."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -43,37 +43,37 @@ class EngineNextToken:
 
 
 class EngineCache:
-    """Rows as nodes of the engine's trees; to rearrange them is to rearrange their numbers."""
+    """Rows are nodes of prefix trees in the engine: reordering them permutes numbers and copies no keys or values."""
 
     def __init__(self, engine: Engine, source: Tensor, source_lengths: Tensor) -> None:
-        self.engine, self.length = engine, 0  # tokens that were written
+        self.engine, self.length = engine, 0  # target tokens so far
         engine.check_length(source.size(1))
         lengths = source_lengths.int().contiguous()
-        kept = torch.arange(source.size(1)) < lengths.unsqueeze(1)
-        ids = source[kept].int()
+        keep = torch.arange(source.size(1)) < lengths.unsqueeze(1)
+        ids = source[keep].int()
         steps = engine.library.heedful_steps(
-            engine.model, torch.get_num_threads(), _at(ids), _at(lengths), len(lengths)
+            engine.model, torch.get_num_threads(), _pointer(ids), _pointer(lengths), len(lengths)
         )
         if not steps:
-            raise HeedfulError(f"the engine failed: {engine.error()}.")
+            raise HeedfulError(f"the native engine failed: {engine.error()}.")
         self.steps = c_void_p(steps)
-        self.sentences = torch.arange(len(source), dtype=torch.int32)  # (B,) those that are left
-        self.nodes = torch.full((len(source),), -1, dtype=torch.int32)  # (R,) the last of each row
+        self.sentences = torch.arange(len(source), dtype=torch.int32)  # (B,) sentences that are still searched
+        self.nodes = torch.full((len(source),), -1, dtype=torch.int32)  # (R,) last node of each row
 
     def __del__(self) -> None:
         if getattr(self, "steps", None):
             self.engine.library.heedful_steps_free(self.steps)
 
     def advance(self, ids: Tensor) -> Tensor:
-        """(R,) -> (R, V)."""
+        """(R,) next token of each row -> (R, V) log-probabilities of the token after it."""
         self.length += 1
         self.engine.check_length(self.length)
-        rows, last = len(ids), ids.int().contiguous()
-        of_row = self.sentences.repeat_interleave(rows // len(self.sentences))
+        rows, tokens = len(ids), ids.int().contiguous()
+        sentence_of_row = self.sentences.repeat_interleave(rows // len(self.sentences))
         log_probs = torch.empty(rows, self.engine.config.vocab_size)
         self.engine.checked(
             self.engine.library.heedful_advance(
-                self.steps, rows, _at(of_row), _at(self.nodes), _at(last), _at(log_probs)
+                self.steps, rows, _pointer(sentence_of_row), _pointer(self.nodes), _pointer(tokens), _pointer(log_probs)
             )
         )
         return log_probs
@@ -84,5 +84,5 @@ class EngineCache:
             self.sentences = self.sentences[sources]
 
 
-def _at(tensor: Tensor) -> c_void_p:
+def _pointer(tensor: Tensor) -> c_void_p:
     return c_void_p(tensor.data_ptr())

@@ -1,7 +1,7 @@
 """Next-token distributions -> hypotheses: beam search, greedy (a beam of one), sampling, constraints, ensembles.
 
-Read `next_token` first: it is all that search knows of a model. Text, files and weights are somebody else's. What is
-here says how to search and what was found, and does without torch; the searches stand in `beam` and `sample`.
+Read `next_token` first: it is all that search knows of a model; text, files and weights are unknown here. The names
+below need no torch: they describe a search and its result. `beam` and `sample` compute it.
 """
 
 from heedful.search.hypothesis import Hypothesis, length_penalty

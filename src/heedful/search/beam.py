@@ -1,10 +1,10 @@
 """Beam search: next-token distributions -> the best hypotheses of every sentence. Greedy is a beam of one.
 
-Every step takes the model's log-probabilities of all rows, ranks the extensions of each sentence, sets aside those that
-end, lets the W best others grow, and dismisses the sentences that are done. Nothing here looks from one sentence at
-another: a sentence has the same result alone or in any batch. It knows no model, text or file.
+Every step takes the model's log-probabilities of all rows, ranks the extensions of each sentence, moves those that end
+with eos to the finished hypotheses, keeps the W best others, and removes the sentences that are done from the batch.
+Sentences do not influence each other: the result is the same alone or in any batch. Models, text and files are unknown.
 
-Legend: B sentences in the call, A of them still live, w rows of each (1 at the first step, then W), R = A * w, V
+Legend: B sentences in the call, A of them still searched, w rows of each (1 at the first step, then W), R = A * w, V
 vocabulary, K candidates of each sentence, t tokens so far.
 """
 
@@ -24,7 +24,7 @@ from heedful.search.top import top_k
 
 
 class Candidates(NamedTuple):
-    """Extensions of rows by one token, (A, K) each, best first; a score of minus infinity fills up."""
+    """Extensions of rows by one token, (A, K) each, best first, padded with scores of minus infinity."""
 
     score: Tensor  # sum of log-probabilities in float64
     parent: Tensor  # row that is extended
@@ -45,20 +45,24 @@ def beam_search(
     next_token: NextToken, source: Tensor, source_lengths: Tensor, options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """(B, S), (B,) -> for each sentence at most n_best hypotheses, best first; finished ones before those cut off."""
-    found: list[list[Hypothesis]] = [[] for _ in source]
-    for ended in beam_steps(next_token, source, source_lengths, options):
-        for sentence, best in ended:
-            found[sentence] = best
-    return found
+    results: list[list[Hypothesis]] = [[] for _ in source]
+    for finished in beam_steps(next_token, source, source_lengths, options):
+        for sentence, n_best in finished:
+            results[sentence] = n_best
+    return results
 
 
 @torch.no_grad()
 def beam_steps(
-    next_token: NextToken, source: Tensor, source_lengths: Tensor, options: SearchOptions, gone: Collection[int] = ()
+    next_token: NextToken,
+    source: Tensor,
+    source_lengths: Tensor,
+    options: SearchOptions,
+    cancelled: Collection[int] = (),
 ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-    """The same, step by step: which sentences each step ended, and their hypotheses.
+    """The same, step by step: the sentences that each step finished, with their hypotheses.
 
-    Whoever takes the steps may add sentences to `gone` between them: these are ended with what they have.
+    The caller may add sentences to `cancelled` between steps: the next step ends them with the hypotheses so far.
     """
     options.check_beam()
     if not len(source):
@@ -68,24 +72,24 @@ def beam_steps(
     score = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)  # (A, w)
     while len(score):
         candidates = extend(score, rows.step(), options.beam)  # 1. the best extensions of each sentence
-        ending, live = split(candidates, options.beam, next_token.eos_id)  # 2. those that end, those that go on
+        ending, live = split(candidates, options.beam, next_token.eos_id)  # 2. those that end, those that continue
         if options.observer is not None:
             options.observer.choose(rows.sentence, rows.prefix, candidates, ending, live)
-        ends.finish(rows, candidates, ending)  # 3. what ends is a hypothesis
-        done = ends.done(rows, live)  # 4. sentences that nothing is likely to improve
-        if gone:
-            done |= torch.isin(rows.sentence, torch.tensor(sorted(gone), device=rows.sentence.device))
+        ends.finish(rows, candidates, ending)  # 3. endings are finished hypotheses
+        done = ends.done(rows, live)  # 4. sentences that no live row can improve
+        if cancelled:
+            done |= torch.isin(rows.sentence, torch.tensor(sorted(cancelled), device=rows.sentence.device))
         if done.any():
-            ends.cut(rows, score, live, done)  # 5. what is still live there is cut off, if it is needed
-            ended = [(sentence, ends.ranked(sentence)) for sentence in rows.sentence[done].tolist()]
-            rows.shrink(~done, live.parent, live.id, live.log_prob)  # 6. they leave the batch,
+            ends.cut(rows, score, live, done)  # 5. if too few hypotheses finished, live rows fill up
+            finished = [(sentence, ends.ranked(sentence)) for sentence in rows.sentence[done].tolist()]
+            rows.shrink(~done, live.parent, live.id, live.log_prob)  # 6. done sentences leave the batch,
             ends.leave(done)
             score = live.score[~done]
         else:
-            ended = []
-            rows.grow(live.parent, live.id, live.log_prob)  # 6. or all go on
+            finished = []
+            rows.grow(live.parent, live.id, live.log_prob)  # 6. or all continue
             score = live.score
-        yield ended
+        yield finished
 
 
 def extend(score: Tensor, log_probs: Tensor, beam: int) -> Candidates:
@@ -97,37 +101,37 @@ def extend(score: Tensor, log_probs: Tensor, beam: int) -> Candidates:
     total, place = top_k(log_probs, 2 * beam, score)  # (A, K) among w * V
     first = torch.arange(sentences, device=score.device).unsqueeze(1) * width  # (A, 1) row of each sentence
     row, ids = first + place // log_probs.size(1), place % log_probs.size(1)
-    return _filled(Candidates(total, row, ids, log_probs[row, ids]), 2 * beam)
+    return _pad_candidates(Candidates(total, row, ids, log_probs[row, ids]), 2 * beam)
 
 
-def _filled(candidates: Candidates, k: int) -> Candidates:
-    """Repeat the last candidate at minus infinity until there are k: a small vocabulary has not so many."""
+def _pad_candidates(candidates: Candidates, k: int) -> Candidates:
+    """Repeat the last candidate at minus infinity until there are k: a small vocabulary has fewer."""
     missing = k - candidates.score.size(1)
     if missing <= 0:
         return candidates
     order = torch.arange(k, device=candidates.score.device).clamp(max=k - missing - 1)
-    filled = candidates.take(order.expand(len(candidates.score), -1))
-    filled.score[:, k - missing :] = -torch.inf
-    return filled
+    padded = candidates.take(order.expand(len(candidates.score), -1))
+    padded.score[:, k - missing :] = -torch.inf
+    return padded
 
 
 def split(candidates: Candidates, beam: int, eos_id: int) -> tuple[Tensor, Candidates]:
-    """-> (A, K) which of the W best candidates end, and the W best (A, W) that do not."""
+    """-> (A, K) which of the W best candidates end, and the W best (A, W) that continue."""
     ends = candidates.id == eos_id
-    if not ends.any():  # as in most steps
+    if not ends.any():  # the common case
         return ends, Candidates(*(each[:, :beam] for each in candidates))
     ends &= candidates.score > -torch.inf
     live = candidates.take(ends.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam])
-    ends[:, beam:] = False  # an ending beyond the beam is as lost as any other candidate there
+    ends[:, beam:] = False  # endings outside the beam are dropped
     return ends, live
 
 
 class FinishedHypotheses:
-    """The hypotheses that left the beam, and how good a row must become to join them."""
+    """The hypotheses that left the beam, and the score that a live row must reach to join them."""
 
     def __init__(self, limit: Tensor, options: SearchOptions) -> None:
         self.options = options
-        self.found: list[list[Hypothesis]] = [[] for _ in limit]
+        self.hypotheses: list[list[Hypothesis]] = [[] for _ in limit]
         self.count = torch.zeros_like(limit)  # (A,) finished hypotheses
         self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
         self.penalty = ((5 + limit.double()) / 6) ** options.length_penalty  # (A,) of the longest output
@@ -143,11 +147,11 @@ class FinishedHypotheses:
         self.count += ending.sum(1)
 
     def done(self, rows: SearchRows, live: Candidates) -> Tensor:
-        """-> (A,) sentences at their limit, or whose live rows have no prospect of joining the n best.
+        """-> (A,) sentences at their length limit, or whose live rows cannot join the n best.
 
         Log-probabilities only fall and the penalty only grows, so no descendant of a row can score better than its sum
-        so far divided by the penalty of the longest output. With W endings such hopes are over: a sentence goes on only
-        for a row that is better than an ending as it stands.
+        so far divided by the penalty of the longest output. Once W hypotheses have finished the test is stricter: a
+        sentence continues only if its best live row already beats a finished one.
         """
         now = length_penalty(rows.length + 1, self.options.length_penalty)
         penalty = self.penalty.masked_fill(self.count >= self.options.beam, now)
@@ -155,15 +159,15 @@ class FinishedHypotheses:
         return done | rows.at_limit() if rows.length + 1 >= rows.shortest else done
 
     def cut(self, rows: SearchRows, score: Tensor, live: Candidates, done: Tensor) -> None:
-        """Keep unfinished what a done sentence had in its beam, if it has too few endings."""
+        """Store the live rows of done sentences as unfinished hypotheses, where too few have finished."""
         short = done & (self.count < self.options.n_best)
         if not short.any():
             return
-        grown = (live.score > -torch.inf) & short.unsqueeze(1)  # (A, W) at the limit
+        grown = (live.score > -torch.inf) & short.unsqueeze(1)  # (A, W) at the length limit
         self._add(rows, grown, *rows.extended(*live.where(grown)), finished=False)
-        stuck = short & (live.score[:, 0] == -torch.inf) & (self.count == 0)  # the constraints leave no token
-        kept = (score > -torch.inf) & stuck.unsqueeze(1)  # (A, w)
-        self._add(rows, kept, rows.prefix[kept.flatten()], rows.log_probs[kept.flatten()], finished=False)
+        stuck = short & (live.score[:, 0] == -torch.inf) & (self.count == 0)  # the constraints allow no token
+        keep = (score > -torch.inf) & stuck.unsqueeze(1)  # (A, w)
+        self._add(rows, keep, rows.prefix[keep.flatten()], rows.log_probs[keep.flatten()], finished=False)
 
     def leave(self, done: Tensor) -> None:
         """(A,) which sentences are done."""
@@ -171,8 +175,8 @@ class FinishedHypotheses:
         self.count, self.best, self.penalty = self.count[stay], self.best[stay], self.penalty[stay]
 
     def ranked(self, sentence: int) -> list[Hypothesis]:
-        """-> the n best of one of the B sentences, best first; what was cut off is no output, and comes last."""
-        return sorted(self.found[sentence], key=lambda h: (not h.finished, -h.score))[: self.options.n_best]
+        """-> the n best of one of the B sentences, best first; unfinished ones come last."""
+        return sorted(self.hypotheses[sentence], key=lambda h: (not h.finished, -h.score))[: self.options.n_best]
 
     def _add(self, rows: SearchRows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, k) of which N are true, (N, t), (N, t)."""
@@ -180,4 +184,4 @@ class FinishedHypotheses:
         for index, each in zip(
             sentence, hypotheses(ids, log_probs, self.options.length_penalty, finished), strict=True
         ):
-            self.found[index].append(each)
+            self.hypotheses[index].append(each)

@@ -1,9 +1,9 @@
-"""Wishes about the output, as functions on log-probabilities that beam search and sampling apply alike.
+"""Constraints on the output: functions on log-probabilities that beam search and sampling apply.
 
 Each function here builds a `Constraint`: (R, V) log-probabilities, (R, t) the ids so far without bos, (R,) the
-sentence that each row belongs to, counted in the caller's batch -> (R, V) log-probabilities. It may write into what it
-is given. Nothing but `only` normalises again: what is forbidden gets minus infinity, what is allowed keeps its number.
-None may rise above 0, or a beam would stop before its best hypothesis.
+sentence that each row belongs to, counted in the caller's batch -> (R, V) log-probabilities. It may modify its
+arguments. Forbidden tokens get minus infinity and the others keep their log-probability; only `restrict_to_shortlists`
+normalizes again. No result may be above 0, or a beam would stop before its best hypothesis.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heedful.search.options import Constraint
 
 
 def compose(*constraints: Constraint) -> Constraint:
-    """All of them, one after the other."""
+    """Apply all constraints, in order."""
 
     def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
         for constraint in constraints:
@@ -31,7 +31,7 @@ def compose(*constraints: Constraint) -> Constraint:
 
 
 def ban(ids: Iterable[int]) -> Constraint:
-    """These tokens never come."""
+    """Forbid these tokens."""
     banned = torch.tensor(sorted(set(ids)), dtype=torch.long)
 
     def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
@@ -41,23 +41,23 @@ def ban(ids: Iterable[int]) -> Constraint:
 
 
 def restrict_to_shortlists(shortlists: Sequence[npt.NDArray[np.int32] | None]) -> Constraint:
-    """Sentence b is made of shortlists[b], if it has one: the probabilities of these tokens sum up to 1 again."""
+    """Allow sentence b only the tokens of shortlists[b], if it has one, and normalize their probabilities."""
 
     def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
         for b in set(sentence.tolist()):
             if (ids := shortlists[b]) is not None:
-                rows, some = (sentence == b).nonzero(), torch.from_numpy(ids).long().to(log_probs.device)
-                kept = log_probs[rows, some].log_softmax(1)
+                rows, allowed = (sentence == b).nonzero(), torch.from_numpy(ids).long().to(log_probs.device)
+                normalized = log_probs[rows, allowed].log_softmax(1)
                 log_probs[rows.squeeze(1)] = -torch.inf
-                log_probs[rows, some] = kept
+                log_probs[rows, allowed] = normalized
         return log_probs
 
     return apply
 
 
 def force_prefix(prefixes: Sequence[Sequence[int]], then: Constraint) -> Constraint:
-    """Sentence b begins with prefixes[b], at the model's own log-probabilities; `then` holds only after it."""
-    forced = _padded(prefixes)  # (B, longest), -1 where a sentence is free
+    """Force sentence b to begin with prefixes[b], at the model's own log-probabilities; `then` applies after it."""
+    forced = _pad_prefixes(prefixes)  # (B, longest), -1 after the prefix
 
     def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
         length = prefix.size(1)
@@ -65,17 +65,17 @@ def force_prefix(prefixes: Sequence[Sequence[int]], then: Constraint) -> Constra
             return then(log_probs, prefix, sentence)
         token = forced.to(log_probs.device)[sentence, length]  # (R,)
         rows = (token >= 0).nonzero().squeeze(1)
-        real = log_probs[rows, token[rows]]
+        forced_log_probs = log_probs[rows, token[rows]]
         log_probs = then(log_probs, prefix, sentence)
         log_probs[rows] = -torch.inf
-        log_probs[rows, token[rows]] = real
+        log_probs[rows, token[rows]] = forced_log_probs
         return log_probs
 
     return apply
 
 
 def penalize_repetition(penalty: float) -> Constraint:
-    """Make every token that has come before less probable: log p * penalty (Keskar et al., 2019)."""
+    """Multiply the log-probability of every token that has occurred by `penalty` (Keskar et al., 2019)."""
     if penalty <= 0:
         raise SettingError(f"the repetition penalty is {penalty}; it must be above 0, and 1 changes nothing.")
 
@@ -86,16 +86,18 @@ def penalize_repetition(penalty: float) -> Constraint:
 
 
 def no_repeat(n: int) -> Constraint:
-    """No n tokens come twice in the same order (Paulus et al., 2018)."""
+    """Forbid every n-gram that has occurred (Paulus et al., 2018)."""
     if n < 1:
-        raise SettingError(f"no_repeat is {n}; give the length of the n-grams that must not come twice, 1 or more.")
+        raise SettingError(f"no_repeat is {n}; give the length of the n-grams that must not repeat, 1 or more.")
 
     def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
         length = prefix.size(1)
         if length < n:
             return log_probs
         grams = prefix.unfold(1, n, 1)  # (R, t - n + 1, n)
-        begun = (grams[..., :-1] == prefix[:, None, length - n + 1 :]).all(2)  # grams that the last n - 1 ids begin
+        begun = (grams[..., :-1] == prefix[:, None, length - n + 1 :]).all(
+            2
+        )  # n-grams that begin with the last n - 1 ids
         row, place = begun.nonzero(as_tuple=True)
         log_probs[row, grams[row, place, -1]] = -torch.inf
         return log_probs
@@ -104,7 +106,7 @@ def no_repeat(n: int) -> Constraint:
 
 
 def min_length(length: int, eos_id: int) -> Constraint:
-    """At least so many tokens come before eos."""
+    """Forbid eos before `length` tokens."""
 
     def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
         if prefix.size(1) < length:
@@ -114,7 +116,7 @@ def min_length(length: int, eos_id: int) -> Constraint:
     return apply
 
 
-def _padded(prefixes: Sequence[Sequence[int]]) -> Tensor:
+def _pad_prefixes(prefixes: Sequence[Sequence[int]]) -> Tensor:
     longest = max((len(ids) for ids in prefixes), default=0)
     return torch.tensor([[*ids, *[-1] * (longest - len(ids))] for ids in prefixes], dtype=torch.long).view(
         len(prefixes), longest

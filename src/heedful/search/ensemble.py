@@ -1,4 +1,4 @@
-"""Several models that decide together are one `NextToken` more: search does not notice."""
+"""An ensemble: several models as one `NextToken`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from heedful.search.next_token import NextToken, SearchCache
 class EnsembleCache(NamedTuple):
     """One cache for each model, reordered together."""
 
-    each: tuple[SearchCache, ...]
+    caches: tuple[SearchCache, ...]
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        for cache in self.each:
+        for cache in self.caches:
             cache.select(rows, sources)
 
 
@@ -28,7 +28,7 @@ class Ensemble:
 
     def __init__(self, members: Sequence[NextToken]) -> None:
         if not members:
-            raise SettingError("an ensemble of no models was asked for; give at least one.")
+            raise SettingError("the ensemble has no models; give at least one.")
         self.members = tuple(members)
         first = self.members[0]
         self.bos_id, self.eos_id, self.pad_id = first.bos_id, first.eos_id, first.pad_id
@@ -41,18 +41,18 @@ class Ensemble:
         return EnsembleCache(tuple(member.start(source, source_lengths) for member in self.members))
 
     def step(self, ids: Tensor, cache: SearchCache) -> Tensor:
-        """(R,) -> (R, V) log of the mean probability; summed as logarithms, so nothing underflows."""
+        """(R,) -> (R, V) log of the mean probability; computed on logarithms, so nothing underflows."""
         assert isinstance(cache, EnsembleCache)
-        total, *others = (member.step(ids, own) for member, own in zip(self.members, cache.each, strict=True))
+        total, *others = (member.step(ids, own) for member, own in zip(self.members, cache.caches, strict=True))
         for log_probs in others:
             total = torch.logaddexp(total, log_probs, out=total)
         return total.sub_(math.log(len(self.members))) if others else total
 
     def _check(self, number: int, other: NextToken) -> None:
         for name in ("vocab_size", "bos_id", "eos_id", "pad_id"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
+            expected, actual = getattr(self, name), getattr(other, name)
+            if actual != expected:
                 raise SettingError(
-                    f"model {number} of the ensemble has {name} {theirs}, and model 1 has {mine};"
+                    f"model {number} of the ensemble has {name} {actual}, and model 1 has {expected};"
                     " an ensemble needs models trained with one vocabulary."
                 )

@@ -1,4 +1,4 @@
-"""What a search returns: token ids with the numbers that speak for them."""
+"""The result of a search: token ids with their scores."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Hypothesis:
     """One output of the model, without bos and eos.
 
-    `log_prob` is the sum of `token_log_probs`, which hold one number for each id and one more for eos if the output
-    came to its end (`finished`); `score` is that sum divided by the length penalty.
+    `log_prob` is the sum of `token_log_probs`, one for each id and one more for eos if the output is
+    `finished`; `score` is that sum divided by the length penalty.
     """
 
     ids: tuple[int, ...]
@@ -37,7 +37,7 @@ def hypotheses(ids: Tensor, token_log_probs: Tensor, alpha: float, finished: boo
 
 
 def hypothesis(ids: Sequence[int], token_log_probs: Sequence[float], alpha: float, finished: bool) -> Hypothesis:
-    """One of them."""
+    """(t,) ids, the last one eos if finished, and their log-probabilities -> a hypothesis."""
     total = sum(token_log_probs)
     score = total / length_penalty(len(ids), alpha)
     return Hypothesis(tuple(ids[: len(ids) - finished]), score, total, tuple(token_log_probs), finished)

@@ -1,7 +1,7 @@
-"""The one thing that search knows of a model: which token may come next, and how probable it is.
+"""The interface between search and models: the distribution of the next token.
 
-A translator, a GPT, an ensemble or a toy of a test are all a `NextToken`. Search keeps rows: R = B * W of them, W for
-each sentence, side by side. Nothing here knows weights, text or the way a cache is laid out.
+A translator, a GPT, an ensemble or a toy in a test is a `NextToken`. Search keeps R = B * W rows, W for each sentence,
+side by side. Weights, text and the layout of a cache are unknown here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SearchCache(Protocol):
-    """What a model remembers between two steps. It belongs to the search that was given it."""
+    """The state of a model between two steps, such as a KV cache. It belongs to the search that started it."""
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
         """(R',), (B',): new row r continues old row rows[r]; the sentences in `sources` stay, or all if None.

@@ -1,6 +1,6 @@
-"""Watching a search: whoever wants to know what it saw and chose, and changes nothing.
+"""Observers follow a search step by step and do not change it.
 
-Legend as in `beam`: A sentences still live, R rows, t tokens so far, K candidates, W of them live.
+Legend as in `beam`: A sentences still searched, R rows, t tokens so far, K candidates, W of them live.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Told of every step, and by the caller of the end; deaf to all of it until a subclass listens."""
+    """Called at every step of a search, and by its caller at the end; subclasses override what they need."""
 
     def step(self, sentence: Tensor, prefix: Tensor, log_probs: Tensor) -> None:
-        """(R,) indices in the caller's batch, (R, t) ids so far, (R, V) what the constraints leave of the next."""
+        """(R,) indices in the caller's batch, (R, t) ids so far, (R, V) constrained log-probabilities."""
 
     def choose(
         self, sentence: Tensor, prefix: Tensor, candidates: Candidates, ending: Tensor, live: Candidates
     ) -> None:
-        """(A,), (R, t), the (A, K) best candidates of a beam, (A, K) which of them end, the (A, W) that go on."""
+        """(A,), (R, t), the (A, K) best candidates of a beam, (A, K) which of them end, the (A, W) that continue."""
 
     def finish(
         self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
     ) -> None:
-        """The sentences of one search, counted among all that the caller has, their ids, and what became of them."""
+        """The sentences of one search: their numbers among all of the caller's, their source ids, their hypotheses."""

@@ -1,4 +1,4 @@
-"""How one search is to be run: the defaults of the model folder, and what a single request adds to them."""
+"""Options of a search: the settings of the model folder, and the changes of a request."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     # (R, V) log-probabilities, (R, t) ids so far without bos, (R,) sentence of each row -> (R, V) log-probabilities
     Constraint = Callable[[Tensor, Tensor, Tensor], Tensor]
 else:
-    Constraint = Callable[..., Any]  # all that is checked when a program runs, so that torch need not be there
+    Constraint = Callable[..., Any]  # enough for the check at run time, without importing torch
 
 
 class SearchOptions(SearchSettings):
-    """The settings of a search. Beam search reads `alpha` and `beam`, sampling reads `temperature` to `seed`."""
+    """Options of a search. Beam search reads `beam` and `length_penalty`, sampling reads `temperature` to `seed`."""
 
     n_best: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Hypotheses or samples for each sentence.")
     max_length: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Most tokens of any output, its end included; follows from the source if not set."
+        None, description="Maximum number of output tokens, eos included; derived from the source if not set."
     )
     limit: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Most tokens that the model can produce at all, whatever is asked for."
+        None, description="Maximum number of output tokens that the model supports."
     )
     temperature: Annotated[float, Field(ge=0)] = Field(
         1.0, description="Below 1 sharpens the distribution that is sampled from, above 1 flattens it; 0 is greedy."
     )
-    top_k: Annotated[int, Field(ge=0)] = Field(0, description="Sample among so many best tokens; 0 for all.")
+    top_k: Annotated[int, Field(ge=0)] = Field(0, description="Sample among this many most probable tokens; 0 for all.")
     top_p: Annotated[float, Field(gt=0, le=1)] = Field(
-        1.0, description="Sample among the fewest tokens that hold this much probability together; 1 for all."
+        1.0, description="Sample among the fewest tokens whose probabilities sum to this; 1 for all."
     )
     min_p: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="Sample among tokens at least this probable relative to the best one; 0 for all."
@@ -49,7 +49,7 @@ class SearchOptions(SearchSettings):
         None, description="For each sentence the ids that its output may have, in ascending order, or None for all."
     )
     constraints: tuple[Constraint, ...] = Field((), description="Functions on log-probabilities, applied in order.")
-    observer: InstanceOf[Observer] | None = Field(None, description="Told what the search sees and chooses.")
+    observer: InstanceOf[Observer] | None = Field(None, description="Called at every step of the search.")
 
     @classmethod
     def of(cls, settings: SearchSettings, **changes: Any) -> SearchOptions:
@@ -58,24 +58,24 @@ class SearchOptions(SearchSettings):
         return options
 
     def limits(self, source_lengths: Tensor) -> Tensor:
-        """(B,) -> (B,) most output tokens of each sentence, eos included; from its own source and prefix alone."""
+        """(B,) -> (B,) maximum number of output tokens of each sentence, eos included."""
         lengths = source_lengths.tolist()
         prefixes = [len(ids) for ids in self.prefix] if self.prefix else [0] * len(lengths)
-        most = [self.longest(length, prefix) for length, prefix in zip(lengths, prefixes, strict=True)]
+        most = [self.max_target_length(length, prefix) for length, prefix in zip(lengths, prefixes, strict=True)]
         return source_lengths.new_tensor(most)
 
-    def longest(self, source_length: int, prefix_length: int = 0) -> int:
-        """Most output tokens of one sentence, eos included; a short source does not cut a prefix."""
+    def max_target_length(self, source_length: int, prefix_length: int = 0) -> int:
+        """Maximum number of output tokens of one sentence, eos included; always more than its prefix has."""
         most = self.max_length or max(source_length + self.max_extra, prefix_length + 1)
         return most if self.limit is None else min(most, self.limit)
 
     def check_beam(self) -> None:
-        """Refuse what a beam search cannot give."""
+        """Refuse more hypotheses than the beam is wide."""
         if self.n_best > self.beam:
             raise SettingError(f"n_best ({self.n_best}) must not be above beam ({self.beam}).")
 
     def check(self, sentences: int, vocab_size: int, special: set[int]) -> None:
-        """Refuse prefixes that no output could begin with."""
+        """Refuse prefixes that no output can begin with."""
         if self.prefix is None:
             return
         if len(self.prefix) != sentences:

@@ -1,7 +1,7 @@
-"""The rows that still grow: what beam search and sampling have in common.
+"""The rows of a running search: what beam search and sampling share.
 
-It feeds the model, applies the constraints, and keeps prefixes and cache in step when rows are reordered or a sentence
-leaves the batch. It does not know why a row was chosen or when a sentence is done.
+They feed the model, apply the constraints, and keep prefixes and cache aligned when rows are reordered or a sentence
+leaves the batch. Which rows are chosen and when a sentence is done is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -39,50 +39,50 @@ class SearchRows:
         return self.limit <= self.length + 1
 
     def step(self) -> Tensor:
-        """-> (R, V) log-probabilities of the next token, as the constraints leave them."""
+        """-> (R, V) log-probabilities of the next token, after the constraints."""
         log_probs = self.next_token.step(self.last, self.cache)
         # a NaN in one logit makes the whole row of a log-softmax NaN: one column shows it
         if log_probs[:, self.next_token.eos_id].isnan().any():
             raise HeedfulError("the model's probabilities are not numbers (NaN); its weights are damaged or overflow.")
-        of_row = self.sentence.unsqueeze(1).expand(-1, len(self.last) // len(self.sentence)).flatten()  # (R,)
-        log_probs = self.constrain(log_probs, self.prefix, of_row)
+        sentence_of_row = self.sentence.unsqueeze(1).expand(-1, len(self.last) // len(self.sentence)).flatten()  # (R,)
+        log_probs = self.constrain(log_probs, self.prefix, sentence_of_row)
         if self.observer is not None:
-            self.observer.step(of_row, self.prefix, log_probs)
+            self.observer.step(sentence_of_row, self.prefix, log_probs)
         return log_probs
 
     def extended(self, parents: Tensor, ids: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         """(N,) rows, (N,) their next ids, (N,) log-probabilities of these -> (N, t + 1) ids and log-probabilities."""
-        whole = torch.cat((self.prefix[parents], ids.unsqueeze(1)), 1)
-        return whole, torch.cat((self.log_probs[parents], log_probs.unsqueeze(1)), 1)
+        extended_ids = torch.cat((self.prefix[parents], ids.unsqueeze(1)), 1)
+        return extended_ids, torch.cat((self.log_probs[parents], log_probs.unsqueeze(1)), 1)
 
     def grow(self, parents: Tensor, ids: Tensor, log_probs: Tensor) -> None:
-        """(A, w) old rows, the ids that follow them and the log-probabilities of these: all sentences go on."""
+        """(A, w) old rows, the ids that follow them and their log-probabilities: all sentences continue."""
         rows = parents.flatten()
         if not self._in_place(rows):
             self.cache.select(rows)
-        self._follow(rows, ids, log_probs)
+        self._append(rows, ids, log_probs)
 
     def shrink(self, stay: Tensor, parents: Tensor, ids: Tensor, log_probs: Tensor) -> None:
-        """The same, but only the sentences in `stay` (A,) go on; the others leave the batch."""
+        """The same, but only the sentences in `stay` (A,) continue; the others leave the batch."""
         sources = stay.nonzero().squeeze(1)
         self.sentence, self.limit = self.sentence[sources], self.limit[sources]
         rows = parents[sources].flatten()
         if len(rows):
             self.shortest = int(self.limit.min())
             self.cache.select(rows, sources)
-        self._follow(rows, ids[sources], log_probs[sources])
+        self._append(rows, ids[sources], log_probs[sources])
 
     def _in_place(self, rows: Tensor) -> bool:
-        """(R',) -> whether every row continues itself, so that the cache may stay as it is."""
+        """(R',) -> whether every row continues itself, so that the cache needs no reordering."""
         return torch.equal(rows, torch.arange(len(self.last), device=rows.device))
 
-    def _follow(self, rows: Tensor, ids: Tensor, log_probs: Tensor) -> None:
+    def _append(self, rows: Tensor, ids: Tensor, log_probs: Tensor) -> None:
         self.last = ids.flatten()
         self.prefix, self.log_probs = self.extended(rows, self.last, log_probs.flatten())
 
 
 def _constraint(next_token: NextToken, options: SearchOptions, sentences: int) -> Constraint:
-    """What the options ask for; bos and pad are never generated, unless they double as eos."""
+    """All constraints of the options; bos and pad are forbidden, unless they double as eos."""
     options.check(sentences, next_token.vocab_size, {next_token.bos_id, next_token.eos_id, next_token.pad_id})
     never = {next_token.bos_id, next_token.pad_id} - {next_token.eos_id}
     constraint = compose(*options.constraints, ban(never))

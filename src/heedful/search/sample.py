@@ -1,8 +1,8 @@
-"""Sampling: next-token distributions -> texts drawn at random, n of each sentence.
+"""Sampling: next-token distributions -> n random outputs of each sentence.
 
-The chance of a token is its probability after temperature, top-k, top-p and min-p, in this order. The dice belong to
-the sentence: they follow from the seed, the source ids and the number of the sample alone, so the same line gives the
-same text alone or in any batch. It knows no model, text or file.
+Tokens are drawn after temperature, top-k, top-p and min-p, in this order. The random numbers of a sentence depend only
+on the seed, its source ids and the number of the sample, so it has the same samples alone or in any batch. Models, text
+and files are unknown here.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from heedful.search.options import SearchOptions
 from heedful.search.rows import SearchRows
 from heedful.search.top import top_k
 
-GREEDY_TEMPERATURE = 1e-6  # temperatures up to this one are greedy: their quotients would overflow
-NUCLEUS_CANDIDATES = 256  # most probable tokens among which a nucleus is looked for first
+GREEDY_TEMPERATURE = 1e-6  # at and below it sampling is greedy: scores / temperature would overflow
+NUCLEUS_CANDIDATES = 256  # most probable tokens that are searched for the nucleus first
 
 
 @torch.no_grad()
@@ -34,38 +34,38 @@ def sample(
         return []
     n = options.n_best
     rows = SearchRows(next_token, source, source_lengths, options)
-    dice = uniform_numbers(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
+    uniforms = uniform_numbers(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
     samples = Samples(len(source), n, options.length_penalty, source.device)
     while len(rows.sentence):
         log_probs = rows.step()  # 1. (R, V)
-        number = dice[rows.sentence, :, rows.length].view(len(log_probs), -1)  # 2. (R, n) at first, then (R, 1)
-        ids = draw(log_probs, number, options)  # 3. one token for every number
-        chosen = log_probs.gather(1, ids).view(-1, n)  # (A, n) what the model thinks of it
+        number = uniforms[rows.sentence, :, rows.length].view(len(log_probs), -1)  # 2. (R, n) at first, then (R, 1)
+        ids = draw(log_probs, number, options)  # 3. a token for each number
+        chosen = log_probs.gather(1, ids).view(-1, n)  # (A, n) their log-probabilities
         parents = torch.arange(len(ids), device=ids.device).unsqueeze(1).expand_as(ids).reshape(-1, n)  # (A, n)
         ids = ids.view(-1, n)
-        stay = samples.collect(rows, parents, ids, chosen, next_token.eos_id)  # 4. what ends here is a sample
+        stay = samples.collect(rows, parents, ids, chosen, next_token.eos_id)  # 4. store the samples that end
         if stay.all():
-            rows.grow(parents, ids, chosen)  # 5. the rest goes on,
+            rows.grow(parents, ids, chosen)  # 5. all sentences continue,
         else:
-            rows.shrink(stay, parents, ids, chosen)  # 5. in the sentences that have one
-    return samples.drawn()
+            rows.shrink(stay, parents, ids, chosen)  # 5. or those with a running sample
+    return samples.in_order()
 
 
 def uniform_numbers(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int) -> Tensor:
-    """(B, S), (B,) -> (B, n, length) numbers in [0, 1) that depend on seed, source ids and sample number alone."""
-    dice = np.empty((len(source), n, length))
+    """(B, S), (B,) -> (B, n, length) numbers in [0, 1), a function of seed, source ids and sample number."""
+    uniforms = np.empty((len(source), n, length))
     for b, (ids, end) in enumerate(zip(source.tolist(), source_lengths.tolist(), strict=True)):
         for number in range(n):
             key = np.array([seed, number, *ids[:end]], dtype="<i8").tobytes()
             digest = int.from_bytes(hashlib.blake2b(key, digest_size=16).digest(), "little")
-            dice[b, number] = np.random.Generator(np.random.Philox(key=digest)).random(length)
-    return torch.from_numpy(dice).to(source.device)
+            uniforms[b, number] = np.random.Generator(np.random.Philox(key=digest)).random(length)
+    return torch.from_numpy(uniforms).to(source.device)
 
 
 def draw(log_probs: Tensor, number: Tensor, options: SearchOptions) -> Tensor:
     """(R, V), (R, m) in [0, 1) -> (R, m) ids, drawn after temperature, top-k, top-p and min-p."""
     k = options.top_k if options.temperature > GREEDY_TEMPERATURE else 1
-    scores, ids = top_k(log_probs, k) if k else (log_probs, None)  # what top-k leaves out need not be looked at again
+    scores, ids = top_k(log_probs, k) if k else (log_probs, None)  # the rest needs only the top k
     if GREEDY_TEMPERATURE < options.temperature != 1:
         scores = scores / options.temperature
     if options.top_p < 1:
@@ -77,21 +77,21 @@ def draw(log_probs: Tensor, number: Tensor, options: SearchOptions) -> Tensor:
 
 
 def keep_top_p(scores: Tensor, mass: float) -> Tensor:
-    """(R, N) -> (R, N) minus infinity outside the fewest tokens that hold `mass` together (Holtzman et al., 2020)."""
+    """(R, N) -> (R, N) minus infinity outside the nucleus, the fewest tokens that sum to `mass` (Holtzman, 2020)."""
     probs = scores.softmax(1)
-    kept = torch.zeros_like(probs, dtype=torch.bool)
+    keep = torch.zeros_like(probs, dtype=torch.bool)
     rows, k = torch.arange(len(probs), device=probs.device), NUCLEUS_CANDIDATES
-    while len(rows):  # a flat distribution needs a longer head than most
-        kept[rows], held = _nucleus(probs[rows], mass, k)
+    while len(rows):  # flat distributions need more candidates
+        keep[rows], held = _nucleus(probs[rows], mass, k)
         rows, k = rows[(held < mass) & (k < probs.size(1))], 8 * k
-    return scores.masked_fill(~kept, -torch.inf)
+    return scores.masked_fill(~keep, -torch.inf)
 
 
 def _nucleus(probs: Tensor, mass: float, k: int) -> tuple[Tensor, Tensor]:
-    """(R, N) -> (R, N) which of the k best belong to the nucleus, and (R,) what these k hold together."""
+    """(R, N) -> (R, N) which of the k best belong to the nucleus, and (R,) the sum of these k."""
     best, column = top_k(probs, k)
     held = best.cumsum(1, dtype=torch.float64)
-    before = F.pad(held[:, :-1], (1, 0))  # what the better ones hold without this one
+    before = F.pad(held[:, :-1], (1, 0))  # sum of the better ones
     return torch.zeros_like(probs, dtype=torch.bool).scatter(1, column, before < mass), held[:, -1]
 
 
@@ -102,23 +102,23 @@ def keep_min_p(scores: Tensor, share: float) -> Tensor:
 
 
 def _invert(scores: Tensor, number: Tensor) -> Tensor:
-    """(R, N), (R, m) in [0, 1) -> (R, m) columns at which the summed probability passes the number."""
+    """(R, N), (R, m) in [0, 1) -> (R, m) columns where the cumulative probability passes the number."""
     total = scores.softmax(1).cumsum(1, dtype=torch.float64)  # (R, N)
     column = torch.searchsorted(total, number * total[:, -1:], right=True)
-    return column.clamp(max=total.size(1) - 1)  # a row without any possible token points beyond the end
+    return column.clamp(max=total.size(1) - 1)  # rows without an allowed token point past the end
 
 
 class Samples:
-    """The samples that have ended, and which ones still run, (A, n)."""
+    """Finished samples, and which ones still run, (A, n)."""
 
     def __init__(self, sentences: int, n: int, alpha: float, device: torch.device) -> None:
         self.alpha = alpha
-        self.ended: list[dict[int, Hypothesis]] = [{} for _ in range(sentences)]
+        self.finished: list[dict[int, Hypothesis]] = [{} for _ in range(sentences)]
         self.running = torch.ones(sentences, n, dtype=torch.bool, device=device)
 
     def collect(self, rows: SearchRows, parents: Tensor, ids: Tensor, log_probs: Tensor, eos_id: int) -> Tensor:
         """(A, n) rows with their next ids and log-probabilities -> (A,) sentences with a sample that still runs."""
-        stuck = self.running & (log_probs == -torch.inf)  # the constraints leave no token
+        stuck = self.running & (log_probs == -torch.inf)  # the constraints allow no token
         self._add(rows, stuck, rows.prefix[parents[stuck]], rows.log_probs[parents[stuck]], finished=False)
         ending = self.running & ~stuck & (ids == eos_id)
         self._add(rows, ending, *rows.extended(parents[ending], ids[ending], log_probs[ending]), finished=True)
@@ -129,13 +129,13 @@ class Samples:
         self.running = self.running[stay]
         return stay
 
-    def drawn(self) -> list[list[Hypothesis]]:
+    def in_order(self) -> list[list[Hypothesis]]:
         """-> the samples of each of the B sentences in the order of their numbers."""
-        return [[each[number] for number in sorted(each)] for each in self.ended]
+        return [[samples[number] for number in sorted(samples)] for samples in self.finished]
 
     def _add(self, rows: SearchRows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, n) of which N are true, (N, t), (N, t)."""
         place, number = chosen.nonzero(as_tuple=True)
-        found = hypotheses(ids, log_probs, self.alpha, finished)
-        for sentence, index, each in zip(rows.sentence[place].tolist(), number.tolist(), found, strict=True):
-            self.ended[sentence][index] = each
+        samples = hypotheses(ids, log_probs, self.alpha, finished)
+        for sentence, index, sample in zip(rows.sentence[place].tolist(), number.tolist(), samples, strict=True):
+            self.finished[sentence][index] = sample

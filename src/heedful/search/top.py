@@ -1,7 +1,7 @@
 """The k largest numbers, exactly, without sorting the vocabulary.
 
-Ties go to the lowest index, so that a search depends neither on the batch nor on the way a machine sorts. Most of the
-time of a search outside its model is spent here: every number is read once, in blocks, and only a few are ranked.
+Ties go to the lowest index, so that a search depends neither on the batch nor on the sorting algorithm. Most of
+the time of a search outside its model is spent here: every number is read once, in blocks, and few are ranked.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 64  # numbers whose maximum is taken at once; a few vector registers of every CPU
-WORTH_BLOCKS = 2**15  # numbers from which on the blocks repay the calls they need
+WORTH_BLOCKS = 2**15  # numbers from which on blocks are faster
 
 
 def top_k(x: Tensor, k: int, score: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -57,10 +57,10 @@ def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if k >= x.size(1):
         values, indices = x.sort(dim=1, descending=True, stable=True)
         return values, indices
-    values, indices = x.topk(k + 1)  # one more tells whether the last place is contested
+    values, indices = x.topk(k + 1)  # one more shows whether there is a tie for the last place
     tied = values[:, 1:] == values[:, :-1]
     if tied.any():
-        tied &= values[:, 1:] > -torch.inf  # among what is impossible any order will do
+        tied &= values[:, 1:] > -torch.inf  # the order of impossible tokens does not matter
         rows = tied.any(1).nonzero().squeeze(1)
         values[rows, :k], indices[rows, :k] = _top_of_tied(x[rows], values[rows, k - 1 : k], k)
     return values[:, :k], indices[:, :k]
@@ -69,8 +69,8 @@ def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _top_of_tied(x: Tensor, last: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """(N, V) rows and (N, 1) their k-th largest number -> (N, k) values and indices, ties by lowest index."""
     above, equal = x > last, x == last
-    room = k - above.sum(1, keepdim=True)
-    taken = above | (equal & (equal.cumsum(1) <= room))  # exactly k of every row
-    indices = taken.nonzero()[:, 1].view(-1, k)  # in ascending order, which the stable sort keeps among ties
+    ties = k - above.sum(1, keepdim=True)
+    chosen = above | (equal & (equal.cumsum(1) <= ties))  # exactly k of every row
+    indices = chosen.nonzero()[:, 1].view(-1, k)  # in ascending order, which the stable sort keeps among ties
     values, order = x.gather(1, indices).sort(dim=1, descending=True, stable=True)
     return values, indices.gather(1, order)
