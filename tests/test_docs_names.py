@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,11 @@ def test_pages_name_no_unknown_persons() -> None:
             r"\b(?:whoever|somebody|nobody|everybody)\b", page.read_text(encoding="utf-8"), re.IGNORECASE
         )
         assert not found, f"{page.name}: {found}"
+
+
+def test_names_of_the_api_page_exist() -> None:
+    names = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert "heedful" in names  # all of heedful.__all__
+    for name in names:
+        module, _, member = name.rpartition(".")
+        assert not module or member in dir(import_module(module)) or import_module(name), name
