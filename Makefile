@@ -72,13 +72,13 @@ test-isa: $(VENV)/.dev
 
 # The documentation site, in an environment of its own; a broken link or any other warning is an error.
 docs: $(VENV)/.user build/docs/.packages
-	$(BIN)/python tools/command_reference.py > docs/commands.md
+	$(BIN)/python tools/command_reference.py > build/commands.md && mv build/commands.md docs/commands.md
 	build/docs/bin/zensical build --strict --clean
 
 build/docs/.packages: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/docs
 	build/docs/bin/pip install --quiet --disable-pip-version-check -c constraints.txt \
-		$$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
+		$$($(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'])")
 	touch $@
 
 bench: $(VENV)/.dev
