@@ -31,11 +31,20 @@ def test_the_page_of_settings_is_what_the_program_prints() -> None:
     assert blocks(ROOT / "docs" / "settings.md", "toml") == [settings_template()]
 
 
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in link:
-            assert (page.parent / link).exists(), link
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
 
 
 def test_make_targets_of_the_readme_exist() -> None:
