@@ -96,7 +96,7 @@ def test_a_request_whose_answer_cannot_be_decoded_is_answered(
         worker = Worker(ours, make(tmp_path / "model", family=family), "float32")
         monkeypatch.setattr(Tokenizer, "decode_text", damaged)
         worker._take(WorkerTask(1, asked))
-        while not worker.work.idle():
+        while not worker.workload.idle():
             worker._report(worker._steps())
         events = [event for event in MessageReader()(theirs.recv(1 << 16)) if event.task]
     assert [(event.kind, event.value) for event in events] == [("failed", "tokenizer.json is damaged.")]

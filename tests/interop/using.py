@@ -13,7 +13,7 @@ from heedful.errors import HeedfulError
 from heedful.inference.encoder import Encoder
 from heedful.inference.generator import Generator
 from heedful.inference.translator import Translator
-from heedful.serve.languages import pair_of
+from heedful.serve.languages import guess_language_pair
 from heedful.serve.messages import Event, MessageReader, WorkerTask
 from heedful.serve.worker import Worker
 from heedful.storage.folder import ModelFolder
@@ -31,7 +31,7 @@ MOST_STEPS = 300  # of the worker, for a few short texts
 def use(path: Path) -> None:
     """Open the folder and compute with it; raise what a command would raise."""
     folder = interop.open_folder(path)
-    pair_of(path.name, path)
+    guess_language_pair(path.name, path)
     match folder.config.family:
         case "encoder-decoder":
             translator = Translator([folder], "auto", threads=1, shortlist=(path / "shortlist.safetensors").exists())
@@ -59,10 +59,10 @@ def serve(path: Path) -> None:
         for number, asked in enumerate(_requests(worker.folder), 1):
             worker._take(WorkerTask(number, asked))
             for _ in range(MOST_STEPS):
-                if worker.work.idle():
+                if worker.workload.idle():
                     break
                 worker._report(worker._steps())
-            assert worker.work.idle(), "the worker does not come to an end"
+            assert worker.workload.idle(), "the worker does not come to an end"
         theirs.setblocking(False)
         _check(theirs)
 

@@ -451,12 +451,12 @@ def test_an_allocation_that_fails_is_a_sentence() -> None:
 def test_no_exception_leaves_the_library() -> None:
     """What may throw is guarded in every function that Python calls."""
     code = (Path(native.__file__).parent / "csrc" / "engine.cpp").read_text(encoding="utf-8")
-    bodies = dict(
+    schemas = dict(
         re.findall(r"\b(heedful_\w+)\([^{;]*?\) {(.*?)(?=\n\w[^\n]*\bheedful_\w+\(|\n#pragma GCC)", code, re.S)
     )
     harmless = {"abi", "supported", "error", "panel", "fast_halves", *(f"{kind}_free" for kind in FREED)}
-    assert len(bodies) >= 18
-    for name, body in bodies.items():
+    assert len(schemas) >= 18
+    for name, body in schemas.items():
         assert "guarded(" in body or name.removeprefix("heedful_") in harmless, name
 
 

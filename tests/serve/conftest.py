@@ -15,7 +15,7 @@ import pytest
 
 from heedful.config import SearchSettings
 from heedful.serve.model_process import start_thread
-from heedful.serve.server import Server, bind, make_state
+from heedful.serve.server import Server, bind_socket, make_state
 from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings
 from heedful.serve.state import ServerState
 from heedful.storage.folder import save_folder
@@ -53,10 +53,10 @@ def serving(models: dict[str, Path], limits: Limits | None = None, drain: float 
     ready = threading.Event()
 
     async def main() -> None:
-        listening = bind(settings.host, 0)
+        listening = bind_socket(settings.host, 0)
         state = make_state(settings, start_thread)
         server = Server(state)
-        await state.engines.load()
+        await state.models.load()
         port = listening.getsockname()[1]
         begun.append(Running(f"http://127.0.0.1:{port}", port, state, server, asyncio.get_running_loop()))
         serve = asyncio.ensure_future(server.serve(sockets=[listening]))
@@ -64,7 +64,7 @@ def serving(models: dict[str, Path], limits: Limits | None = None, drain: float 
             await asyncio.sleep(0.002)
         ready.set()
         await serve
-        await state.engines.close()
+        await state.models.close()
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()

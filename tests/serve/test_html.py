@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from heedful.errors import SettingError
-from heedful.serve.html import Frame, HtmlBlock, Tag, read, rewrite, write
-from heedful.serve.text_sentences import Translated, sentences
+from heedful.serve.html import HtmlBlock, InlineTag, TagPlacer, parse_blocks, replace_blocks, write_block
+from heedful.serve.text_sentences import SentenceTranslations, split_sentences
 
 PAYLOADS = [  # inert in the parts of HTML that they are in
     "<!-- a -- > <img src=x onerror=x()> -->",
@@ -42,18 +42,18 @@ PAYLOADS = [  # inert in the parts of HTML that they are in
 def translated(markup: str, words: dict[str, str] | None = None, turned: bool = False) -> str:
     """Translate word by word, in the same order or turned around, with the alignment that this has."""
     found = []
-    for item in read(markup):
+    for item in parse_blocks(markup):
         if isinstance(item, str):
             continue
         text = re.sub(r"\s", " ", item.text)
-        parts, ways = sentences(text), []
+        parts, ways = split_sentences(text), []
         for part in parts:
             mine = [(words or {}).get(word, word.upper()) for word in part.text.split()]
             last = len(mine) - 1
             order = [(n, last - n if turned else n) for n in range(len(mine))]
             ways.append([{"text": " ".join(mine[::-1] if turned else mine), "alignment": order}])
-        found.append(Translated(text, parts, ways))
-    return rewrite(markup, found)
+        found.append(SentenceTranslations(text, parts, ways))
+    return replace_blocks(markup, found)
 
 
 @pytest.mark.parametrize(
@@ -87,21 +87,24 @@ def test_tags_go_where_their_words_go(before, after, turned):
 
 
 def test_without_alignments_tags_stay_about_where_they_were():
-    (block,) = read("the <b>old</b> dog")
+    (block,) = parse_blocks("the <b>old</b> dog")
     way = {"text": "a b c d e f", "alignment": None}
-    assert write(block, Translated("the old dog", sentences("the old dog"), [[way]])) == "a b <b>c d</b> e f"
+    assert (
+        write_block(block, SentenceTranslations("the old dog", split_sentences("the old dog"), [[way]]))
+        == "a b <b>c d</b> e f"
+    )
 
 
 def test_sentences_that_white_space_does_not_separate_share_a_word():
-    block = HtmlBlock("狗。貓 睡。x y", [Tag("<b>", "</b>", 8, 9)])
-    parts = sentences(block.text)
+    block = HtmlBlock("狗。貓 睡。x y", [InlineTag("<b>", "</b>", 8, 9)])
+    parts = split_sentences(block.text)
     assert [part.text for part in parts] == ["狗。", "貓 睡。", "x y"]
     ways = [
         [{"text": " A.", "alignment": [(0, 0)]}],
         [{"text": "B\u00a0C.", "alignment": [(0, 0), (1, 1)]}],
         [{"text": "X Y", "alignment": [(0, 0), (1, 1)]}],
     ]
-    assert write(block, Translated(block.text, parts, ways)) == "A. B\u00a0C. X <b>Y</b>"
+    assert write_block(block, SentenceTranslations(block.text, parts, ways)) == "A. B\u00a0C. X <b>Y</b>"
 
 
 class Balance(HTMLParser):
@@ -216,9 +219,9 @@ def test_a_tag_holds_the_words_that_it_covers_more_than_half_of(lengths, start, 
     for each in lengths:
         words.append((at, at + each))
         at += each + (not dense)
-    tag = Tag("<b>", "</b>", start, start + length)
+    tag = InlineTag("<b>", "</b>", start, start + length)
     held = [n for n, (a, b) in enumerate(words) if 2 * (min(b, tag.end) - max(a, tag.start)) > b - a]
-    assert list(Frame("", words, [], [])._held(tag)) == held
+    assert list(TagPlacer("", words, [], [])._held(tag)) == held
 
 
 @pytest.mark.parametrize(
@@ -244,7 +247,7 @@ def test_no_markup_takes_the_square_of_its_length(unit):
 def test_elements_may_stand_deep_within_each_other_but_not_for_ever(client):
     assert translated("<b>" * 200 + "x" + "</b>" * 200) == "<b>" * 200 + "X" + "</b>" * 200
     with pytest.raises(SettingError, match="more than 200 elements"):
-        read("<b>" * 201)
+        parse_blocks("<b>" * 201)
     deep = client.post("/translate", json={"q": "<i>" * 5000, "source": "en", "target": "de", "format": "html"})
     assert deep.status_code == 422
 
@@ -259,14 +262,14 @@ def test_the_server_keeps_tags(client):
         "/translate", json={"q": [markup, "x"], "source": "en", "target": "de", "format": "html", "alternatives": 1}
     )
     assert both.json()["translatedText"][0] == text
-    assert isinstance(read(markup)[1], HtmlBlock)
+    assert isinstance(parse_blocks(markup)[1], HtmlBlock)
 
 
 def test_the_model_s_process_reads_and_writes_html(running, client, monkeypatch):
     asked: list[str] = []
-    engine = running.state.engines.by_name["en-de"]
-    give = engine._give
-    monkeypatch.setattr(engine, "_give", lambda what, *rest: asked.append(next(iter(what))) or give(what, *rest))
+    model = running.state.models.by_name["en-de"]
+    give = model._submit
+    monkeypatch.setattr(model, "_submit", lambda what, *rest: asked.append(next(iter(what))) or give(what, *rest))
     body = {"q": ["<p>The <b>dog</b>.</p>", "<a <a"], "source": "en", "target": "de", "format": "html"}
     answer = client.post("/translate", json=body)
     assert answer.status_code == 200

@@ -45,7 +45,7 @@ def finish(work, most: int = 2000) -> dict[int, object]:
         if work.idle():
             return found
         for event in work.step():
-            assert event.kind in ("done", "piece"), event.value
+            assert event.kind in ("done", "delta"), event.value
             found[event.task] = event.value
     raise AssertionError("it does not come to an end")
 
@@ -195,8 +195,8 @@ def written(work: GenerationWorkload) -> dict[int, list[str]]:
     texts: dict[int, list[str]] = {}
     while not work.idle():
         for event in work.step():
-            assert event.kind in ("piece", "done"), event.value
-            for piece in event.value if event.kind == "piece" else ():
+            assert event.kind in ("delta", "done"), event.value
+            for piece in event.value if event.kind == "delta" else ():
                 samples = texts.setdefault(event.task, [""] * 4)
                 samples[piece["number"]] += piece["text"]
     return texts
@@ -223,7 +223,7 @@ def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_a
 
 
 def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(generator, monkeypatch):
-    monkeypatch.setattr("heedful.serve.generation.WRITTEN", 4)
+    monkeypatch.setattr("heedful.serve.generation.MAX_ROWS", 4)
     work, asked = GenerationWorkload(generator), {"max_tokens": 30, "seed": 1}
     for number in (1, 2, 3, 4):
         work.add(WorkerTask(number, {"prompt": "The", "n": 2, **asked}))
@@ -239,7 +239,7 @@ def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(genera
 
 
 def test_a_step_that_breaks_takes_only_those_that_were_in_it(generator, monkeypatch):
-    monkeypatch.setattr("heedful.serve.generation.WRITTEN", 1)
+    monkeypatch.setattr("heedful.serve.generation.MAX_ROWS", 1)
     work = GenerationWorkload(generator)
     for number in (1, 2):
         work.add(WorkerTask(number, {"prompt": "The", "n": 1, "max_tokens": 3, "seed": 1}))
@@ -253,7 +253,7 @@ def test_a_step_that_breaks_takes_only_those_that_were_in_it(generator, monkeypa
 def test_what_cannot_be_written_is_refused_before_others_are_with_it(generator):
     work = GenerationWorkload(generator)
     for asked, says in (
-        ({"best": 10_000}, "vocabulary has fewer"),
+        ({"best": 10_000}, "logprobs is 10000, but the vocabulary has"),
         ({"top_p": 2.0}, "top_p"),
         ({"stop": [""]}, "stop"),
     ):

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from heedful.serve import logs, server
-from heedful.serve.admission import unless_gone
+from heedful.serve.http_errors import ClientDisconnectedError, HttpError
 from heedful.serve.model_process import ModelProcess
-from heedful.serve.problems import GoneError, ProblemError
+from heedful.serve.request_checks import run_until_disconnect
 from heedful.serve.server_settings import Limits
 from heedful.serve.translation import TranslationWorkload
 from tests.serve.conftest import TEXT, response, serving
@@ -52,15 +52,15 @@ def asking(running) -> tuple[socket.socket, ModelProcess]:
     """A connection with a request that is being worked on, and who works on it."""
     body = json.dumps(BODY).encode()
     connection = raw(running, REQUEST % len(body) + body)
-    engine = running.state.engines.by_name["en-de"]
-    while not engine.outstanding:
+    model = running.state.models.by_name["en-de"]
+    while not model.outstanding:
         time.sleep(0.005)
-    return connection, engine
+    return connection, model
 
 
-def wait_until_idle(engine: ModelProcess) -> None:
+def wait_until_idle(model: ModelProcess) -> None:
     end = time.monotonic() + 30
-    while engine.outstanding and time.monotonic() < end:
+    while model.outstanding and time.monotonic() < end:
         time.sleep(0.005)
 
 
@@ -77,14 +77,14 @@ def test_a_full_queue_says_so_at_once_and_when_to_come_again(held):
     running, go = held
     with ThreadPoolExecutor(8) as pool, running.client() as client:
         accepted = [pool.submit(client.post, "/translate", json=BODY) for _ in range(3)]  # 6 sentences
-        while running.state.engines.by_name["en-de"].outstanding < 6:
+        while running.state.models.by_name["en-de"].outstanding < 6:
             time.sleep(0.005)
         began = time.perf_counter()
         refused = client.post("/translate", json=BODY)
         assert time.perf_counter() - began < 0.5
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) >= 1
-        assert "too much to do" in refused.json()["error"]
+        assert "every model here has a full queue" in refused.json()["error"]
         assert client.get("/health").status_code == 200
         go.set()
         assert [each.result().status_code for each in accepted] == [200] * 3
@@ -94,16 +94,16 @@ def test_a_full_queue_says_so_at_once_and_when_to_come_again(held):
 
 def test_what_is_refused_is_not_parsed_and_its_connection_is_kept(held):
     running, go = held
-    engine = running.state.engines.by_name["en-de"]
+    model = running.state.models.by_name["en-de"]
     body = json.dumps(BODY).encode()
     with ThreadPoolExecutor(8) as pool, running.client() as client, running.client() as other:
         accepted = [pool.submit(client.post, "/translate", json=BODY) for _ in range(2)]
-        while engine.outstanding < 4:
+        while model.outstanding < 4:
             time.sleep(0.005)
         large = client.post("/translate", json=BODY | {"q": [TEXT] * 2})  # 4 sentences, and there is room for 2
-        assert large.status_code == 503 and "the model en-de has too much to do" in large.json()["error"]
+        assert large.status_code == 503 and "the model en-de has a full queue" in large.json()["error"]
         behind = raw(running, (REQUEST % len(body) + body) * 3)  # the second and third wait for the first
-        while engine.outstanding < 6:
+        while model.outstanding < 6:
             time.sleep(0.005)
         kept = raw(running)
         wish = b'{"q": "\r\nUpgrade: h2c\r\n\r\n"}'
@@ -118,7 +118,7 @@ def test_what_is_refused_is_not_parsed_and_its_connection_is_kept(held):
                 time.sleep(0.02)
             answer_to_it = response(kept)
             assert answer_to_it.startswith(b"HTTP/1.1 503 ") and b"retry-after: " in answer_to_it
-            assert b"every model here has too much to do" in answer_to_it
+            assert b"every model here has a full queue" in answer_to_it
         assert set(other.post("/v1/translations", json={"text": "a"}).json()["error"]) == {
             "message", "type", "param", "code",
         }  # fmt: skip
@@ -143,10 +143,10 @@ def test_what_is_refused_is_not_parsed_and_its_connection_is_kept(held):
 
 def test_who_hangs_up_stops_costing(held):
     running, go = held
-    connection, engine = asking(running)
+    connection, model = asking(running)
     connection.close()
-    wait_until_idle(engine)
-    assert engine.outstanding == 0
+    wait_until_idle(model)
+    assert model.outstanding == 0
     go.set()
 
 
@@ -158,7 +158,7 @@ def test_an_answer_that_takes_too_long_is_given_up(held, monkeypatch):
         late = client.post("/translate", json=BODY)
     assert late.status_code == 503
     assert "more than 1 s" in late.json()["error"]
-    assert running.state.engines.by_name["en-de"].outstanding == 0
+    assert running.state.models.by_name["en-de"].outstanding == 0
     go.set()
 
 
@@ -180,11 +180,11 @@ def test_work_is_cancelled_at_the_deadline_and_when_the_client_is_gone():
 
     async def main() -> None:
         deadline = asyncio.get_running_loop().time() + 0.1
-        assert await unless_gone(work("a", 0.0), connected, deadline, 0.1) == "a"
-        with pytest.raises(ProblemError, match=r"more than 0\.1 s"):
-            await unless_gone(work("b", 60.0), connected, deadline, 0.1)
-        with pytest.raises(GoneError):
-            await unless_gone(work("c", 60.0), gone, deadline + 60, 60.0)
+        assert await run_until_disconnect(work("a", 0.0), connected, deadline, 0.1) == "a"
+        with pytest.raises(HttpError, match=r"more than 0\.1 s"):
+            await run_until_disconnect(work("b", 60.0), connected, deadline, 0.1)
+        with pytest.raises(ClientDisconnectedError):
+            await run_until_disconnect(work("c", 60.0), gone, deadline + 60, 60.0)
         assert ended == ["a", "b", "c"]
 
     asyncio.run(main())
@@ -298,7 +298,7 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(running):
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="of Linux")
 def test_a_client_that_reads_nothing_is_sent_away(folders, monkeypatch):
-    monkeypatch.setattr(server, "UNREAD", 0.3)
+    monkeypatch.setattr(server, "UNREAD_TIMEOUT_SECONDS", 0.3)
     with serving({"en-de": folders["en-de"]}) as running, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", running.port))
@@ -314,8 +314,8 @@ def test_a_client_that_reads_nothing_is_sent_away(folders, monkeypatch):
 
 
 def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
-    monkeypatch.setattr(server, "NOTICE", 60.0)  # until we say so
-    monkeypatch.setattr(server, "LINGER", 0.2)
+    monkeypatch.setattr(server, "NOT_READY_SECONDS", 60.0)  # until we say so
+    monkeypatch.setattr(server, "LINGER_SECONDS", 0.2)
     statuses: list[object] = []
     with serving({"en-de": folders["en-de"]}, drain=300.0) as running:
 
@@ -364,42 +364,42 @@ def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):
         while len(statuses) < 6:  # they are at work, and a reload may take no time
             assert all(each.is_alive() for each in threads)
             time.sleep(0.001)
-        before = running.state.engines.by_name["en-de"].child
-        running.call(server.reload(running.state, keys))
-        after = running.state.engines.by_name["en-de"].child
+        before = running.state.models.by_name["en-de"].worker
+        running.call(server.reload_models(running.state, keys))
+        after = running.state.models.by_name["en-de"].worker
         assert after is not before
         done.set()
         for each in threads:
             each.join(20)
         assert statuses and set(statuses) == {200}
         keys.write_text("the-second-key")
-        running.call(server.reload(running.state, keys))
+        running.call(server.reload_models(running.state, keys))
         with running.client() as client:
             assert client.post("/translate", json=BODY | {"api_key": "the-first-key"}).status_code == 401
             assert client.post("/translate", json=BODY | {"api_key": "the-second-key"}).status_code == 200
         keys.unlink()
-        running.call(server.reload(running.state, keys))
+        running.call(server.reload_models(running.state, keys))
         assert running.state.keys == {"the-second-key"}
 
 
 def test_a_model_that_dies_is_started_again(folders):
     with serving({"en-de": folders["en-de"]}) as running, running.client() as client:
-        engine = running.state.engines.by_name["en-de"]
-        child = engine.child
+        model = running.state.models.by_name["en-de"]
+        child = model.worker
         assert child is not None
         found: list[object] = []
 
         def die() -> None:
             child._disconnect()
-            child.lost(child)
+            child.on_lost(child)
             found.append(running.state.translator("en", "de"))  # which says 503, and not that there is none
 
         running.loop.call_soon_threadsafe(die)
         end = time.monotonic() + 60
-        while engine.child in (child, None) and time.monotonic() < end:
+        while model.worker in (child, None) and time.monotonic() < end:
             time.sleep(0.01)
-        assert engine.child not in (child, None)
-        assert found == [engine]
+        assert model.worker not in (child, None)
+        assert found == [model]
         assert client.post("/translate", json=BODY).status_code == 200
 
 
@@ -413,7 +413,7 @@ def test_pages_of_other_origins_may_ask_only_if_they_were_let_in(folders):
 
 def test_the_log_has_no_text_and_no_key(folders, monkeypatch):
     written = io.BytesIO()
-    monkeypatch.setattr(logs, "log", logs.Log(written))
+    monkeypatch.setattr(logs, "log", logs.LogWriter(written))
     with (
         serving({"en-de": folders["en-de"]}, keys=frozenset({"secret-key"})) as running,
         running.client() as client,

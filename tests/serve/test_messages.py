@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.serve import model_process
-from heedful.serve.messages import Event, MessageReader, WorkerTask, packed
+from heedful.serve.messages import Event, MessageReader, WorkerTask, pack_messages
 
 messages = st.one_of(
     st.integers(), st.builds(WorkerTask, st.integers(), st.dictionaries(st.text(max_size=3), st.text(), max_size=2)),
-    st.builds(Event, st.integers(), st.sampled_from(["piece", "done"]), st.text()),
+    st.builds(Event, st.integers(), st.sampled_from(["delta", "done"]), st.text()),
 )  # fmt: skip
 
 
 @given(st.lists(st.lists(messages, max_size=4), max_size=5), st.lists(st.integers(0, 400), max_size=9))
 def test_messages_come_out_as_they_went_in(bunches, cuts):
-    data, unpacked, found = b"".join(map(packed, bunches)), MessageReader(), []
+    data, unpacked, found = b"".join(map(pack_messages, bunches)), MessageReader(), []
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     for start, end in pairwise(edges):
         found += unpacked(data[start:end])
@@ -31,11 +31,11 @@ def test_the_pace_is_that_of_the_last_seconds_and_nothing_older_is_kept(monkeypa
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(model_process, "time", SimpleNamespace(monotonic=lambda: clock.now))
     pace = model_process.ThroughputMeter()
-    assert pace.seconds(50) == 1.0  # nothing is known
+    assert pace.seconds_for(50) == 1.0  # nothing is known
     for _ in range(600):  # 20 a second for a minute
         pace.add(2)
         clock.now += 0.1
-    assert abs(pace.seconds(50) - 2.5) < 0.05
-    assert len(pace.done) <= 10 * model_process.REMEMBERED + 1
-    clock.now += model_process.REMEMBERED
-    assert pace.seconds(50) == 1.0 and not pace.done and not pace.total
+    assert abs(pace.seconds_for(50) - 2.5) < 0.05
+    assert len(pace.done) <= 10 * model_process.THROUGHPUT_WINDOW_SECONDS + 1
+    clock.now += model_process.THROUGHPUT_WINDOW_SECONDS
+    assert pace.seconds_for(50) == 1.0 and not pace.done and not pace.total

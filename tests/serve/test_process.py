@@ -67,7 +67,7 @@ def test_it_serves_reloads_revives_and_drains(folders: dict[str, Path]) -> None:
     assert server.returncode == 0
     assert set(statuses) == {200}
     events = [json.loads(line)["event"] for line in errors.splitlines()]
-    assert {"reloaded", "a model died and is started again", "draining", "ended"} <= set(events)
+    assert {"model reloaded", "worker process died, restarting", "server is draining", "server stopped"} <= set(events)
     assert "key" not in errors
 
 
@@ -119,19 +119,21 @@ def _until(true, seconds: float = 60) -> None:
     "words, says",
     [
         (["nowhere"], "nowhere does not exist"),
-        (["a=x", "a=y"], "two models are called a"),
-        (["b b=x"], "is no name for a model"),
+        (["a=x", "a=y"], "two models are named a"),
+        (["b b=x"], "is not a valid model name"),
         (["x", "--port", "70000"], "--port is 70000"),
         (["x", "--queue", "0"], "--queue is 0"),
         (["x", "--precision", "int3"], "--precision is 'int3'"),
         (["x", "--keys", "no-keys"], "no-keys cannot be read"),
         (["x", "--cors", "a.org"], "--cors is 'a.org'"),
-        (["x", "--host", "300.1.1.1"], "cannot be listened on"),
+        (["x", "--host", "300.1.1.1"], "cannot listen on 300"),
     ],
 )
 def test_wrong_use_is_one_sentence(call, words, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("heedful.serve.logs.begin", lambda: None)  # the log of this process belongs to the tests
+    monkeypatch.setattr(
+        "heedful.serve.logs.start_logging", lambda: None
+    )  # the log of this process belongs to the tests
     done = call("serve", *words, "--port", "0") if "--port" not in words else call("serve", *words)
     assert done.code == 2
     assert says in done.err

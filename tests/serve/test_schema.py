@@ -16,7 +16,7 @@ from heedful.serve.api import openapi
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 BUSY = {503}  # an answer as described, though its number begins with 5
-schema = schemathesis.openapi.from_dict(openapi.describe())
+schema = schemathesis.openapi.from_dict(openapi.openapi_document())
 
 
 @pytest.fixture(autouse=True, scope="module")

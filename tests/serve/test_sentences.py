@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.serve.text_sentences import NO_END, rebuilt, sentences
+from heedful.serve.text_sentences import ABBREVIATION, replace_sentences, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ from heedful.serve.text_sentences import NO_END, rebuilt, sentences
     ],
 )
 def test_sentences(text, expected):
-    assert [each.text for each in sentences(text)] == expected
+    assert [each.text for each in split_sentences(text)] == expected
 
 
 @given(st.text(alphabet=st.sampled_from("aB .!?\n\t。…\"')3")))
 def test_places_are_true_and_nothing_is_lost(text):
-    found = sentences(text)
+    found = split_sentences(text)
     for each in found:
         assert text[each.start : each.end] == each.text == each.text.strip() != ""
     assert all(before.end <= after.start for before, after in pairwise(found))
@@ -45,15 +45,15 @@ def test_places_are_true_and_nothing_is_lost(text):
 
 @given(st.text(alphabet=st.sampled_from("aB .!?\n")))
 def test_a_text_around_its_own_sentences_is_itself(text):
-    found = sentences(text)
-    whole, starts = rebuilt(text, found, [each.text for each in found])
+    found = split_sentences(text)
+    whole, starts = replace_sentences(text, found, [each.text for each in found])
     assert (whole, starts) == (text, [each.start for each in found])
 
 
 def test_a_space_comes_where_the_other_script_needs_none():
-    found = sentences("犬。猫。")
-    assert rebuilt("犬。猫。", found, ["A dog.", "A cat."]) == ("A dog. A cat.", [0, 7])
-    assert rebuilt("犬。猫。", found, ["狗。", "貓。"]) == ("狗。貓。", [0, 2])
+    found = split_sentences("犬。猫。")
+    assert replace_sentences("犬。猫。", found, ["A dog.", "A cat."]) == ("A dog. A cat.", [0, 7])
+    assert replace_sentences("犬。猫。", found, ["狗。", "貓。"]) == ("狗。貓。", [0, 2])
 
 
 def plain(text: str) -> list[str]:
@@ -73,7 +73,7 @@ def plain(text: str) -> list[str]:
                 end += 1
             following = line[end:].lstrip()
             ends = following and len(following) < len(line) - end
-            if line[at:end] == "." and (following[:1].islower() or NO_END.search(line[:end])):
+            if line[at:end] == "." and (following[:1].islower() or ABBREVIATION.search(line[:end])):
                 ends = False
             if ends:
                 found.append(line[start:end])
@@ -88,7 +88,7 @@ PIECES = [*'aB .!?)"(\n\t', "  ", "...", "Dr", "prof", "z.B", "e.g", "12", "123"
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 def test_they_are_those_of_a_plain_search(text):
-    assert [each.text for each in sentences(text)] == plain(text)
+    assert [each.text for each in split_sentences(text)] == plain(text)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_they_are_those_of_a_plain_search(text):
 def test_no_text_takes_the_square_of_its_length(unit):
     text = (unit * 20_000)[:20_000]
     began = time.thread_time()
-    found = sentences(text)
-    rebuilt(text, found, ["x。"] * len(found))
+    found = split_sentences(text)
+    replace_sentences(text, found, ["x。"] * len(found))
     assert time.thread_time() - began < 1

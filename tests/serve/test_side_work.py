@@ -10,7 +10,7 @@ import torch
 
 from heedful.errors import SettingError
 from heedful.serve.messages import Event, WorkerTask
-from heedful.serve.model_process import RefusedError
+from heedful.serve.model_process import UnavailableError
 from heedful.serve.side_work import SideWork, Steps
 from heedful.serve.worker import Worker
 from heedful.storage.folder import load_folder
@@ -79,10 +79,10 @@ def test_errors_end_their_own_request_alone():
 def test_attention_is_a_step_for_each_translation_and_torch_has_one_thread(folders):
     worker = Worker(SimpleNamespace(), load_folder(folders["en-de"]), "float32")
     asked = {"texts": [TEXT, "He sleeps."], "fields": ("text",), "search": {"n_best": 3}, "attention": True}
-    worker.work.add(task := WorkerTask(1, asked))
-    while not (events := worker.work.step()):
+    worker.workload.add(task := WorkerTask(1, asked))
+    while not (events := worker.workload.step()):
         pass
-    steps, threads = worker._looked_at(task, *events[0].value), []
+    steps, threads = worker._align(task, *events[0].value), []
 
     def count() -> int:
         torch.set_num_threads(3)  # of this Python thread
@@ -112,9 +112,9 @@ def test_alignments_of_many_translations_of_a_long_text_are_refused(client, aske
 
 def test_side_work_counts_in_the_queue(running, client, monkeypatch):
     costs: list[int] = []
-    engine = running.state.engines.by_name["en-de"]
-    admit = engine._admit
-    monkeypatch.setattr(engine, "_admit", lambda cost: costs.append(cost) or admit(cost))
+    model = running.state.models.by_name["en-de"]
+    admit = model._admit
+    monkeypatch.setattr(model, "_admit", lambda cost: costs.append(cost) or admit(cost))
     for asked in ({}, {"alignments": True}, {"attention": True, "alignments": True}):
         assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | asked).status_code == 200
     assert client.post("/inside", json={"text": "He sleeps."}).status_code == 200
@@ -123,13 +123,13 @@ def test_side_work_counts_in_the_queue(running, client, monkeypatch):
 
 def test_side_work_of_one_request_does_not_fill_the_queue(running, client, monkeypatch):
     costs: list[int] = []
-    engine = running.state.engines.by_name["en-de"]
+    model = running.state.models.by_name["en-de"]
 
     def refuse(cost: int) -> None:
         costs.append(cost)
-        raise RefusedError("queue", "full")
+        raise UnavailableError("queue", "full")
 
-    monkeypatch.setattr(engine, "_admit", refuse)
+    monkeypatch.setattr(model, "_admit", refuse)
     body = {"text": "He sleeps. " * 20, "n_best": 16, "attention": True}
     assert client.post("/v1/translations", json=body).status_code == 503
     assert costs == [20 * 4 + 512 // 4]

@@ -21,7 +21,7 @@ from heedful.inference.results import Translation, join_parts
 from heedful.inside import aligner, tokens
 from heedful.interop import model_card
 from heedful.serve import languages
-from heedful.serve.text_sentences import NO_END, rebuilt, sentences
+from heedful.serve.text_sentences import ABBREVIATION, replace_sentences, split_sentences
 from heedful.text import glue, split_long
 from heedful.text.normalization import normalize_function
 from heedful.text.sentence_splitting import BORDERS
@@ -40,8 +40,8 @@ def refused(function: Callable[[str], object]) -> Callable[[str], object]:
 
 
 def again(text: str) -> str:
-    parts = sentences(text)
-    return rebuilt(text, parts, ["x"] * len(parts))
+    parts = split_sentences(text)
+    return replace_sentences(text, parts, ["x"] * len(parts))
 
 
 def in_parts(text: str) -> list[Translation]:
@@ -56,9 +56,9 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "text.split_long": ('.。" x', lambda text: split_long(text, lambda part: len(part) <= 100)),
     "text.glue": ("字 ", lambda text: glue(text, text)),
     "text.normalize": (" \té\u0301", normalize_function(lowercase=True)),
-    "serve.sentences, abbreviations": (" (.e", NO_END.search),
+    "serve.sentences, abbreviations": (" (.e", ABBREVIATION.search),
     "serve.sentences, apart and together": (".。\n", again),
-    "serve.languages": ("-_.ab", languages._named),
+    "serve.languages": ("-_.ab", languages._pair_from_name),
     "translation.joined": ("a", in_parts),
     "inside.aligner": ("a'. ", aligner.MARKS.findall),
     "inside.pieces": ("<0xF", tokens.BYTE.findall),

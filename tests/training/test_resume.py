@@ -85,7 +85,7 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("update", "piece"), [(1, 1), (3, 2), (5, 1), (9, 3), (13, 2), (14, 1)])
+@pytest.mark.parametrize(("update", "delta"), [(1, 1), (3, 2), (5, 1), (9, 3), (13, 2), (14, 1)])
 def test_killed_and_resumed_equals_never_interrupted(
     corpus: Path, finished: Path, tmp_path: Path, update: int, piece: int
 ) -> None:

@@ -1,6 +1,6 @@
-"""A model as a web page and an API: text comes in over HTTP, answers go out, whoever asks and however many do.
+"""Serves models as a web page and an HTTP API.
 
-The server process speaks HTTP and never computes; every model runs in a process of its own, which never speaks HTTP.
-Between them goes a pipe. Read `work` and `worker` for the side of the model, `engine` for the other end of the pipe,
-`app` for the routes, `middleware` for limits, headers and the log. HTTP itself is uvicorn's.
+The server process handles HTTP and never computes; every model runs in its own worker process, which knows no HTTP. A
+pipe connects the two. `worker` is the model's side of the pipe and `model_process` the server's; `routes` and `api`
+hold the routes, `middleware` the limits, response headers and the log. HTTP itself is uvicorn's.
 """

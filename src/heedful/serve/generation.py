@@ -1,4 +1,4 @@
-"""What a GPT and a BERT do with the requests they are given, one step at a time."""
+"""Workloads of a GPT (generation) and a BERT (fill-mask), computed step by step in the worker process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from heedful.inference.generator import GeneratedText, GenerationBatch, Generato
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, WorkerTask
 
-WRITTEN = 64  # samples of texts that are written at once
+MAX_ROWS = 64  # samples generated in one batch
 
 
 @dataclass
 class GenerationRequest:
-    """The task that a text is for, and how many tokens were read and written for it."""
+    """The task of a text, and its numbers of prompt and completion tokens."""
 
     task: int
     prompt_tokens: int
@@ -25,7 +25,7 @@ class GenerationRequest:
 
 
 class GenerationWorkload:
-    """A GPT that writes the texts of all requests together, a token of each at a time."""
+    """A GPT with continuous batching: each step generates one token of every running text."""
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
@@ -35,17 +35,18 @@ class GenerationWorkload:
         self.tasks: dict[GeneratedText, GenerationRequest] = {}
 
     def add(self, task: WorkerTask) -> None:
-        asked = dict(task.asked)
-        prompt, n, most = asked.pop("prompt"), asked.pop("n"), asked.get("best", 0)
-        if most > self.generator.model.config.vocab_size:
-            raise SettingError(f"{most} most probable tokens were asked for, and the vocabulary has fewer.")
-        text = self.generator.text(prompt, range(n), **asked)
+        options = dict(task.payload)
+        prompt, n, top = options.pop("prompt"), options.pop("n"), options.get("best", 0)
+        vocab_size = self.generator.model.config.vocab_size
+        if top > vocab_size:
+            raise SettingError(f"logprobs is {top}, but the vocabulary has {vocab_size} tokens.")
+        text = self.generator.text(prompt, range(n), **options)
         self.tasks[text] = GenerationRequest(task.id, len(text.prompt) if prompt else 0)
         self.counts.tokens_in += self.tasks[text].prompt_tokens
         self.waiting.append(text)
 
     def cancel(self, task: int) -> None:
-        for text in [text for text, written in self.tasks.items() if written.task == task]:
+        for text in [text for text, request in self.tasks.items() if request.task == task]:
             del self.tasks[text]
             if text in self.waiting:
                 self.waiting.remove(text)
@@ -56,46 +57,46 @@ class GenerationWorkload:
         return not self.tasks
 
     def step(self) -> list[Event]:
-        while self.waiting and (not self.texts.rows or self.texts.rows + len(self.waiting[0].running) <= WRITTEN):
+        while self.waiting and (not self.texts.rows or self.texts.rows + len(self.waiting[0].running) <= MAX_ROWS):
             self.texts.add(self.waiting.popleft())
             self.counts.batches.append(self.texts.rows)
         try:
             return self._events(self.texts.step())
-        except Exception as error:  # all that were written together are lost, but not those that wait
+        except Exception as error:  # the running texts fail, the waiting ones do not
             self.texts = GenerationBatch(self.generator)
-            lost = [text for text in self.tasks if text not in self.waiting]
-            return [Event(self.tasks.pop(text).task, "failed", trace(error)) for text in lost]
+            failed = [text for text in self.tasks if text not in self.waiting]
+            return [Event(self.tasks.pop(text).task, "failed", trace(error)) for text in failed]
 
-    def _events(self, found: list[tuple[GeneratedText, list[TextDelta]]]) -> list[Event]:
-        """What a step wrote, as plain data; a text that ended is forgotten only when all of the step is."""
-        events, ended = [], []
-        for text, pieces in found:
-            written = self.tasks[text]
-            written.completion_tokens += len(pieces)
-            self.counts.tokens_out += len(pieces)
-            events.append(Event(written.task, "piece", [self._plain(piece) for piece in pieces]))
+    def _events(self, results: list[tuple[GeneratedText, list[TextDelta]]]) -> list[Event]:
+        """The events of a step; finished texts are removed only after the whole step."""
+        events, finished = [], []
+        for text, deltas in results:
+            request = self.tasks[text]
+            request.completion_tokens += len(deltas)
+            self.counts.tokens_out += len(deltas)
+            events.append(Event(request.task, "delta", [self._as_dict(delta) for delta in deltas]))
             if not text.running:
-                ended.append(text)
-                tokens = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.completion_tokens}
-                events.append(Event(written.task, "done", tokens))
-        for text in ended:
+                finished.append(text)
+                tokens = {"prompt_tokens": request.prompt_tokens, "completion_tokens": request.completion_tokens}
+                events.append(Event(request.task, "done", tokens))
+        for text in finished:
             del self.tasks[text]
         return events
 
-    def _plain(self, piece: Any) -> dict[str, Any]:
-        token = self.generator.tokenizer.decode_text
+    def _as_dict(self, delta: TextDelta) -> dict[str, Any]:
+        decode = self.generator.tokenizer.decode_text
         return {
-            "number": piece.number,
-            "text": piece.text,
-            "token": token([piece.token]),
-            "log_prob": piece.log_prob,
-            "best": {token([one]): log_prob for one, log_prob in piece.best},
-            "end": piece.end,
+            "number": delta.number,
+            "text": delta.text,
+            "token": decode([delta.token]),
+            "log_prob": delta.log_prob,
+            "best": {decode([token]): log_prob for token, log_prob in delta.best},
+            "end": delta.end,
         }
 
 
 class FillMaskWorkload:
-    """An encoder that fills in blanks, one text after the other."""
+    """A BERT that predicts masked words, one text at a time."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -117,9 +118,9 @@ class FillMaskWorkload:
         task = self.waiting.pop(next(iter(self.waiting)))
         self.counts.batches.append(1)
         try:
-            blanks = self.encoder.fill_mask(task.asked["text"], task.asked["top"])
+            masks = self.encoder.fill_mask(task.payload["text"], task.payload["top"])
         except SettingError as error:
             return [Event(task.id, "error", str(error))]
         except Exception as error:
             return [Event(task.id, "failed", trace(error))]
-        return [Event(task.id, "done", [[asdict(each) for each in candidates] for candidates in blanks])]
+        return [Event(task.id, "done", [[asdict(each) for each in candidates] for candidates in masks])]

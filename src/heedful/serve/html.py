@@ -19,7 +19,7 @@ import turbohtml
 from turbohtml import Token, TokenType
 
 from heedful.errors import SettingError
-from heedful.serve.text_sentences import Translated
+from heedful.serve.text_sentences import SentenceTranslations
 from heedful.text import words_at
 
 INLINE = {
@@ -28,22 +28,22 @@ INLINE = {
 }  # fmt: skip
 FOREIGN = {"math", "svg"}  # only in these does <x/> close an element
 RAW = {"iframe", "noembed", "noframes", "noscript", "plaintext", "script", "style", "xmp"}  # no references, no tags
-KEPT = FOREIGN | RAW | {"code", "kbd", "pre", "samp", "template", "textarea", "var"}
-DEEPEST = 200  # elements within each other
+PRESERVED = FOREIGN | RAW | {"code", "kbd", "pre", "samp", "template", "textarea", "var"}
+MAX_DEPTH = 200  # elements within each other
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 WORD = re.compile(r"\S+")
 Span = tuple[int, int]
 
 
 @dataclass
-class Tag:
+class InlineTag:
     """An inline element: what opens and closes it, and the characters of its block that it holds."""
 
     opening: str
     closing: str
     start: int
     end: int
-    inner: list[Tag] = field(default_factory=list)
+    inner: list[InlineTag] = field(default_factory=list)
 
 
 @dataclass
@@ -51,7 +51,7 @@ class HtmlBlock:
     """Text without tags, and the inline elements over it."""
 
     text: str = ""
-    tags: list[Tag] = field(default_factory=list)
+    tags: list[InlineTag] = field(default_factory=list)
 
 
 class BlockReader:
@@ -62,7 +62,7 @@ class BlockReader:
         self.block: HtmlBlock | None = None  # the one that is being read
         self.pieces: list[str] = []  # of its text
         self.length = 0  # of its text
-        self.open: list[tuple[str, Tag]] = []  # its inline elements
+        self.open: list[tuple[str, InlineTag]] = []  # its inline elements
         self.kept, self.depth = "", 0  # an element that is kept as a whole, and how many of its name are open
 
     def take(self, token: Token, source: str) -> None:
@@ -103,16 +103,16 @@ class BlockReader:
         if self.kept:
             self.depth += name == self.kept and not closed
             self.keep(source)
-        elif (name in KEPT or _protected(token)) and not closed:
+        elif (name in PRESERVED or _protected(token)) and not closed:
             self.kept, self.depth = name, 1
             self.keep(source)
         elif name in INLINE:
-            tag = Tag(source, "", self.length, self.length)
+            tag = InlineTag(source, "", self.length, self.length)
             (self.open[-1][1].inner if self.open else self._begin_block().tags).append(tag)
             if not closed:
                 self.open.append((name, tag))
-            if len(self.open) > DEEPEST:
-                raise SettingError(f"the HTML has more than {DEEPEST} elements within each other; close some.")
+            if len(self.open) > MAX_DEPTH:
+                raise SettingError(f"the HTML has more than {MAX_DEPTH} elements within each other; close some.")
         else:
             self.keep(source)
 
@@ -135,7 +135,7 @@ def _protected(token: Token) -> bool:
     return token.attr("translate") == "no" or "notranslate" in (token.attr("class") or "").split()
 
 
-def read(text: str) -> list[str | HtmlBlock]:
+def parse_blocks(text: str) -> list[str | HtmlBlock]:
     """What an HTML text consists of."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # as every HTML parser does first
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -152,18 +152,20 @@ def read(text: str) -> list[str | HtmlBlock]:
     return reader.items
 
 
-def rewrite(text: str, found: Sequence[Translated], rank: int = 0) -> str:
+def replace_blocks(text: str, found: Sequence[SentenceTranslations], rank: int = 0) -> str:
     """An HTML text with the translations of its blocks; refused if a browser would see other elements in it."""
     translated = iter(found)
-    written = "".join(each if isinstance(each, str) else write(each, next(translated), rank) for each in read(text))
-    if any(structure(text, scripting) != structure(written, scripting) for scripting in (True, False)):
+    written = "".join(
+        each if isinstance(each, str) else write_block(each, next(translated), rank) for each in parse_blocks(text)
+    )
+    if any(count_elements(text, scripting) != count_elements(written, scripting) for scripting in (True, False)):
         raise SettingError(
             "the HTML cannot be translated without changing its elements; check that all of it is closed."
         )
     return written
 
 
-def structure(markup: str, scripting: bool = True) -> Counter[Any]:
+def count_elements(markup: str, scripting: bool = True) -> Counter[Any]:
     """The elements and comments that a browser makes of the tags and comments of HTML, in any order."""
     document = turbohtml.parse(markup, source_locations=True, scripting=scripting)
     return Counter(_nodes(document))
@@ -182,36 +184,38 @@ def _raw(text: turbohtml.Text) -> bool:
     return isinstance(text.parent, turbohtml.Element) and text.parent.tag in RAW
 
 
-def _framed(text: str, target: str) -> str:
+def _restore_margins(text: str, target: str) -> str:
     """The translation between the white space that stood around the text, line breaks and all."""
     if not text.strip():
         return text
     return text[: len(text) - len(text.lstrip())] + target.strip() + text[len(text.rstrip()) :]
 
 
-def plain(text: str) -> str:
+def line_breaks_to_spaces(text: str) -> str:
     """In HTML a line break within a text is a space."""
     return re.sub(r"[\n\r\t\f]", " ", text)
 
 
-def write(block: HtmlBlock, found: Translated, rank: int = 0) -> str:
+def write_block(block: HtmlBlock, found: SentenceTranslations, rank: int = 0) -> str:
     """A block with its translation in place of its text, and its tags around the words they belong to."""
-    target = _framed(block.text, found.whole(rank))
-    words = _words(target)
-    frame = Frame(target, _words(plain(block.text)), words, origins(found, rank, len(words)))
+    target = _restore_margins(block.text, found.translation(rank))
+    words = _word_spans(target)
+    frame = TagPlacer(
+        target, _word_spans(line_breaks_to_spaces(block.text)), words, source_of_words(found, rank, len(words))
+    )
     return frame.write(block.tags, (0, len(target)), (0, len(words)))
 
 
-def origins(found: Translated, rank: int, words: int) -> list[int | None]:
+def source_of_words(found: SentenceTranslations, rank: int, words: int) -> list[int | None]:
     """For every word of the translation the word of the text that it comes from; its neighbour's if none is known.
 
     Of a model that aligns nothing, words are taken to stand in the same order.
     """
     origin: list[int | None] = [None] * words
-    whole, starts = found.rebuilt(rank)
+    whole, starts = found.translation_with_starts(rank)
     at_sources = words_at(found.text, [sentence.start for sentence in found.sentences])
     at_targets = words_at(whole, starts)
-    for sentence, ways, at_source, at_target in zip(found.sentences, found.ways, at_sources, at_targets, strict=True):
+    for sentence, ways, at_source, at_target in zip(found.sentences, found.n_best, at_sources, at_targets, strict=True):
         way: dict[str, Any] = ways[min(rank, len(ways) - 1)] if ways else {"text": "", "alignment": []}
         long, wide = len(sentence.text.split()), len(way["text"].split())
         links = way["alignment"]
@@ -224,7 +228,7 @@ def origins(found: Translated, rank: int, words: int) -> list[int | None]:
     return origin
 
 
-class Frame:
+class TagPlacer:
     """The translation of a block: where the words of both sides stand, and which comes from which."""
 
     def __init__(
@@ -237,19 +241,19 @@ class Frame:
             if source is not None and source < len(source_words):
                 self.became[source].append(word)
 
-    def write(self, tags: Sequence[Tag], characters: Span, words: Span) -> str:
+    def write(self, tags: Sequence[InlineTag], characters: Span, words: Span) -> str:
         """The translation between two places, with these elements in it."""
         placed = [(self.place(tag, characters, words), tag) for tag in tags]
         out, at = "", characters[0]
         for ((start, end), inner), tag in sorted(placed, key=lambda each: each[0]):
             begin = min(max(start, at), characters[1])
             finish = max(begin, min(end, characters[1]))
-            out += _escaped(self.target[at:begin]) + tag.opening
+            out += _escape(self.target[at:begin]) + tag.opening
             out += self.write(tag.inner, (begin, finish), inner) + tag.closing
             at = finish
-        return out + _escaped(self.target[at : characters[1]])
+        return out + _escape(self.target[at : characters[1]])
 
-    def place(self, tag: Tag, characters: Span, words: Span) -> tuple[Span, Span]:
+    def place(self, tag: InlineTag, characters: Span, words: Span) -> tuple[Span, Span]:
         """Characters and words of the translation that an element goes around: most of the words that it held."""
         held = self._held(tag)
         if not held:
@@ -262,17 +266,17 @@ class Frame:
         start, end = self.target_words[first][0], self.target_words[last - 1][1]
         inside = self.target[start:end]
         if tag.start > self.starts[held[0]]:  # a quotation mark or a bracket before it stays outside
-            start += _no_word(inside)
+            start += _count_leading_marks(inside)
         if tag.end < self.ends[held[-1]]:  # and so does a full stop behind it
-            end -= _no_word(inside[::-1])
+            end -= _count_leading_marks(inside[::-1])
         return (max(start, characters[0]), min(max(start, end), characters[1])), (first, last)
 
-    def _held(self, tag: Tag) -> range:
+    def _held(self, tag: InlineTag) -> range:
         """The words of the text that an element holds more than half of."""
         first, last = bisect_right(self.ends, tag.start), bisect_left(self.starts, tag.end)
-        while first < last and not _holds(tag, self.source_words[first]):
+        while first < last and not _holds_most(tag, self.source_words[first]):
             first += 1
-        while first < last and not _holds(tag, self.source_words[last - 1]):
+        while first < last and not _holds_most(tag, self.source_words[last - 1]):
             last -= 1
         return range(first, last)
 
@@ -280,7 +284,7 @@ class Frame:
         """Words of the translation between two places that come from words of the text, in order."""
         return sorted(word for source in held for word in self.became[source] if words[0] <= word < words[1])
 
-    def _before(self, tag: Tag, characters: Span, words: Span) -> tuple[Span, Span]:
+    def _before(self, tag: InlineTag, characters: Span, words: Span) -> tuple[Span, Span]:
         """An element without words stays before the word that it stood before."""
         following = bisect_left(self.starts, tag.start)
         became = self._became(range(following, min(following + 1, len(self.starts))), words)
@@ -288,21 +292,21 @@ class Frame:
         return (at, at), (words[1], words[1])
 
 
-def _words(text: str) -> list[Span]:
+def _word_spans(text: str) -> list[Span]:
     return [match.span() for match in WORD.finditer(text)]
 
 
-def _holds(tag: Tag, word: Span) -> bool:
+def _holds_most(tag: InlineTag, word: Span) -> bool:
     return min(word[1], tag.end) - max(word[0], tag.start) > (word[1] - word[0]) / 2
 
 
-def _no_word(text: str) -> int:
+def _count_leading_marks(text: str) -> int:
     """Characters before the first of a word."""
     found = re.search(r"\w", text)
     return found.start() if found else len(text)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return html.escape(text, quote=False)
 
 

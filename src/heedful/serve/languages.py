@@ -1,4 +1,4 @@
-"""Which languages a model translates, and what they are called."""
+"""Language pairs of translators, guessed from names and files, and the English names of languages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
 
 @dataclass(frozen=True)
 class LanguagePair:
-    """Two language codes; `source` and `target` where nobody said which they are."""
+    """Two language codes; `source` and `target` if they are unknown."""
 
     source: str
     target: str
@@ -42,31 +42,31 @@ def language_name(code: str) -> str:
     """`de` -> German; the code itself if it has no name here."""
     if code in (UNKNOWN.source, UNKNOWN.target):
         return code.capitalize()
-    return NAMES.get(_plain(code), code)
+    return NAMES.get(_base_language(code), code)
 
 
-def pair_of(name: str, folder: Path) -> LanguagePair:
-    """What a model translates: by its name, else by the files it was trained on, else by its folder's name."""
-    return _named(name) or _trained(folder) or _named(folder.resolve().name) or UNKNOWN
+def guess_language_pair(name: str, folder: Path) -> LanguagePair:
+    """The language pair of a model: from its name, else from its training files, else from its folder's name."""
+    return _pair_from_name(name) or _pair_from_run(folder) or _pair_from_name(folder.resolve().name) or UNKNOWN
 
 
-def _plain(code: str) -> str:
+def _base_language(code: str) -> str:
     """pt_BR -> pt."""
     return code.partition("_")[0]
 
 
-def _named(name: str) -> LanguagePair | None:
-    """opus-mt-en-de -> en, de; a part of a longer name counts if it is a language with a name."""
-    found = re.fullmatch(rf"(?:(.*)[-_.])?({CODE})-({CODE})", name)
-    if found is None:
+def _pair_from_name(name: str) -> LanguagePair | None:
+    """opus-mt-en-de -> en, de; at the end of a longer name both must be known languages."""
+    match = re.fullmatch(rf"(?:(.*)[-_.])?({CODE})-({CODE})", name)
+    if match is None:
         return None
-    before, source, target = found.groups()
-    known = _plain(source) in NAMES and _plain(target) in NAMES
-    return LanguagePair(source, target) if known or before is None else None
+    start, source, target = match.groups()
+    known = _base_language(source) in NAMES and _base_language(target) in NAMES
+    return LanguagePair(source, target) if known or start is None else None
 
 
-def _trained(folder: Path) -> LanguagePair | None:
-    """The endings of the files in run.json, where training wrote one: train.en.gz and train.de."""
+def _pair_from_run(folder: Path) -> LanguagePair | None:
+    """The extensions of the training files in run.json, such as train.en.gz and train.de."""
     try:
         data = (read_json(folder, "run.json") or {})["config"]["data"]
         ends = [Path(str(data[side]).removesuffix(".gz")).suffix[1:] for side in ("source", "target")]

@@ -1,4 +1,4 @@
-"""What an operator reads: one JSON object a line, without texts, keys or addresses of what was asked for."""
+"""The server's log: one JSON object per line, without texts of users or API keys."""
 
 from __future__ import annotations
 
@@ -15,69 +15,69 @@ from pydantic_core import to_json
 
 from heedful.errors import FolderError
 
-DEEP = 8  # frames of a trace
-LATE = 0.1  # seconds that a line about nothing special may wait for others: writing it takes longer than making it
-MOST = 10_000  # lines that wait if nobody takes them; what is said then is lost, and counted
-END = 1.0  # seconds that the last lines have to get out
+TRACE_FRAMES = 8
+FLUSH_SECONDS = 0.1  # info lines wait this long to be written together: a write costs more than formatting a line
+MAX_WAITING_LINES = 10_000  # if standard error is blocked; further lines are dropped and counted
+FINAL_FLUSH_SECONDS = 1.0  # time to write the last lines
 
 
-class Log:
-    """Lines on their way out. A thread writes them: if nobody reads there, only it has to wait."""
+class LogWriter:
+    """Writes log lines in a thread, so that a blocked standard error does not block the server."""
 
     def __init__(self, out: BinaryIO) -> None:
         self.out = out
         self.lines: deque[bytes] = deque()
-        self.lost = 0
-        self.said, self.urgent, self.written = threading.Event(), threading.Event(), threading.Event()
+        self.dropped = 0
+        self.available, self.urgent, self.written = threading.Event(), threading.Event(), threading.Event()
         threading.Thread(target=self._write, daemon=True).start()
 
     def put(self, line: bytes, urgent: bool) -> None:
-        if len(self.lines) >= MOST:
-            self.lost += 1
+        if len(self.lines) >= MAX_WAITING_LINES:
+            self.dropped += 1
             return
         self.lines.append(line)
-        self.said.set()
+        self.available.set()
         if urgent:
             self.urgent.set()
 
     def flush(self) -> None:
-        """Let out what was said, unless that takes too long."""
-        for _ in range(2):  # what is being written now may have been said before
+        """Write all waiting lines, unless that takes too long."""
+        for _ in range(2):  # the write in progress may not include the last lines
             self.written.clear()
             self.urgent.set()
-            self.said.set()
-            self.written.wait(END)
+            self.available.set()
+            self.written.wait(FINAL_FLUSH_SECONDS)
 
     def _write(self) -> None:
         while True:
-            self.said.wait()
-            self.urgent.wait(LATE)
-            self.said.clear()
+            self.available.wait()
+            self.urgent.wait(FLUSH_SECONDS)
+            self.available.clear()
             self.urgent.clear()
-            with contextlib.suppress(OSError, ValueError):  # nobody can be told that the log cannot be written
+            with contextlib.suppress(OSError, ValueError):  # there is no other place to report a failed write
                 while self.lines:
                     self.out.write(self.lines.popleft())
-                if self.lost:
-                    lost, self.lost = self.lost, 0
-                    self.out.write(_line("the log was full", "warning", lost=lost))
+                if self.dropped:
+                    dropped, self.dropped = self.dropped, 0
+                    self.out.write(_line("log lines dropped", "warning", lines=dropped))
                 self.out.flush()
             self.written.set()
 
 
-log: Log | None = None  # nobody reads what is said before `begin`
+log: LogWriter | None = None  # events before `start_logging` are discarded
 
 
-def begin() -> None:
-    """Write the log to standard error from now on, with what our libraries have to say."""
+def start_logging() -> None:
+    """Write the log to standard error, with the warnings of uvicorn and asyncio."""
     global log  # noqa: PLW0603
-    log = Log(open(sys.stderr.fileno(), "wb", closefd=False))  # noqa: SIM115
+    log = LogWriter(open(sys.stderr.fileno(), "wb", closefd=False))  # noqa: SIM115
     for name in ("uvicorn", "asyncio"):
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [Libraries(logging.WARNING)], False
+        logger.handlers, logger.propagate = [LibraryLogHandler(logging.WARNING)], False
 
 
-def say(event: str, level: str = "info", error: BaseException | None = None, **fields: Any) -> None:
-    """A line of the log."""
+def log_event(event: str, level: str = "info", error: BaseException | None = None, **fields: Any) -> None:
+    """Write one line to the log."""
     if log is None:
         return
     if error is not None:
@@ -91,24 +91,24 @@ def _line(event: str, level: str, **fields: Any) -> bytes:
 
 
 def flush() -> None:
-    """Let out what was said."""
+    """Write all waiting lines."""
     if log is not None:
         log.flush()
 
 
 def trace(error: BaseException) -> str:
-    """Where an error comes from and of what kind it is; not its message, which may quote the text of a user.
+    """Type and stack frames of an error, without its message, which may quote the text of a user.
 
-    What is wrong with a model folder is said as it is: such a sentence quotes the folder alone.
+    The message of a FolderError quotes only the model folder and is returned as it is.
     """
     if isinstance(error, FolderError):
         return str(error)
-    frames = traceback.extract_tb(error.__traceback__)[-DEEP:]
+    frames = traceback.extract_tb(error.__traceback__)[-TRACE_FRAMES:]
     return " < ".join([type(error).__name__, *(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))])
 
 
-class Libraries(logging.Handler):
-    """What others log, as lines of ours."""
+class LibraryLogHandler(logging.Handler):
+    """Forwards log records of libraries to this log."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage(), record.levelname.lower(), record.exc_info[1] if record.exc_info else None)
+        log_event(record.getMessage(), record.levelname.lower(), record.exc_info[1] if record.exc_info else None)

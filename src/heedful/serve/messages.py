@@ -1,4 +1,4 @@
-"""What goes through the pipe between the server and a model: lists of messages, each with its length before it."""
+"""Messages between the server and a worker process: pickled lists, each preceded by its length in bytes."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ LENGTH = struct.Struct("!I")
 
 
 class WorkerTask(NamedTuple):
-    """One request."""
+    """One request to a model."""
 
     id: int
-    asked: dict[str, Any]
+    payload: dict[str, Any]
 
 
 class Event(NamedTuple):
-    """What became of a task: a piece of its answer, the whole of it, or why there is none."""
+    """Progress of a task: a part of its result, its result, or its error."""
 
     task: int
-    kind: str  # "piece", "done", "error" (what the user did wrong) or "failed" (what we did)
+    kind: str  # "delta", "done", "error" (the request is invalid) or "failed" (an internal error)
     value: Any
 
 
 @dataclass
 class Counts:
-    """What was done since somebody last asked."""
+    """Work done since the counts were last sent."""
 
-    batches: list[int] = field(default_factory=list)  # sentences in each search that began
+    batches: list[int] = field(default_factory=list)  # sentences in each batch
     tokens_in: int = 0
     tokens_out: int = 0
 
 
-def packed(messages: Sequence[Any]) -> bytes:
-    """Messages as bytes for the pipe."""
+def pack_messages(messages: Sequence[Any]) -> bytes:
+    """Serialize messages for the pipe."""
     data = pickle.dumps(messages, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data
 
 
 class MessageReader:
-    """Bytes as they come out of the pipe -> the messages that are complete."""
+    """Parses the bytes received from the pipe; yields the messages that are complete."""
 
     def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.size, self.needed = 0, LENGTH.size  # bytes that are here, and those without which there is no message
+        self.chunks: list[bytes] = []
+        self.size, self.needed = 0, LENGTH.size  # bytes received, and bytes needed for the next message
 
     def __call__(self, data: bytes) -> Iterator[Any]:
-        self.pieces.append(data)
+        self.chunks.append(data)
         self.size += len(data)
         if self.size < self.needed:
             return
-        data, start, self.needed = b"".join(self.pieces), 0, LENGTH.size
+        data, start, self.needed = b"".join(self.chunks), 0, LENGTH.size
         while len(data) - start >= LENGTH.size:
             end = start + LENGTH.size + LENGTH.unpack_from(data, start)[0]
             if end > len(data):
@@ -61,4 +61,4 @@ class MessageReader:
                 break
             yield from pickle.loads(data[start + LENGTH.size : end])
             start = end
-        self.pieces, self.size = [data[start:]], len(data) - start
+        self.chunks, self.size = [data[start:]], len(data) - start

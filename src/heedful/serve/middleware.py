@@ -11,16 +11,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serve import logs
-from heedful.serve.problems import GoneError, ProblemError, error_response
+from heedful.serve.http_errors import ClientDisconnectedError, HttpError, error_response
 from heedful.serve.server_settings import Limits
 from heedful.serve.state import ServerState
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 PAGE_HEADERS = {
-    "content-security-policy": POLICY,
+    "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
@@ -33,7 +33,7 @@ CLOSE = {"connection": "close"}
 class LimitsMiddleware:
     """Reads the body before the routes run: bounded in size and time, from a bounded number of requests per address.
 
-    Afterwards `scope["deadline"]` is the time of the event loop at which the response is due.
+    Then `scope["deadline"]` is the time of the event loop at which the response is due.
     """
 
     def __init__(self, app: ASGIApp, state: ServerState) -> None:
@@ -58,24 +58,24 @@ class LimitsMiddleware:
 
     async def _read(self, scope: Scope, receive: Receive, active: int) -> bytes:
         limits, headers = self.state.settings.limits, Headers(scope=scope)
-        waits = headers.get("expect", "").lower() == "100-continue"  # the body is sent only if it is asked for
-        close = CLOSE if waits else {}
+        expects_continue = headers.get("expect", "").lower() == "100-continue"  # the client waits to send the body
+        close = CLOSE if expects_continue else {}
         if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > limits.headers:
-            raise ProblemError(
+            raise HttpError(
                 400, f"the headers have more than {limits.headers:,} bytes.", reason="headers", headers=close
             )
         if "transfer-encoding" in headers and "content-length" in headers:
-            raise ProblemError(400, "a request has either Content-Length or Transfer-Encoding.", headers=CLOSE)
+            raise HttpError(400, "send either Content-Length or Transfer-Encoding, not both.", headers=CLOSE)
         if 0 < limits.connections < active:
-            said = f"this address has more than {limits.connections} requests in progress; wait for some of them."
-            raise ProblemError(429, said, retry=5, reason="connections", headers=close)
-        if waits and int(headers.get("content-length", "0")) > limits.body:
-            raise _too_large(limits, CLOSE)
+            message = f"this address has more than {limits.connections} requests in progress; wait for some to finish."
+            raise HttpError(429, message, retry=5, reason="connections", headers=close)
+        if expects_continue and int(headers.get("content-length", "0")) > limits.body:
+            raise _body_too_large(limits, CLOSE)
         return await read_body(receive, limits)
 
 
 async def read_body(receive: Receive, limits: Limits) -> bytes:
-    """The whole body; one that is too large is discarded until its end, so that the client can read the response."""
+    """The whole body; a body over the limit is read and discarded, so that the client can read the response."""
     chunks: list[bytes] = []
     size = 0
     try:
@@ -84,7 +84,7 @@ async def read_body(receive: Receive, limits: Limits) -> bytes:
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise GoneError
+                    raise ClientDisconnectedError
                 chunk = message.get("body", b"")
                 size += len(chunk)
                 if size <= limits.body:
@@ -92,16 +92,16 @@ async def read_body(receive: Receive, limits: Limits) -> bytes:
                 more = message.get("more_body", False)
     except TimeoutError:
         if size > limits.body:
-            raise _too_large(limits, CLOSE) from None
-        said = f"the request took more than {limits.receiving:g} s to come in."
-        raise ProblemError(408, said, reason="slow", headers=CLOSE) from None
+            raise _body_too_large(limits, CLOSE) from None
+        problem = f"the request body took more than {limits.receiving:g} s to arrive."
+        raise HttpError(408, problem, reason="slow", headers=CLOSE) from None
     if size > limits.body:
-        raise _too_large(limits)
+        raise _body_too_large(limits)
     return b"".join(chunks)
 
 
-def _too_large(limits: Limits, headers: dict[str, str] | None = None) -> ProblemError:
-    return ProblemError(413, f"the body has more than {limits.body:,} bytes.", reason="body", headers=headers)
+def _body_too_large(limits: Limits, headers: dict[str, str] | None = None) -> HttpError:
+    return HttpError(413, f"the body has more than {limits.body:,} bytes.", reason="body", headers=headers)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -115,7 +115,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class ResponseMiddleware:
-    """Adds the headers that every response has, writes a line of the log, and counts."""
+    """Adds headers to every response, logs the request and updates the metrics."""
 
     def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self.app, self.state = app, state
@@ -151,10 +151,10 @@ class ResponseMiddleware:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route, client = scope.get("route", "other"), scope["client"]
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self.state.metrics.answered(route, method, str(status)).inc()
-        self.state.metrics.took(route).observe(seconds)
+        self.state.metrics.count_request(route, method, str(status)).inc()
+        self.state.metrics.observe_seconds(route).observe(seconds)
         reason = {"reason": scope["rejected"]} if "rejected" in scope else {}
-        logs.say(
+        logs.log_event(
             "request", request=scope["request_id"], method=method, route=route, status=status,
             client=client[0] if client else None, ms=round(1000 * seconds, 1), **reason,
         )  # fmt: skip

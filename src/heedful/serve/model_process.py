@@ -1,6 +1,6 @@
-"""The server's end of the pipes: which models there are, what they are asked, and what becomes of it.
+"""The server's side of the pipes to the worker processes: starting models, sending requests, receiving events.
 
-Nothing here computes or waits for a computation, so nothing here keeps a request waiting. It knows no HTTP.
+Everything here is asynchronous and computes nothing. It knows no HTTP.
 """
 
 from __future__ import annotations
@@ -18,121 +18,122 @@ from typing import Any, NamedTuple
 
 from heedful.errors import FolderError, SettingError
 from heedful.serve import logs
-from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, packed
+from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, pack_messages
 from heedful.serve.server_settings import ServedFolder
 
-TOO_MUCH = "too much to do; try again later."
-REMEMBERED = 30.0  # seconds of finished work that the rate is estimated from
-START = Callable[[socket.socket, ServedFolder], Callable[[], None]]  # its end of the pipe, a model -> what ends it
+OVERLOADED = "a full queue; try again later."
+THROUGHPUT_WINDOW_SECONDS = 30.0
+# (the worker's end of the pipe, the model) -> a function that stops the worker
+StartWorker = Callable[[socket.socket, ServedFolder], Callable[[], None]]
 
 
-class RefusedError(Exception):
-    """The model cannot take this now; it may in some seconds."""
+class UnavailableError(Exception):
+    """The model cannot accept the request now; it may after `seconds`."""
 
     def __init__(self, reason: str, message: str, seconds: float = 1.0) -> None:
         super().__init__(message)
         self.reason, self.seconds = reason, max(1, min(120, math.ceil(seconds)))
 
 
-def start_process(threads: int, precision: str, shortlist: bool) -> START:
-    """Models in processes of their own."""
+def start_process(threads: int, precision: str, shortlist: bool) -> StartWorker:
+    """Run each model in its own process."""
 
     def start(pipe: socket.socket, served: ServedFolder) -> Callable[[], None]:
-        from heedful.serve.worker_process import process  # the model's side; torch is imported there, and not here
+        from heedful.serve.worker_process import run_worker  # the worker imports torch, the server does not
 
         context = multiprocessing.get_context("spawn")
-        asked = (pipe, served.folder, threads, precision, shortlist)
-        child = context.Process(target=process, args=asked, daemon=True)
-        child.start()
+        arguments = (pipe, served.folder, threads, precision, shortlist)
+        worker = context.Process(target=run_worker, args=arguments, daemon=True)
+        worker.start()
         pipe.close()
 
-        def end() -> None:
-            child.join(2)
-            if child.is_alive():
-                child.kill()
-                child.join()
+        def stop() -> None:
+            worker.join(2)
+            if worker.is_alive():
+                worker.kill()
+                worker.join()
 
-        return end
+        return stop
 
     return start
 
 
 def start_thread(pipe: socket.socket, served: ServedFolder) -> Callable[[], None]:
-    """Models in threads of this process: for tests, and where processes cannot be started."""
-    from heedful.serve.worker import serve
+    """Run a model in a thread of this process; for tests."""
+    from heedful.serve.worker import serve_model
 
     def run() -> None:
         with pipe:
-            serve(pipe, served.folder)
+            serve_model(pipe, served.folder)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return lambda: thread.join(5)
 
 
-class Job(NamedTuple):
-    """A task, and who waits to be told of it."""
+class PendingRequest(NamedTuple):
+    """A task that a worker has not finished, and the callback for its events."""
 
     task: WorkerTask
-    tell: Callable[[Event], object]
+    on_event: Callable[[Event], object]
 
 
 class WorkerConnection(asyncio.Protocol):
-    """One running model: its pipe and the jobs that it has. What is sent to it at once goes at once."""
+    """The connection to one worker. Messages of one iteration of the event loop are sent together."""
 
-    transport: asyncio.Transport | None = None  # once it is connected
+    transport: asyncio.Transport | None = None  # set when connected
 
-    def __init__(self, lost: Callable[[WorkerConnection], None], counted: Callable[[Counts], None]) -> None:
-        self.jobs: dict[int, Job] = {}
-        self.card: dict[str, Any] = {}
-        self.lost, self.counted = lost, counted
-        self.end: Callable[[], None] = lambda: None
+    def __init__(self, on_lost: Callable[[WorkerConnection], None], on_counts: Callable[[Counts], None]) -> None:
+        self.pending: dict[int, PendingRequest] = {}
+        self.info: dict[str, Any] = {}
+        self.on_lost, self.on_counts = on_lost, on_counts
+        self.stop: Callable[[], None] = lambda: None
         self.loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self.loop.create_future()
         self.closed = False
-        self.unpacked = MessageReader()
+        self.reader = MessageReader()
         self.outgoing: list[WorkerTask | int] = []
 
-    async def begin(self, start: START, served: ServedFolder) -> None:
-        """Connect, and wait until the model is loaded."""
+    async def start(self, start: StartWorker, served: ServedFolder) -> None:
+        """Start the worker, connect, and wait until the model is loaded."""
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
-            raise FolderError(f"there is no pipe for its process: {error.strerror}.") from None
+            raise FolderError(f"the pipe to the model's process cannot be opened: {error.strerror}.") from None
         try:
-            self.end = start(theirs, served)
+            self.stop = start(theirs, served)
         except OSError as error:
             ours.close()
             theirs.close()
-            raise FolderError(f"its process cannot be started: {error.strerror}.") from None
+            raise FolderError(f"the model's process cannot be started: {error.strerror}.") from None
         await self.loop.connect_accepted_socket(lambda: self, ours)
         await self.ready
 
-    def give(self, job: Job) -> None:
-        self.jobs[job.task.id] = job
-        self._send(job.task)
+    def submit(self, request: PendingRequest) -> None:
+        self.pending[request.task.id] = request
+        self._send(request.task)
 
-    def drop(self, job: Job) -> None:
-        if self.jobs.pop(job.task.id, None) is not None:
-            self._send(job.task.id)
+    def cancel(self, request: PendingRequest) -> None:
+        if self.pending.pop(request.task.id, None) is not None:
+            self._send(request.task.id)
 
     async def close(self) -> None:
-        """End it; who still waits is told that it is gone."""
+        """Stop the worker; pending requests get a "failed" event."""
         if not self.closed:
             self._disconnect()
-            await self.loop.run_in_executor(None, self.end)
+            await self.loop.run_in_executor(None, self.stop)
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        for event in self.unpacked(data):
-            self._take(event)
+        for event in self.reader(data):
+            self._handle(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.closed:
             self._disconnect()
-            self.lost(self)
+            self.on_lost(self)
 
     def _send(self, message: WorkerTask | int) -> None:
         if not self.outgoing:
@@ -142,232 +143,234 @@ class WorkerConnection(asyncio.Protocol):
     def _flush(self) -> None:
         outgoing, self.outgoing = self.outgoing, []
         if self.transport is not None and not self.closed:
-            self.transport.write(packed(outgoing))
+            self.transport.write(pack_messages(outgoing))
 
     def _disconnect(self) -> None:
         self.closed = True
         if self.transport is not None:
             self.transport.close()
-        for job in self.jobs.values():
-            job.tell(Event(job.task.id, "failed", "the process of the model ended"))
-        self.jobs.clear()
+        for request in self.pending.values():
+            request.on_event(Event(request.task.id, "failed", "the worker process ended"))
+        self.pending.clear()
         if not self.ready.done():
-            self.ready.set_exception(FolderError("the process of the model ended before it was ready."))
+            self.ready.set_exception(FolderError("the worker process ended before the model was loaded."))
 
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if event.task:
-            if job := self.jobs.get(event.task):
-                job.tell(event)
-                if event.kind != "piece":
-                    del self.jobs[event.task]
+            if request := self.pending.get(event.task):
+                request.on_event(event)
+                if event.kind != "delta":
+                    del self.pending[event.task]
         elif event.kind == "counts":
-            self.counted(event.value)
+            self.on_counts(event.value)
         elif not self.ready.done():
             if event.kind == "ready":
-                self.card = event.value
+                self.info = event.value
                 self.ready.set_result(None)
             else:
                 self.ready.set_exception(FolderError(event.value))
 
 
 class ThroughputMeter:
-    """How much was done of late, and how long more of it will take."""
+    """Estimates how long the outstanding work takes, from the work finished recently."""
 
     def __init__(self) -> None:
         self.done: deque[tuple[float, int]] = deque()
         self.total = 0
 
     def add(self, cost: int) -> None:
-        self._forget()
+        self._drop_old()
         self.done.append((time.monotonic(), cost))
         self.total += cost
 
-    def seconds(self, outstanding: int) -> float:
-        """Seconds that what is outstanding will take."""
-        self._forget()
+    def seconds_for(self, outstanding: int) -> float:
+        """Estimated seconds for the outstanding work."""
+        self._drop_old()
         return outstanding * max(time.monotonic() - self.done[0][0], 0.1) / self.total if self.done else 1.0
 
-    def _forget(self) -> None:
-        long_ago = time.monotonic() - REMEMBERED
-        while self.done and self.done[0][0] < long_ago:
+    def _drop_old(self) -> None:
+        oldest = time.monotonic() - THROUGHPUT_WINDOW_SECONDS
+        while self.done and self.done[0][0] < oldest:
             self.total -= self.done.popleft()[1]
 
 
 class ModelProcess:
-    """A model by its name: asks the child that runs now, and replaces it when it dies or is to be reloaded."""
+    """A served model: sends requests to its current worker, and replaces the worker when it dies or is reloaded."""
 
-    def __init__(self, served: ServedFolder, start: START, queue: int = 512) -> None:
+    def __init__(self, served: ServedFolder, start: StartWorker, queue: int = 512) -> None:
         self.served, self.start, self.queue = served, start, queue
-        self.counted: Callable[[Counts], None] = lambda counts: None
-        self.child: WorkerConnection | None = None  # the one that is asked
-        self.card: dict[str, Any] = {}  # what it said of itself, and is still true while it is started again
-        self.children: set[WorkerConnection] = set()  # with those that are being loaded or finish what they have
+        self.on_counts: Callable[[Counts], None] = lambda counts: None
+        self.worker: WorkerConnection | None = None  # receives new requests
+        self.info: dict[str, Any] = {}  # the worker's description of the model; stays while it restarts
+        self.workers: set[WorkerConnection] = set()  # including those that load or finish their last requests
         self.numbers = itertools.count(1)
-        self.outstanding = 0  # sentences that are accepted and not done
-        self.pace = ThroughputMeter()
+        self.outstanding = 0  # sentences that are accepted and not finished
+        self.throughput = ThroughputMeter()
         self.stopping = False
         self.tasks: set[asyncio.Task[None]] = set()
 
     @property
     def ready(self) -> bool:
-        return self.child is not None
+        return self.worker is not None
 
     @property
     def full(self) -> bool:
-        """Whether it could not take one sentence more."""
-        return self.child is not None and self.outstanding >= self.queue
+        """Whether the queue is full."""
+        return self.worker is not None and self.outstanding >= self.queue
 
     def wait(self) -> float:
-        """Seconds that what it has will take."""
-        return self.pace.seconds(self.outstanding)
+        """Estimated seconds until the outstanding requests are finished."""
+        return self.throughput.seconds_for(self.outstanding)
 
     async def load(self) -> None:
-        """Start the model, or its successor; the one before finishes what it has. Raises what is wrong with it."""
+        """Start a worker, or replace the current one, which finishes its requests; FolderError if it cannot load."""
         if self.stopping:
-            raise FolderError("the server ends.")
-        child = WorkerConnection(self._lost, self.counted)
-        self.children.add(child)
+            raise FolderError("the server is stopping.")
+        worker = WorkerConnection(self._worker_lost, self.on_counts)
+        self.workers.add(worker)
         try:
-            await child.begin(self.start, self.served)
+            await worker.start(self.start, self.served)
         except FolderError:
-            await self._close(child)
+            await self._close(worker)
             raise
-        before, self.child, self.card = self.child, child, child.card
-        if before is not None:
-            self._later(self._retire(before))
+        previous, self.worker, self.info = self.worker, worker, worker.info
+        if previous is not None:
+            self._spawn(self._retire(previous))
 
     async def close(self) -> None:
         self.stopping = True
         for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*(self._close(child) for child in list(self.children)))
+        await asyncio.gather(*(self._close(worker) for worker in list(self.workers)))
 
-    async def ask(self, asked: dict[str, Any], cost: int = 1) -> Any:
-        """What the model makes of it, once it is done; leaving early cancels it."""
-        told: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+    async def request(self, payload: dict[str, Any], cost: int = 1) -> Any:
+        """Send a request and wait for its result; canceling this coroutine cancels the request."""
+        result: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
 
-        def tell(event: Event) -> None:
-            if not told.done():  # or cancelled
-                told.set_result(event)
+        def on_event(event: Event) -> None:
+            if not result.done():  # it may be canceled
+                result.set_result(event)
 
-        child, job = self._give(asked, cost, tell)
+        worker, request = self._submit(payload, cost, on_event)
         try:
-            return self._checked(await told, cost).value
+            return self._check_event(await result, cost).value
         finally:
-            self._take_back(child, job, cost)
+            self._release(worker, request, cost)
 
-    async def stream(self, asked: dict[str, Any], cost: int = 1) -> AsyncIterator[Event]:
-        """Pieces, and at last what is done; leaving early cancels it."""
-        told: asyncio.Queue[Event] = asyncio.Queue()
-        child, job = self._give(asked, cost, told.put_nowait)
+    async def stream(self, payload: dict[str, Any], cost: int = 1) -> AsyncIterator[Event]:
+        """Send a request and yield its "delta" events and its "done" event; closing the iterator cancels it."""
+        events: asyncio.Queue[Event] = asyncio.Queue()
+        worker, request = self._submit(payload, cost, events.put_nowait)
         try:
             while True:
-                event = self._checked(await told.get(), cost)
+                event = self._check_event(await events.get(), cost)
                 yield event
                 if event.kind == "done":
                     return
         finally:
-            self._take_back(child, job, cost)
+            self._release(worker, request, cost)
 
-    def _give(self, asked: dict[str, Any], cost: int, tell: Callable[[Event], object]) -> tuple[WorkerConnection, Job]:
-        """From now on the model has it."""
-        child = self._admit(cost)
-        job = Job(WorkerTask(next(self.numbers), asked), tell)
+    def _submit(
+        self, payload: dict[str, Any], cost: int, on_event: Callable[[Event], object]
+    ) -> tuple[WorkerConnection, PendingRequest]:
+        """Send a request to the current worker."""
+        worker = self._admit(cost)
+        request = PendingRequest(WorkerTask(next(self.numbers), payload), on_event)
         self.outstanding += cost
-        child.give(job)
-        return child, job
+        worker.submit(request)
+        return worker, request
 
-    def _take_back(self, child: WorkerConnection, job: Job, cost: int) -> None:
-        """What becomes of it is of no interest any more."""
+    def _release(self, worker: WorkerConnection, request: PendingRequest, cost: int) -> None:
+        """Cancel the request if it is not finished."""
         self.outstanding -= cost
-        child.drop(job)
+        worker.cancel(request)
 
-    def _checked(self, event: Event, cost: int) -> Event:
-        """What the model said, unless it is that something went wrong."""
+    def _check_event(self, event: Event, cost: int) -> Event:
+        """Raise the error of an "error" or "failed" event; return any other event."""
         if event.kind == "error":
             raise SettingError(event.value)
         if event.kind == "failed":
-            logs.say("a model failed", "error", model=self.served.name, reason=event.value)
-            raise RefusedError("failed", f"the model {self.served.name} failed on this request; try again.")
+            logs.log_event("model failed on a request", "error", model=self.served.name, reason=event.value)
+            raise UnavailableError("failed", f"the model {self.served.name} failed on this request; try again.")
         if event.kind == "done":
-            self.pace.add(cost)
+            self.throughput.add(cost)
         return event
 
     def _admit(self, cost: int) -> WorkerConnection:
-        if self.child is None:
-            raise RefusedError("loading", f"the model {self.served.name} is being loaded; try again.", 2)
+        if self.worker is None:
+            raise UnavailableError("loading", f"the model {self.served.name} is being loaded; try again.", 2)
         if self.outstanding and self.outstanding + cost > self.queue:
-            raise RefusedError("queue", f"the model {self.served.name} has {TOO_MUCH}", self.wait())
-        return self.child
+            raise UnavailableError("queue", f"the model {self.served.name} has {OVERLOADED}", self.wait())
+        return self.worker
 
-    def _lost(self, child: WorkerConnection) -> None:
-        """The process died: whoever waited for it is told, and another one is started."""
-        self.children.discard(child)
-        if child is self.child and not self.stopping:
-            logs.say("a model died and is started again", "error", model=self.served.name)
-            self.child = None
-            self._later(self._revive())
+    def _worker_lost(self, worker: WorkerConnection) -> None:
+        """The worker process died, and its requests have failed: start another one."""
+        self.workers.discard(worker)
+        if worker is self.worker and not self.stopping:
+            logs.log_event("worker process died, restarting", "error", model=self.served.name)
+            self.worker = None
+            self._spawn(self._restart())
 
-    async def _revive(self) -> None:
+    async def _restart(self) -> None:
         for pause in itertools.chain((0.0, 1.0, 5.0), itertools.repeat(30.0)):
             await asyncio.sleep(pause)
             try:
                 await self.load()
                 break
             except FolderError as error:
-                logs.say("a model cannot be loaded", "error", model=self.served.name, reason=str(error))
+                logs.log_event("model cannot be loaded", "error", model=self.served.name, reason=str(error))
 
-    async def _retire(self, child: WorkerConnection) -> None:
-        while child.jobs:
+    async def _retire(self, worker: WorkerConnection) -> None:
+        while worker.pending:
             await asyncio.sleep(0.05)
-        await self._close(child)
+        await self._close(worker)
 
-    async def _close(self, child: WorkerConnection) -> None:
-        self.children.discard(child)
-        await child.close()
+    async def _close(self, worker: WorkerConnection) -> None:
+        self.workers.discard(worker)
+        await worker.close()
 
-    def _later(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
 
 class ModelProcesses:
-    """All models, by name and by language pair."""
+    """All served models, by name, family or language pair."""
 
-    def __init__(self, engines: list[ModelProcess]) -> None:
-        self.by_name = {engine.served.name: engine for engine in engines}
+    def __init__(self, models: list[ModelProcess]) -> None:
+        self.by_name = {model.served.name: model for model in models}
 
     @property
     def ready(self) -> bool:
-        return all(engine.ready for engine in self.by_name.values())
+        return all(model.ready for model in self.by_name.values())
 
     @property
     def full(self) -> bool:
-        """Whether nobody could take one sentence more."""
-        return all(engine.full for engine in self.by_name.values())
+        """Whether the queues of all models are full."""
+        return all(model.full for model in self.by_name.values())
 
-    def refusal(self) -> RefusedError:
-        """What is to be said then."""
-        seconds = min(engine.wait() for engine in self.by_name.values())
-        return RefusedError("queue", f"every model here has {TOO_MUCH}", seconds)
+    def unavailable_error(self) -> UnavailableError:
+        """The error to raise if `full`."""
+        seconds = min(model.wait() for model in self.by_name.values())
+        return UnavailableError("queue", f"every model here has {OVERLOADED}", seconds)
 
     async def load(self) -> None:
-        await asyncio.gather(*(engine.load() for engine in self.by_name.values()))
+        await asyncio.gather(*(model.load() for model in self.by_name.values()))
 
     async def close(self) -> None:
-        await asyncio.gather(*(engine.close() for engine in self.by_name.values()))
+        await asyncio.gather(*(model.close() for model in self.by_name.values()))
 
-    def of(self, family: str) -> list[ModelProcess]:
-        return [engine for engine in self.by_name.values() if engine.card.get("family") == family]
+    def of_family(self, family: str) -> list[ModelProcess]:
+        return [model for model in self.by_name.values() if model.info.get("family") == family]
 
     def translators(self, source: str | None = None, target: str | None = None) -> list[ModelProcess]:
-        """Translators from and to these languages, or any."""
+        """Translators for these languages; None is any language."""
         return [
-            engine
-            for engine in self.by_name.values()
-            if (pair := engine.served.pair) is not None
+            model
+            for model in self.by_name.values()
+            if (pair := model.served.pair) is not None
             and (source is None or source == pair.source)
             and (target is None or target == pair.target)
-            and engine.card.get("family") == "encoder-decoder"
+            and model.info.get("family") == "encoder-decoder"
         ]

@@ -1,4 +1,4 @@
-"""The application: its routes, and the middleware around them."""
+"""The ASGI application: routes and the middleware around them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heedful.serve.admission import unless_gone
 from heedful.serve.api import libretranslate, native_routes, openai, openapi
+from heedful.serve.http_errors import HttpError, JsonResponse, error_response
 from heedful.serve.middleware import LimitsMiddleware, ResponseMiddleware
-from heedful.serve.problems import Json, ProblemError, error_response
+from heedful.serve.request_checks import run_until_disconnect
 from heedful.serve.state import ServerState
 
-NOTHING = "there is nothing at this address; see /docs."
+NOT_FOUND = "this path does not exist; see /docs."
 Handler = Callable[[ServerState, Request], Coroutine[Any, Any, Response]]
 
 
 async def health(state: ServerState, request: Request) -> Response:
-    """GET /health: the process lives and answers."""
-    return Json({"status": "ok"})
+    """GET /health: the server process is running."""
+    return JsonResponse({"status": "ok"})
 
 
 async def ready(state: ServerState, request: Request) -> Response:
-    """GET /ready: requests are welcome."""
-    status = "draining" if state.draining else "ready" if state.engines.ready else "loading"
-    return Json({"status": status}, 200 if status == "ready" else 503)
+    """GET /ready: the models are loaded and the server is not draining."""
+    status = "draining" if state.draining else "ready" if state.models.ready else "loading"
+    return JsonResponse({"status": status}, 200 if status == "ready" else 503)
 
 
 async def metrics(state: ServerState, request: Request) -> Response:
@@ -40,39 +40,39 @@ async def metrics(state: ServerState, request: Request) -> Response:
 
 
 async def index(state: ServerState, request: Request) -> Response:
-    """GET /: the page."""
-    return HTMLResponse(_file("index.html"), headers={"cache-control": "no-cache"})
+    """GET /: the web page."""
+    return HTMLResponse(_read_asset("index.html"), headers={"cache-control": "no-cache"})
 
 
 async def asset(state: ServerState, request: Request) -> Response:
-    """GET /page/…: its parts."""
+    """GET /page/…: scripts, styles and the icon of the web page."""
     name = request.path_params["name"]
     if name not in ASSETS:
-        raise ProblemError(404, NOTHING)
+        raise HttpError(404, NOT_FOUND)
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return Response(_file(name), media_type=kind, headers={"cache-control": "no-cache"})
+    return Response(_read_asset(name), media_type=kind, headers={"cache-control": "no-cache"})
 
 
-async def document(state: ServerState, request: Request) -> Response:
+async def openapi_json(state: ServerState, request: Request) -> Response:
     """GET /openapi.json."""
-    return Json(openapi.describe())
+    return JsonResponse(openapi.openapi_document())
 
 
 async def docs(state: ServerState, request: Request) -> Response:
     """GET /docs."""
-    return HTMLResponse(openapi.page())
+    return HTMLResponse(openapi.docs_page())
 
 
-def _file(name: str) -> bytes:
+def _read_asset(name: str) -> bytes:
     return (files("heedful.serve") / "page" / name).read_bytes()
 
 
-ASSETS = {each.name for each in (files("heedful.serve") / "page").iterdir()} - {"index.html"}
+ASSETS = {path.name for path in (files("heedful.serve") / "page").iterdir()} - {"index.html"}
 GET: dict[str, Handler] = {
     "/": index,
     "/page/{name}": asset,
     "/docs": docs,
-    "/openapi.json": document,
+    "/openapi.json": openapi_json,
     "/health": health,
     "/ready": ready,
     "/metrics": metrics,
@@ -87,14 +87,14 @@ POST: dict[str, Handler] = {
     "/detect": libretranslate.detect,
     "/v1/completions": openai.completions,
     "/v1/translations": native_routes.translations,
-    "/v1/fill": native_routes.fill,
-    "/inside": native_routes.inside,
+    "/v1/fill": native_routes.fill_mask,
+    "/inside": native_routes.explain,
 }
 ALLOWED = dict.fromkeys(GET, ("GET", "HEAD")) | dict.fromkeys(POST, ("POST",))
 
 
-def build(state: ServerState) -> ASGIApp:
-    """The application."""
+def build_app(state: ServerState) -> ASGIApp:
+    """The application with its middleware."""
     app: ASGIApp = LimitsMiddleware(Routes(state), state)
     if state.settings.cors:
         app = CORSMiddleware(
@@ -108,39 +108,39 @@ def build(state: ServerState) -> ASGIApp:
 
 
 class Routes:
-    """Calls the handler of the route and sends its response, or that of the error it ended with."""
+    """Calls the handler of a route and sends its response, or the response to its error."""
 
     def __init__(self, state: ServerState) -> None:
         self.state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            answer = await self._answer(scope, receive)
+            response = await self._respond(scope, receive)
         except (Exception, asyncio.CancelledError) as error:
-            answer = error_response(self.state, scope, error)
-        await answer(scope, receive, send)
+            response = error_response(self.state, scope, error)
+        await response(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+    async def _respond(self, scope: Scope, receive: Receive) -> Response:
         handler, request = self._handler(scope), Request(scope, receive)
         if scope["method"] != "POST":
             return await handler(self.state, request)
-        if self.state.engines.full:
-            raise self.state.engines.refusal()
-        await request.body()  # which is kept there: from now on `receive` waits for the end of the connection
-        work = handler(self.state, request)
-        return await unless_gone(work, receive, scope["deadline"], self.state.settings.limits.seconds)
+        if self.state.models.full:
+            raise self.state.models.unavailable_error()
+        await request.body()  # cached by the request, so `receive` now waits for the disconnect
+        response = handler(self.state, request)
+        return await run_until_disconnect(response, receive, scope["deadline"], self.state.settings.limits.seconds)
 
     def _handler(self, scope: Scope) -> Handler:
-        """Of the path itself, or of the names under a path."""
+        """The handler of the exact path, or of `parent/{name}`."""
         route, method = scope["path"], scope["method"]
         if route not in ALLOWED or "{" in route:
-            above, _, name = route.rpartition("/")
-            route, scope["path_params"] = f"{above}/{{name}}", {"name": name}
+            parent, _, name = route.rpartition("/")
+            route, scope["path_params"] = f"{parent}/{{name}}", {"name": name}
         allowed = ALLOWED.get(route)
         if allowed is None:
-            raise ProblemError(404, NOTHING)
+            raise HttpError(404, NOT_FOUND)
         scope["route"] = route
         if method in allowed:
             return (POST if method == "POST" else GET)[route]
-        takes = ", ".join(allowed)
-        raise ProblemError(405, f"this address takes {takes}, not {method}.", headers={"allow": takes})
+        methods = ", ".join(allowed)
+        raise HttpError(405, f"this path accepts {methods}, not {method}.", headers={"allow": methods})

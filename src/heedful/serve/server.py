@@ -1,4 +1,4 @@
-"""From settings to a server that runs until it is told to end, and ends without losing what it accepted."""
+"""Starts and stops the server: settings -> models and uvicorn; SIGTERM finishes all accepted requests first."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ import uvicorn
 
 from heedful.errors import HeedfulError, SettingError
 from heedful.serve import logs
-from heedful.serve.model_process import START, ModelProcess, ModelProcesses, start_process
-from heedful.serve.routes import build
+from heedful.serve.model_process import ModelProcess, ModelProcesses, StartWorker, start_process
+from heedful.serve.routes import build_app
 from heedful.serve.server_settings import ServerSettings, read_keys
 from heedful.serve.state import ServerState
 
-GARBAGE = 20_000  # objects more than before that are worth a look for cycles among them; requests leave none
+GC_THRESHOLD = 20_000  # allocations between garbage collections; requests leave no reference cycles
 BACKLOG = 2048  # connections that wait to be accepted
-KEEP_ALIVE = 15  # seconds without a request after which a connection is closed
-UNREAD = 60.0  # seconds after which the kernel ends a connection whose client takes nothing of what was sent
-NOTICE = 1.0  # seconds between saying that we are not ready and taking no more connections
-LINGER = 0.5  # seconds that a connection without a request may still bring one after that
+KEEP_ALIVE_SECONDS = 15  # an idle connection is closed after this
+UNREAD_TIMEOUT_SECONDS = 60.0  # the kernel closes a connection whose client has read nothing for this long
+NOT_READY_SECONDS = 1.0  # from /ready answering 503 to the end of accepting connections
+LINGER_SECONDS = 0.5  # after that, open connections may still send a request
 
 
-def make_state(settings: ServerSettings, start: START | None = None) -> ServerState:
-    """The server with its models, none of which is loaded yet."""
+def make_state(settings: ServerSettings, start: StartWorker | None = None) -> ServerState:
+    """The server's state, with models that are not loaded yet."""
     start = start or start_process(settings.threads, settings.precision, settings.shortlist)
-    engines = [ModelProcess(served, start, settings.limits.queue) for served in settings.models]
-    state = ServerState(settings, ModelProcesses(engines), settings.keys)
-    for engine in engines:
-        state.metrics.watch(engine)
+    models = [ModelProcess(served, start, settings.limits.queue) for served in settings.models]
+    state = ServerState(settings, ModelProcesses(models), settings.keys)
+    for model in models:
+        state.metrics.watch(model)
     return state
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which says that it is not ready some time before it stops to listen."""
+    """uvicorn with a graceful end: /ready answers 503 for a moment before the server stops listening."""
 
     def __init__(self, state: ServerState) -> None:
         self.state = state
         super().__init__(
             uvicorn.Config(
-                build(state),
+                build_app(state),
                 http="h11",
                 ws="none",
                 lifespan="off",
@@ -56,52 +56,52 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 backlog=BACKLOG,
-                timeout_keep_alive=KEEP_ALIVE,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 h11_max_incomplete_event_size=state.settings.limits.headers,
-                timeout_graceful_shutdown=max(1, round(state.settings.drain - self._notice() - LINGER)),
+                timeout_graceful_shutdown=max(1, round(state.settings.drain - self._notice() - LINGER_SECONDS)),
             )
         )
         state.metrics.connections.set_function(lambda: len(self.server_state.connections))
 
     def _notice(self) -> float:
-        return min(NOTICE, self.state.settings.drain / 4)
+        return min(NOT_READY_SECONDS, self.state.settings.drain / 4)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals begin the end; they do not end the process by themselves."""
+        """SIGTERM and SIGINT start draining instead of ending the process."""
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(ValueError, RuntimeError):  # in another thread than the main one there are none
+        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread can handle signals
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.drain, number)
         yield
 
     def drain(self, number: int = signal.SIGTERM, frame: FrameType | None = None) -> None:
-        """No longer ready; soon no new connections; then the end. A second Ctrl-C does not wait."""
+        """Answer /ready with 503, then stop accepting connections, then end. A second Ctrl-C ends at once."""
         if self.state.draining:
             self.should_exit = True
             self.force_exit = number == signal.SIGINT
             return
         self.state.draining = True
-        logs.say("draining", seconds=self.state.settings.drain)
+        logs.log_event("server is draining", seconds=self.state.settings.drain)
         asyncio.get_running_loop().call_later(self._notice(), setattr, self, "should_exit", True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop to listen; connections that were accepted have a moment to bring the request that is on its way."""
+        """Stop listening, but leave accepted connections a moment to send their request."""
         for server in self.servers:
             server.close()
         if not self.force_exit:
-            await asyncio.sleep(min(LINGER, self.state.settings.drain / 8))
+            await asyncio.sleep(min(LINGER_SECONDS, self.state.settings.drain / 8))
         await super().shutdown(sockets)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens as soon as it is asked to."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A bound TCP socket that does not listen yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # with the protocol named, asyncio turns Nagle's algorithm off; else every answer could take 40 ms more
+    # asyncio disables Nagle's algorithm only if the protocol is given; otherwise a response may take 40 ms longer
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # of Linux; connections inherit it
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * UNREAD))
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux only; connections inherit it
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * UNREAD_TIMEOUT_SECONDS))
     try:
         listening.bind((host, port))
     except (OSError, OverflowError) as error:
@@ -109,30 +109,30 @@ def bind(host: str, port: int) -> socket.socket:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise SettingError(f"port {port} of {host} is in use; choose another with --port.") from None
         reason = getattr(error, "strerror", None) or str(error)
-        raise SettingError(f"{host} port {port} cannot be listened on: {reason}.") from None
+        raise SettingError(f"cannot listen on {host} port {port}: {reason}.") from None
     return listening
 
 
 async def serve(settings: ServerSettings, keys: Path | None = None, started: Callable[[str], Any] = print) -> None:
-    """Serve until a signal says that it is enough; SIGHUP loads models and keys again."""
-    listening = bind(settings.host, settings.port)
+    """Serve until SIGTERM or SIGINT; SIGHUP reloads models and keys."""
+    listening = bind_socket(settings.host, settings.port)
     state = make_state(settings)
     server = Server(state)
     loop = asyncio.get_running_loop()
     reloading: set[asyncio.Task[None]] = set()
 
     def hang_up() -> None:
-        task = asyncio.ensure_future(reload(state, keys))
+        task = asyncio.ensure_future(reload_models(state, keys))
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
     try:
-        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # what is being loaded is new
-        await state.engines.load()
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the models are being loaded anyway
+        await state.models.load()
         loop.add_signal_handler(signal.SIGHUP, hang_up)
-        gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
-        gc.set_threshold(GARBAGE)
-        listening.listen(BACKLOG)  # from now on nobody is refused, though accepting begins a moment later
+        gc.freeze()  # imported objects stay; scanning them would delay all requests
+        gc.set_threshold(GC_THRESHOLD)
+        listening.listen(BACKLOG)  # from now on no connection is refused; accepting starts a moment later
         host, port = listening.getsockname()[:2]
         name = f"[{host}]" if ":" in host else host
         started(f"http://{name}:{port}")
@@ -141,27 +141,27 @@ async def serve(settings: ServerSettings, keys: Path | None = None, started: Cal
         listening.close()
         for task in reloading:
             task.cancel()
-        await state.engines.close()
-    logs.say("ended")
+        await state.models.close()
+    logs.log_event("server stopped")
 
 
-async def reload(state: ServerState, keys: Path | None) -> None:
-    """The models and keys as they are on disk now; what cannot be read stays as it was."""
+async def reload_models(state: ServerState, keys: Path | None) -> None:
+    """Load models and keys from disk again; one that cannot be loaded stays as it is."""
     try:
         state.keys = read_keys(keys)
     except HeedfulError as error:
-        logs.say("keys stay as they were", "error", reason=str(error))
-    for engine in state.engines.by_name.values():
+        logs.log_event("API keys not reloaded", "error", reason=str(error))
+    for model in state.models.by_name.values():
         try:
-            await engine.load()
-            logs.say("reloaded", model=engine.served.name)
+            await model.load()
+            logs.log_event("model reloaded", model=model.served.name)
         except HeedfulError as error:
-            logs.say("a model stays as it was", "error", model=engine.served.name, reason=str(error))
+            logs.log_event("model not reloaded", "error", model=model.served.name, reason=str(error))
 
 
 def run(settings: ServerSettings, keys: Path | None = None, started: Callable[[str], Any] = print) -> None:
-    """`serve`, with a log on standard error."""
-    logs.begin()
+    """Run `serve` with a log on standard error."""
+    logs.start_logging()
     try:
         asyncio.run(serve(settings, keys, started))
     finally:

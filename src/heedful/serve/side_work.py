@@ -1,7 +1,7 @@
-"""What takes long and is seldom asked for, beside the searches of a model: alignments, attention, looks inside, HTML.
+"""Side work of a model, slow and seldom requested: alignments, attention, the explain page, HTML.
 
-One thread computes it. Each request is a generator that yields after every small piece of its work, and the requests
-take turns (round robin), so that a large one does not keep the others waiting.
+One thread beside the searches computes it. Each request is a generator that yields after every small step, and the
+requests take turns (round robin), so that a large one does not delay the others.
 """
 
 from __future__ import annotations
@@ -15,56 +15,57 @@ from heedful.errors import SettingError
 from heedful.serve.logs import trace
 from heedful.serve.messages import Event
 
-Steps = Generator[None, None, Any]  # returns what the request asked for
+Steps = Generator[None, None, Any]  # returns the result of the request
 
 
-class Turn(NamedTuple):
-    """A request, and the rest of its work."""
+class SideTask(NamedTuple):
+    """A request and its remaining steps."""
 
     task: int
     steps: Steps
 
 
 class SideWork:
-    """Requests in a queue; `wanted` says whether a task still waits for its answer, `end` gives it the answer."""
+    """A queue of requests; `is_wanted` tells whether a task is not canceled, `finish` receives its final event."""
 
-    def __init__(self, wanted: Callable[[int], bool], end: Callable[[Event], None]) -> None:
-        self.wanted, self.end = wanted, end
-        self.turns: deque[Turn] = deque()
-        self.waiting = threading.Semaphore(0)
+    def __init__(self, is_wanted: Callable[[int], bool], finish: Callable[[Event], None]) -> None:
+        self.is_wanted, self.finish = is_wanted, finish
+        self.queue: deque[SideTask] = deque()
+        self.available = threading.Semaphore(0)
         self.thread = threading.Thread(target=self._run, name="side work", daemon=True)
         self.closed = False
 
     def add(self, task: int, steps: Steps) -> None:
-        self.turns.append(Turn(task, steps))
-        self.waiting.release()
+        self.queue.append(SideTask(task, steps))
+        self.available.release()
         if self.thread.ident is None:
             self.thread.start()
 
     def close(self) -> None:
         """Stop after the current step."""
         self.closed = True
-        self.waiting.release()
+        self.available.release()
 
     def _run(self) -> None:
-        while self.waiting.acquire() and not self.closed:
-            turn = self.turns.popleft()
-            if not self.wanted(turn.task):
-                turn.steps.close()
-            elif (event := self._step(turn)) is not None:
-                self.end(event)
+        while self.available.acquire() and not self.closed:
+            side_task = self.queue.popleft()
+            if not self.is_wanted(side_task.task):
+                side_task.steps.close()
+            elif (event := self._step(side_task)) is not None:
+                self.finish(event)
             else:
-                self.turns.append(turn)
-                self.waiting.release()
+                self.queue.append(side_task)
+                self.available.release()
 
-    def _step(self, turn: Turn) -> Event | None:
-        """Compute until the next yield; the answer if that was the last piece."""
+    def _step(self, side_task: SideTask) -> Event | None:
+        """Compute until the next yield; returns the final event after the last step."""
+        task, steps = side_task
         try:
-            next(turn.steps)
+            next(steps)
         except StopIteration as done:
-            return Event(turn.task, "done", done.value)
+            return Event(task, "done", done.value)
         except SettingError as error:
-            return Event(turn.task, "error", str(error))
+            return Event(task, "error", str(error))
         except Exception as error:
-            return Event(turn.task, "failed", trace(error))
+            return Event(task, "failed", trace(error))
         return None

@@ -1,4 +1,4 @@
-"""A text -> its sentences and what stands between them, so that it can be put together again around translations."""
+"""Splits a text into sentences, and replaces each sentence by its translation with the white space kept."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from heedful.text import glue
 from heedful.text.sentence_splitting import MARKS
 
 # The lookbehinds try a run of marks from its beginning only, so that matching takes linear time.
-ENDS = re.compile(
+SENTENCE_END = re.compile(
     rf"(?<![{MARKS}])[{MARKS}]++[\"'»«”’)\]]*+(?=[^\S\n]++(?P<next>\S))|(?<![。！？｡])[。！？｡]++[」』”’）]*+(?=[^\n])"
 )
-NO_END = re.compile(
+ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'“„])(?:[^\W\d_]|\d{1,2}|[A-Za-z]\.[A-Za-z]|e\.g|i\.e|z\.B|d\.h|u\.a|bzw|ca|cf|co|corp|dr|etc|fig|frau|"
     r"gen|gov|hr|inc|jr|ltd|mr|mrs|ms|no|nos|nr|prof|sen|sr|st|str|tel|usw|vgl|vol|vs)\.$",
     re.IGNORECASE,
 )
-LONGEST_NO_END = 12  # characters, with room to spare
+MAX_ABBREVIATION = 12  # characters; longer than any match of ABBREVIATION
 
 
 @dataclass(frozen=True)
-class Sentence:
-    """Where a sentence stands in its text."""
+class SentenceSpan:
+    """A sentence and its character offsets in the text."""
 
     text: str
     start: int
@@ -32,58 +32,58 @@ class Sentence:
 
 
 @dataclass
-class Translated:
-    """A text, its sentences, and for each of them its translations, best first."""
+class SentenceTranslations:
+    """A text, its sentences, and the n-best translations of each sentence."""
 
     text: str
-    sentences: list[Sentence]
-    ways: list[list[dict[str, Any]]]
+    sentences: list[SentenceSpan]
+    n_best: list[list[dict[str, Any]]]
 
-    def whole(self, rank: int = 0) -> str:
-        """The text with each sentence in its best translation, its second best, and so on."""
-        return self.rebuilt(rank)[0]
+    def translation(self, rank: int = 0) -> str:
+        """The text with each sentence replaced by its translation of this rank (0 is the best)."""
+        return self.translation_with_starts(rank)[0]
 
-    def rebuilt(self, rank: int) -> tuple[str, list[int]]:
-        """The same, and where the translation of each sentence begins."""
-        chosen = [each[min(rank, len(each) - 1)]["text"] if each else "" for each in self.ways]
-        return rebuilt(self.text, self.sentences, chosen)
+    def translation_with_starts(self, rank: int) -> tuple[str, list[int]]:
+        """`translation`, and the offset at which the translation of each sentence starts."""
+        texts = [n_best[min(rank, len(n_best) - 1)]["text"] if n_best else "" for n_best in self.n_best]
+        return replace_sentences(self.text, self.sentences, texts)
 
 
-def sentences(text: str) -> list[Sentence]:
-    """The sentences of a text, without the white space around them; a line break always ends one."""
-    found, start = [], 0
-    for end in [*_ends(text), len(text)]:
-        piece = text[start:end]
-        inner = piece.strip()
-        if inner:
-            first = start + len(piece) - len(piece.lstrip())
-            found.append(Sentence(inner, first, first + len(inner)))
+def split_sentences(text: str) -> list[SentenceSpan]:
+    """The sentences of a text, stripped of white space; a line break always ends a sentence."""
+    spans, start = [], 0
+    for end in [*_sentence_ends(text), len(text)]:
+        segment = text[start:end]
+        sentence = segment.strip()
+        if sentence:
+            first = start + len(segment) - len(segment.lstrip())
+            spans.append(SentenceSpan(sentence, first, first + len(sentence)))
         start = end
-    return found
+    return spans
 
 
-def rebuilt(text: str, parts: Sequence[Sentence], translated: Sequence[str]) -> tuple[str, list[int]]:
-    """The text with every sentence replaced, and where each replacement begins.
+def replace_sentences(text: str, parts: Sequence[SentenceSpan], translated: Sequence[str]) -> tuple[str, list[int]]:
+    """The text with every sentence replaced, and the offset of each replacement.
 
-    What stood between sentences stays, and a space comes where none was needed.
+    White space between sentences stays; a space is added where the source script has none and the target needs one.
     """
-    out, at, starts = "", 0, []
+    output, position, starts = "", 0, []
     for sentence, replacement in zip(parts, translated, strict=True):
-        between = text[at : sentence.start]
-        out += between or glue(out, replacement)
-        starts.append(len(out))
-        out += replacement
-        at = sentence.end
-    return out + text[at:], starts
+        between = text[position : sentence.start]
+        output += between or glue(output, replacement)
+        starts.append(len(output))
+        output += replacement
+        position = sentence.end
+    return output + text[position:], starts
 
 
-def _ends(text: str) -> list[int]:
-    """Places where a sentence ends, in order."""
+def _sentence_ends(text: str) -> list[int]:
+    """Offsets at which sentences end, in ascending order."""
     ends, line = [], 0
     for part in text.split("\n"):
-        for match in ENDS.finditer(part):
-            before = part[max(0, match.end() - LONGEST_NO_END) : match.end()]
-            if match.group() == "." and (match["next"].islower() or NO_END.search(before)):
+        for match in SENTENCE_END.finditer(part):
+            before = part[max(0, match.end() - MAX_ABBREVIATION) : match.end()]
+            if match.group() == "." and (match["next"].islower() or ABBREVIATION.search(before)):
                 continue
             ends.append(line + match.end())
         line += len(part) + 1

@@ -87,10 +87,10 @@ class TranslationWorkload:
         self.counts.batches.append(size)
 
     def add(self, task: WorkerTask) -> None:
-        options = self.options(tuple(task.asked.get("search", {}).items()))
-        texts = task.asked["texts"]
+        options = self.options(tuple(task.payload.get("search", {}).items()))
+        texts = task.payload["texts"]
         parts: list[list[SourcePart]] = [[] for _ in texts]
-        prefixes, openings = [task.asked.get("prefix", "")] * len(texts), task.asked.get("openings", ())
+        prefixes, openings = [task.payload.get("prefix", "")] * len(texts), task.payload.get("openings", ())
         for part in self.translator.parts(texts, prefixes, openings=openings):
             parts[part.line].append(part)
         numbered = [

@@ -1,7 +1,7 @@
-"""The process of one model: tasks come in through a pipe, events go out.
+"""The worker process of one model: receives tasks through a pipe and sends events.
 
-Alignments, attention, looks inside and HTML are side work. A copy of the model that shares its weights computes it, so
-that hooks on its modules do not reach the searches.
+Alignments, attention, the explain page and HTML are side work. It uses a copy of the modules that shares the weights,
+so that its hooks do not affect the searches.
 """
 
 from __future__ import annotations
@@ -26,195 +26,196 @@ from heedful.inference.translator import Translator
 from heedful.interop import open_folder
 from heedful.ops.threads import compute_with_one_thread, set_num_threads
 from heedful.serve.logs import trace
-from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, packed
+from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, pack_messages
 from heedful.serve.side_work import SideWork, Steps
-from heedful.serve.text_sentences import Translated
+from heedful.serve.text_sentences import SentenceTranslations
 from heedful.serve.translation import TranslationWorkload, Workload, translations
 from heedful.storage.folder import ModelFolder, parameter_count
 from heedful.storage.weight_file import WeightFile
 
-POLITE = 10  # how much the model gives way to the server, which has to answer at once and needs little
-CROWDED = 0.01  # seconds between two looks at the pipe, if more is asked for than is done at once
-SWITCH = 0.0005  # seconds for which Python may keep a search from going on
-COUNTING = 0.1  # seconds between two words about how much was done
+NICENESS = 10  # below the server process, which needs little CPU time but at once
+BUSY_POLL_SECONDS = 0.01  # between two polls of the pipe while tasks are waiting
+SWITCH_INTERVAL_SECONDS = 0.0005  # for sys.setswitchinterval: a search waits at most this long for the GIL
+COUNTS_INTERVAL_SECONDS = 0.1  # between two "counts" events
 Parts = list[list[SourcePart]]
-Found = list[list[list[Translation]]]
+NBestParts = list[list[list[Translation]]]
 
 
-def process(pipe: socket.socket, folder: Path, threads: int, precision: str, shortlist: bool) -> None:
-    """Be the process of a model until the other end of the pipe is closed; signals are meant for the server."""
+def run_process(pipe: socket.socket, folder: Path, threads: int, precision: str, shortlist: bool) -> None:
+    """Serve a model until the server closes the pipe; signals are left to the server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(POLITE)
+    os.nice(NICENESS)
     set_num_threads(threads)
-    sys.setswitchinterval(SWITCH)
-    gc.freeze()  # what was imported stays: looking through it again and again would hold up all requests
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    gc.freeze()  # imported objects stay; scanning them would delay all requests
     code = 0
     try:
-        serve(pipe, folder, precision, shortlist)
+        serve_model(pipe, folder, precision, shortlist)
     except BaseException as error:
         print(trace(error), file=sys.stderr, flush=True)
         code = 1
-    os._exit(code)  # nobody waits for what is still computed aside
+    os._exit(code)  # without waiting for the side-work thread
 
 
-def serve(pipe: socket.socket, folder: Path, precision: str = "float32", shortlist: bool = False) -> None:
-    """Open a model, say so, and work."""
+def serve_model(pipe: socket.socket, folder: Path, precision: str = "float32", shortlist: bool = False) -> None:
+    """Load a model, send "ready" (or "error"), and serve tasks."""
     try:
         worker = Worker(pipe, open_folder(folder), precision, shortlist)
     except HeedfulError as error:
-        pipe.sendall(packed([Event(0, "error", str(error))]))
+        pipe.sendall(pack_messages([Event(0, "error", str(error))]))
         return
     with contextlib.suppress(OSError):  # the server is gone
         worker.run()
 
 
 class Worker:
-    """A model, its work, and the pipe."""
+    """A model, its workload and the pipe to the server."""
 
     def __init__(self, pipe: socket.socket, folder: ModelFolder, precision: str, shortlist: bool = False) -> None:
         self.pipe, self.folder, self.precision, self.shortlist = pipe, folder, precision, shortlist
-        self.work = self._work()
+        self.workload = self._make_workload()
         self.tasks: dict[int, WorkerTask] = {}
-        self.counting = 0.0  # when to say again what was done
-        self.sending = threading.Lock()
-        self.side_work = SideWork(self.tasks.__contains__, self._end)
-        self.seen = _aside(self.folder)
-        self.shown = self._shared()
+        self.next_counts = 0.0  # when to send counts again
+        self.send_lock = threading.Lock()
+        self.side_work = SideWork(self.tasks.__contains__, self._finish)
+        self.side_folder = _copy_modules(self.folder)
+        self.side_translator = self._make_side_translator()
 
     def run(self) -> None:
-        self._send(Event(0, "ready", self._card()))
-        unpacked = MessageReader()
-        while (data := self._received()) is not None:
-            for message in unpacked(data):
-                self._take(message)
-            if not self.work.idle():
+        self._send(Event(0, "ready", self._model_info()))
+        reader = MessageReader()
+        while (data := self._receive()) is not None:
+            for message in reader(data):
+                self._handle(message)
+            if not self.workload.idle():
                 self._report(self._steps())
         self.side_work.close()
 
     def _steps(self) -> list[Event]:
-        """One step, or as many as are done in no time: where some wait anyway, the pipe can wait for so long too."""
-        events, end = self.work.step(), time.monotonic() + CROWDED
-        while self.work.waiting and time.monotonic() < end:
-            events += self.work.step()
+        """One step; while tasks are waiting, more steps before the next poll of the pipe."""
+        events, end = self.workload.step(), time.monotonic() + BUSY_POLL_SECONDS
+        while self.workload.waiting and time.monotonic() < end:
+            events += self.workload.step()
         return events
 
-    def _received(self) -> bytes | None:
-        """What has come meanwhile, or will come if there is nothing to do; None at the end."""
+    def _receive(self) -> bytes | None:
+        """Bytes from the pipe, without waiting unless idle; None if the pipe is closed."""
         try:
-            return self.pipe.recv(1 << 18, 0 if self.work.idle() else socket.MSG_DONTWAIT) or None
+            return self.pipe.recv(1 << 18, 0 if self.workload.idle() else socket.MSG_DONTWAIT) or None
         except BlockingIOError:
             return b""
 
-    def _take(self, message: WorkerTask | int) -> None:
+    def _handle(self, message: WorkerTask | int) -> None:
+        """Start a task, or cancel the one of this id."""
         if isinstance(message, int):
             self.tasks.pop(message, None)
-            self.work.cancel(message)
+            self.workload.cancel(message)
             return
         self.tasks[message.id] = message
-        if steps := self._steps_aside(message.asked):
+        if steps := self._side_work_steps(message.payload):
             self.side_work.add(message.id, steps)
             return
         try:
-            self.work.add(message)
+            self.workload.add(message)
         except SettingError as error:
-            self._end(Event(message.id, "error", str(error)))
+            self._finish(Event(message.id, "error", str(error)))
         except Exception as error:
-            self._end(Event(message.id, "failed", trace(error)))
+            self._finish(Event(message.id, "failed", trace(error)))
 
     def _report(self, events: list[Event]) -> None:
-        """Say all that a step brought about at once, but what needs another look."""
-        said = []
+        """Send the events of a step; translations that need alignments go to side work first."""
+        outgoing = []
         for event in events:
-            if event.kind == "piece":
-                said.append(event)
+            if event.kind == "delta":
+                outgoing.append(event)
             elif (task := self.tasks.get(event.task)) is None:
                 continue
-            elif event.kind == "done" and (task.asked.get("alignments") or task.asked.get("attention")):
-                parts, found = event.value
-                self.side_work.add(task.id, self._looked_at(task, parts, found))
+            elif event.kind == "done" and (task.payload.get("alignments") or task.payload.get("attention")):
+                parts, n_best = event.value
+                self.side_work.add(task.id, self._align(task, parts, n_best))
             else:
                 del self.tasks[event.task]
-                said.append(Event(event.task, event.kind, self._plain(task, event)))
-        if time.monotonic() > self.counting or self.work.idle():
-            said.append(Event(0, "counts", self.work.counts))
-            self.work.counts, self.counting = Counts(), time.monotonic() + COUNTING
-        if said:
-            self._send(*said)
+                outgoing.append(Event(event.task, event.kind, self._result(task, event)))
+        if time.monotonic() > self.next_counts or self.workload.idle():
+            outgoing.append(Event(0, "counts", self.workload.counts))
+            self.workload.counts, self.next_counts = Counts(), time.monotonic() + COUNTS_INTERVAL_SECONDS
+        if outgoing:
+            self._send(*outgoing)
 
-    def _plain(self, task: WorkerTask, event: Event) -> Any:
-        """What a step found, as plain data."""
-        translated = event.kind == "done" and isinstance(self.work, TranslationWorkload)
-        return translations(event.value[1], task.asked["fields"]) if translated else event.value
+    def _result(self, task: WorkerTask, event: Event) -> Any:
+        """The value of an event; translations as dictionaries of the requested fields."""
+        translated = event.kind == "done" and isinstance(self.workload, TranslationWorkload)
+        return translations(event.value[1], task.payload["fields"]) if translated else event.value
 
-    def _end(self, event: Event) -> None:
+    def _finish(self, event: Event) -> None:
         if self.tasks.pop(event.task, None) is not None:
             self._send(event)
 
     def _send(self, *events: Event) -> None:
-        with self.sending:
-            self.pipe.sendall(packed(events))
+        with self.send_lock:
+            self.pipe.sendall(pack_messages(events))
 
     # ---- side work
 
-    def _steps_aside(self, asked: dict[str, Any]) -> Steps | None:
-        """What is asked for, if it needs no search."""
-        for name, steps in (("look", self._look), ("read_html", read_html), ("write_html", write_html)):
-            if name in asked:
-                return steps(**asked[name])
+    def _side_work_steps(self, payload: dict[str, Any]) -> Steps | None:
+        """The steps of a request that needs no search."""
+        for name, steps in (("explain", self._explain), ("read_html", read_html), ("write_html", write_html)):
+            if name in payload:
+                return steps(**payload[name])
         return None
 
-    def _looked_at(self, task: WorkerTask, parts: Parts, found: Found) -> Steps:
-        """Translations with their alignments, and with the attention that these were read off if it is asked for.
+    def _align(self, task: WorkerTask, parts: Parts, n_best: NBestParts) -> Steps:
+        """Add alignments to translations, and the attention weights behind them if requested.
 
         A step is one translation of one part.
         """
         compute_with_one_thread()
-        translator = self.shown
+        translator = self.side_translator
         assert isinstance(translator, Translator)
-        aligned: Found = []
-        for pieces, ways in zip(parts, found, strict=True):
-            each = translator.align(pieces, ways)
-            aligned.append([[] for _ in ways])
-            for place, way in enumerate(ways):
-                for _ in way:
-                    aligned[-1][place].append(next(each))
+        aligned: NBestParts = []
+        for sentence_parts, hypotheses in zip(parts, n_best, strict=True):
+            alignments = translator.align(sentence_parts, hypotheses)
+            aligned.append([[] for _ in hypotheses])
+            for place, of_part in enumerate(hypotheses):
+                for _ in of_part:
+                    aligned[-1][place].append(next(alignments))
                     yield
-        answer = translations(aligned, task.asked["fields"])
-        if task.asked.get("attention"):
-            for sentence, pieces, ways in zip(answer, parts, aligned, strict=True):
-                for rank, translation in enumerate(sentence):
+        results = translations(aligned, task.payload["fields"])
+        if task.payload.get("attention"):
+            for result, sentence_parts, hypotheses in zip(results, parts, aligned, strict=True):
+                for rank, translation in enumerate(result):
                     translation["attention"] = []
-                    for part, way in zip(pieces, ways, strict=True):
-                        translation["attention"].append(self._attention(translator, part, way[rank]))
+                    for part, of_part in zip(sentence_parts, hypotheses, strict=True):
+                        translation["attention"].append(self._attention(translator, part, of_part[rank]))
                         yield
-        return answer
+        return results
 
-    def _attention(self, translator: Translator, part: SourcePart, found: Translation) -> dict[str, Any]:
-        weights = translator.attention(part, found)[: len(found.ids), : len(part.ids)]  # (T, S)
+    def _attention(self, translator: Translator, part: SourcePart, translation: Translation) -> dict[str, Any]:
+        weights = translator.attention(part, translation)[: len(translation.ids), : len(part.ids)]  # (T, S)
         return {
             "source_tokens": translator.source_tokenizer.pieces(part.ids),
-            "target_tokens": list(found.tokens),
+            "target_tokens": list(translation.tokens),
             "weights": [[round(weight, 4) for weight in row] for row in weights.tolist()],
         }
 
-    def _look(self, text: str, target: str | None) -> Steps:
-        """The page that shows the model at work on a text."""
+    def _explain(self, text: str, target: str | None) -> Steps:
+        """The explain page of a text."""
         yield
         compute_with_one_thread()
-        from heedful.inside import explain  # matplotlib takes its time
+        from heedful.inside import explain  # imports matplotlib, which is slow
 
-        name = Path(self.seen.path.name)  # where it stands is nobody's business, should it be said what is wrong
-        folder = replace(self.seen, weights=self.seen.model, path=name)
+        name = Path(self.side_folder.path.name)  # error messages must not show the full path to clients
+        folder = replace(self.side_folder, weights=self.side_folder.model, path=name)
         return explain(folder, text, target).html()
 
     # ---- the model
 
-    def _work(self) -> Workload:
+    def _make_workload(self) -> Workload:
         match self.folder.config.family:
             case "encoder-decoder":
                 translator = Translator([self.folder], self.precision, shortlist=self.shortlist)
-                translator.notice = lambda text: None  # a server says nothing about the texts of its users
+                translator.notice = lambda text: None  # the log never mentions texts of users
                 return TranslationWorkload(translator)
             case "decoder":
                 from heedful.inference.generator import Generator
@@ -229,52 +230,52 @@ class Worker:
                 encoder.notice = lambda text: None
                 return FillMaskWorkload(encoder)
 
-    def _shared(self) -> Translator | None:
+    def _make_side_translator(self) -> Translator | None:
         if self.folder.config.family != "encoder-decoder":
             return None
-        return Translator([self.seen], self.precision)
+        return Translator([self.side_folder], self.precision)
 
-    def _card(self) -> dict[str, Any]:
-        """What the server has to know of the model."""
+    def _model_info(self) -> dict[str, Any]:
+        """The description of the model for the server."""
         config = self.folder.config
         mask = self.folder.tokenizer.mask_id
         return {
             "family": config.family,
             "parameters": parameter_count(self.folder.weights),
             "aligns": config.architecture != "rnn" or config.source_attention != "none",
-            "fills": config.family == "encoder" and config.head != "none" and mask is not None,
+            "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,
         }
 
 
 def read_html(texts: Sequence[str]) -> Steps:
-    """The texts of the blocks of each HTML text, and whether any of them has tags."""
-    from heedful.serve.html import HtmlBlock, plain, read
+    """The text of each block of each HTML document, and whether any block has inline tags."""
+    from heedful.serve.html import HtmlBlock, line_breaks_to_spaces, parse_blocks
 
     blocks = []
     for text in texts:
         yield
-        blocks.append([each for each in read(text) if isinstance(each, HtmlBlock)])
-    tagged = any(block.tags for each in blocks for block in each)
-    return [[plain(block.text) for block in each] for each in blocks], tagged
+        blocks.append([item for item in parse_blocks(text) if isinstance(item, HtmlBlock)])
+    tagged = any(block.tags for of_text in blocks for block in of_text)
+    return [[line_breaks_to_spaces(block.text) for block in of_text] for of_text in blocks], tagged
 
 
-def write_html(texts: Sequence[str], found: Sequence[Sequence[Translated]], n_best: int) -> Steps:
-    """Each HTML text with its blocks translated, best first."""
-    from heedful.serve.html import rewrite
+def write_html(texts: Sequence[str], blocks: Sequence[Sequence[SentenceTranslations]], n_best: int) -> Steps:
+    """The n-best translations of each HTML document."""
+    from heedful.serve.html import replace_blocks
 
-    whole: list[list[str]] = []
-    for text, blocks in zip(texts, found, strict=True):
-        whole.append([])
+    documents: list[list[str]] = []
+    for text, of_text in zip(texts, blocks, strict=True):
+        documents.append([])
         for rank in range(n_best):
             yield
-            whole[-1].append(rewrite(text, blocks, rank))
-    return whole
+            documents[-1].append(replace_blocks(text, of_text, rank))
+    return documents
 
 
-def _aside(folder: ModelFolder) -> ModelFolder:
-    """The same weights in modules of their own; what is only on disk is read once it is looked at."""
-    aside = copy.copy(folder)
-    if not isinstance(aside.weights, WeightFile):
-        shared = [*aside.weights.parameters(), *aside.weights.buffers()]
-        aside.weights = copy.deepcopy(aside.weights, {id(tensor): tensor for tensor in shared})
-    return aside
+def _copy_modules(folder: ModelFolder) -> ModelFolder:
+    """The same weights in new modules; weights that are only on disk are read when they are first used."""
+    copied = copy.copy(folder)
+    if not isinstance(copied.weights, WeightFile):
+        shared = [*copied.weights.parameters(), *copied.weights.buffers()]
+        copied.weights = copy.deepcopy(copied.weights, {id(tensor): tensor for tensor in shared})
+    return copied

@@ -1,11 +1,11 @@
-"""Where the process of a model begins. This module is imported by the server too, and must not import torch."""
+"""Entry point of a worker process. The server imports this module too, so it must not import torch at module level."""
 
 import socket
 from pathlib import Path
 
 
-def process(pipe: socket.socket, folder: Path, threads: int, precision: str, shortlist: bool) -> None:
-    """Become the process of a model."""
-    from heedful.serve.worker import process
+def run_worker(pipe: socket.socket, folder: Path, threads: int, precision: str, shortlist: bool) -> None:
+    """Run a worker in this process."""
+    from heedful.serve.worker import run_process
 
-    process(pipe, folder, threads, precision, shortlist)
+    run_process(pipe, folder, threads, precision, shortlist)

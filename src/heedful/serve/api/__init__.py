@@ -1,1 +1,1 @@
-"""serve/api."""
+"""The HTTP routes by API: LibreTranslate's, OpenAI's and native ones, with their schemas and OpenAPI description."""

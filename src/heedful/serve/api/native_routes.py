@@ -1,4 +1,4 @@
-"""Native routes, for what the other APIs do not have: scores, n-best, alignments, attention, prefixes, blanks."""
+"""Native routes for what the other APIs lack: scores, n-best lists, alignments, attention, prefixes, fill-mask."""
 
 from __future__ import annotations
 
@@ -7,86 +7,86 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from heedful.serve.admission import check_texts
-from heedful.serve.api.bodies import FillBody, LookBody, TranslationsBody
-from heedful.serve.problems import Json, ProblemError
+from heedful.serve.api.schemas import ExplainRequest, FillMaskRequest, TranslationsRequest
+from heedful.serve.http_errors import HttpError, JsonResponse
+from heedful.serve.request_checks import check_texts
 from heedful.serve.state import TASKS, ServerState
 
-FIELDS = ("text", "score", "log_prob", "tokens", "token_log_probs", "alignment")  # of a translation
-LONGEST_LOOK = 2000  # characters; a page of more could not be read
-LOOK_COST = 8  # sentences that take as long
-MOST_FILLED = 4_000_000  # characters of texts with their blanks filled in
+TRANSLATION_FIELDS = ("text", "score", "log_prob", "tokens", "token_log_probs", "alignment")  # of a translation
+MAX_EXPLAIN_CHARACTERS = 2000  # a longer page could not be read
+EXPLAIN_COST = 8  # sentences that take as much time
+MAX_FILLED_CHARACTERS = 4_000_000  # of a response: every candidate comes with the whole text
 
 
 async def translations(state: ServerState, request: Request) -> Response:
     """POST /v1/translations."""
-    body = await state.read(request, TranslationsBody)
+    body = await state.read(request, TranslationsRequest)
     texts = [body.text] if isinstance(body.text, str) else body.text
     check_texts([*texts, body.prefix], state.settings.limits, "text")
     if body.model is not None:
-        engine = state.model(body.model, "translate")
+        model = state.model(body.model, "translate")
     else:
-        engine = state.translator(body.source, body.target)
-    asked = {"beam": body.beam, "length_penalty": body.length_penalty, "max_length": body.max_length}
-    search: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        model = state.translator(body.source, body.target)
+    options = {"beam": body.beam, "length_penalty": body.length_penalty, "max_length": body.max_length}
+    search: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     search["n_best"] = body.n_best
-    found = await state.translate(
-        engine,
+    translated = await state.translate(
+        model,
         texts,
         max(body.beam or 1, body.n_best),
-        fields=FIELDS,
+        fields=TRANSLATION_FIELDS,
         search=search,
         prefix=body.prefix,
         alignments=body.alignments,
         attention=body.attention,
     )
-    pair = engine.served.pair
-    return Json(
+    pair = model.served.pair
+    return JsonResponse(
         {
-            "model": engine.served.name,
+            "model": model.served.name,
             "source": pair.source if pair else "",
             "target": pair.target if pair else "",
             "translations": [
                 {
-                    "text": text.whole(),
+                    "text": text.translation(),
                     "sentences": [
-                        {"source": part.text, "start": part.start, "end": part.end, "translations": ways}
-                        for part, ways in zip(text.sentences, text.ways, strict=True)
+                        {"source": span.text, "start": span.start, "end": span.end, "translations": n_best}
+                        for span, n_best in zip(text.sentences, text.n_best, strict=True)
                     ],
                 }
-                for text in found
+                for text in translated
             ],
         }
     )
 
 
-async def fill(state: ServerState, request: Request) -> Response:
+async def fill_mask(state: ServerState, request: Request) -> Response:
     """POST /v1/fill."""
-    body = await state.read(request, FillBody)
+    body = await state.read(request, FillMaskRequest)
     check_texts([body.text], state.settings.limits, "text")
-    engine = state.model(body.model, "fill")
-    blanks = sum(body.text.count(blank) for blank in ("[MASK]", "<mask>"))
-    if blanks * body.top * len(body.text) > MOST_FILLED:
-        said = f"text has {blanks} blanks; with {body.top} candidates for each of so many the answer would be too long."
-        raise ProblemError(413, said, param="text")
-    found = await engine.ask({"text": body.text, "top": body.top})
-    return Json({"model": engine.served.name, "blanks": found})
+    model = state.model(body.model, "fill")
+    masks = sum(body.text.count(mask) for mask in ("[MASK]", "<mask>"))
+    if masks * body.top * len(body.text) > MAX_FILLED_CHARACTERS:
+        message = f"text has {masks} masks; with {body.top} candidates per mask the response would be too long."
+        raise HttpError(413, message, param="text")
+    candidates = await model.request({"text": body.text, "top": body.top})
+    return JsonResponse({"model": model.served.name, "blanks": candidates})
 
 
-async def inside(state: ServerState, request: Request) -> Response:
-    """POST /inside: the page that shows a model at work on a text. It has a policy of its own in its head."""
-    body = await state.read(request, LookBody)
+async def explain(state: ServerState, request: Request) -> Response:
+    """POST /inside: the explain page of a text. Its content security policy is in its <head>."""
+    body = await state.read(request, ExplainRequest)
     check_texts([body.text, body.target or ""], state.settings.limits, "text")
-    if len(body.text) > LONGEST_LOOK:
-        raise ProblemError(413, f"text has {len(body.text):,} characters; a look inside takes {LONGEST_LOOK:,}.")
-    engines = state.engines.by_name
-    name = body.model if body.model is not None else next(iter(engines))
-    if name not in engines:
-        raise ProblemError(404, f"there is no model {name[:64]!r}; there are: {', '.join(engines)}.", param="model")
+    if len(body.text) > MAX_EXPLAIN_CHARACTERS:
+        raise HttpError(413, f"text has {len(body.text):,} characters; send {MAX_EXPLAIN_CHARACTERS:,} at most.")
+    models = state.models.by_name
+    name = body.model if body.model is not None else next(iter(models))
+    if name not in models:
+        raise HttpError(404, f"there is no model {name[:64]!r}; available: {', '.join(models)}.", param="model")
     target = body.target or None
-    if engines[name].card.get("family") == "encoder" and target is not None:
-        raise ProblemError(422, "an encoder reads and does not write; leave out the target.", param="target")
-    page = await engines[name].ask({"look": {"text": body.text, "target": target}}, LOOK_COST)
+    if models[name].info.get("family") == "encoder" and target is not None:
+        raise HttpError(422, "an encoder generates no text; leave out the target.", param="target")
+    page = await models[name].request({"explain": {"text": body.text, "target": target}}, EXPLAIN_COST)
     return HTMLResponse(
         page, headers={"content-security-policy": "frame-ancestors 'none'", "cache-control": "no-store"}
     )
@@ -94,16 +94,16 @@ async def inside(state: ServerState, request: Request) -> Response:
 
 async def models(state: ServerState, request: Request) -> Response:
     """GET /models."""
-    return Json(
+    return JsonResponse(
         [
             {
                 "name": name,
-                "task": TASKS.get(engine.card.get("family", ""), "loading"),
-                "source": engine.served.pair.source if engine.served.pair and engine in translators else None,
-                "target": engine.served.pair.target if engine.served.pair and engine in translators else None,
-                "parameters": engine.card.get("parameters"),
+                "task": TASKS.get(model.info.get("family", ""), "loading"),
+                "source": model.served.pair.source if model.served.pair and model in translators else None,
+                "target": model.served.pair.target if model.served.pair and model in translators else None,
+                "parameters": model.info.get("parameters"),
             }
-            for translators in [state.engines.translators()]
-            for name, engine in state.engines.by_name.items()
+            for translators in [state.models.translators()]
+            for name, model in state.models.by_name.items()
         ]
     )

@@ -1,4 +1,4 @@
-"""The description of all routes: for programs at /openapi.json, for people at /docs."""
+"""The description of all routes: the OpenAPI document at /openapi.json and the HTML page at /docs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from heedful import __version__
-from heedful.serve.api import bodies
+from heedful.serve.api import schemas
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
-BEHIND_A_KEY = {
+REQUEST_ERRORS = {
     400: "The body is not JSON, not a form or not UTF-8.",
-    401: "An API key is needed.",
-    408: "The body came in too slowly.",
-    413: "The body, a text or their number is too large.",
+    401: "A valid API key is required.",
+    408: "The body arrived too slowly.",
+    413: "The body, a text or the number of texts is too large.",
     415: "The body is neither JSON nor a form.",
-    422: "A field is missing, has the wrong type or cannot be served.",
-    429: "This address has too many requests in progress.",
-    503: "The model has too much to do or is being loaded; try again after `Retry-After` seconds.",
+    422: "A field is missing, has the wrong type or an unsupported value.",
+    429: "This client address has too many requests in progress.",
+    503: "The model's queue is full or the model is being loaded; try again after `Retry-After` seconds.",
 }
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One route as it is described."""
+    """The description of one route."""
 
     method: str
     path: str
@@ -45,61 +45,62 @@ class Operation:
     name: str = ""
 
 
-MISSING = {404: "There is no such model."}
+NO_SUCH_MODEL = {404: "There is no such model."}
 OPERATIONS = (
     Operation(
-        "post", "/translate", "Translate a text, or several.", bodies.TranslateAnswer, "LibreTranslate",
-        bodies.TranslateBody, {"q": "The dog sleeps.", "source": "en", "target": "de"}, True, also=MISSING,
+        "post", "/translate", "Translate a text, or several.", schemas.TranslateResponse, "LibreTranslate",
+        schemas.TranslateRequest, {"q": "The dog sleeps.", "source": "en", "target": "de"}, True, also=NO_SUCH_MODEL,
         name="translate",
     ),
     Operation(
-        "post", "/detect", "Find the language of a text among those translated from.", list[bodies.Detected],
-        "LibreTranslate", bodies.DetectBody, {"q": "The dog sleeps."}, True, also=MISSING, name="detect",
+        "post", "/detect", "Detect the language of a text among the source languages.", list[schemas.DetectedLanguage],
+        "LibreTranslate", schemas.DetectRequest, {"q": "The dog sleeps."}, True, also=NO_SUCH_MODEL, name="detect",
     ),
-    Operation("get", "/languages", "What is translated into what.", list[bodies.Language], "LibreTranslate",
+    Operation("get", "/languages", "The language pairs served.", list[schemas.Language], "LibreTranslate",
               name="languages"),
-    Operation("get", "/frontend/settings", "What a front end may do.", bodies.FrontendSettings, "LibreTranslate",
+    Operation("get", "/frontend/settings", "Settings for front ends.", schemas.FrontendSettings, "LibreTranslate",
               name="frontendSettings"),
     Operation(
-        "post", "/v1/completions", "Go on from a text; with `stream` as server-sent events.", bodies.Completion,
-        "OpenAI", bodies.CompletionBody, {"model": "gpt", "prompt": "To be, or", "max_tokens": 20}, also=MISSING,
-        name="complete",
+        "post", "/v1/completions", "Continue a text; with `stream` as server-sent events.", schemas.Completion,
+        "OpenAI", schemas.CompletionRequest, {"model": "gpt", "prompt": "To be, or", "max_tokens": 20},
+        also=NO_SUCH_MODEL, name="complete",
     ),
-    Operation("get", "/v1/models", "The GPTs that are served.", bodies.ModelCards, "OpenAI",
-              also={401: BEHIND_A_KEY[401]}, name="listModels"),
-    Operation("get", "/v1/models/{name}", "One of them.", bodies.ModelCard, "OpenAI",
-              also=MISSING | {401: BEHIND_A_KEY[401], 503: BEHIND_A_KEY[503]}, parameters=("name",), name="oneModel"),
+    Operation("get", "/v1/models", "The GPTs served.", schemas.ModelCards, "OpenAI",
+              also={401: REQUEST_ERRORS[401]}, name="listModels"),
+    Operation("get", "/v1/models/{name}", "One GPT by name.", schemas.ModelCard, "OpenAI",
+              also=NO_SUCH_MODEL | {401: REQUEST_ERRORS[401], 503: REQUEST_ERRORS[503]}, parameters=("name",),
+              name="oneModel"),
     Operation(
         "post", "/v1/translations", "Translate with scores, n-best lists, alignments, attention or a forced prefix.",
-        bodies.TranslationsAnswer, "heedful", bodies.TranslationsBody,
-        {"text": "The dog sleeps.", "n_best": 2, "alignments": True}, also=MISSING, name="translations",
+        schemas.TranslationsResponse, "heedful", schemas.TranslationsRequest,
+        {"text": "The dog sleeps.", "n_best": 2, "alignments": True}, also=NO_SUCH_MODEL, name="translations",
     ),
-    Operation("post", "/v1/fill", "Fill in the blanks of a text.", bodies.FillAnswer, "heedful", bodies.FillBody,
-              {"text": "The [MASK] sleeps.", "top": 3}, also=MISSING, name="fill"),
-    Operation("post", "/inside", "A page that shows a model at work on a text.", str, "heedful", bodies.LookBody,
-              {"text": "The dog sleeps."}, True, "text/html", MISSING, name="inside"),
-    Operation("get", "/models", "All models that are served.", list[bodies.ServedModel], "heedful", name="models"),
-    Operation("get", "/health", "Whether the server lives.", bodies.Status, "For operators", name="health"),
-    Operation("get", "/ready", "Whether it takes requests: not while models load, and not before it ends.",
-              bodies.Status, "For operators", also={503: "It does not."}, name="ready"),
-    Operation("get", "/metrics", "Numbers for Prometheus.", str, "For operators", media="text/plain", name="metrics"),
+    Operation("post", "/v1/fill", "Predict the masked words of a text.", schemas.FillMaskResponse, "heedful",
+              schemas.FillMaskRequest, {"text": "The [MASK] sleeps.", "top": 3}, also=NO_SUCH_MODEL, name="fill"),
+    Operation("post", "/inside", "An HTML page that shows how a model processes a text.", str, "heedful",
+              schemas.ExplainRequest, {"text": "The dog sleeps."}, True, "text/html", NO_SUCH_MODEL, name="inside"),
+    Operation("get", "/models", "All models served.", list[schemas.ServedModel], "heedful", name="models"),
+    Operation("get", "/health", "Whether the server is running.", schemas.ServerStatus, "For operators", name="health"),
+    Operation("get", "/ready", "Whether the models are loaded and the server is not draining.",
+              schemas.ServerStatus, "For operators", also={503: "The server is loading or draining."}, name="ready"),
+    Operation("get", "/metrics", "Metrics for Prometheus.", str, "For operators", media="text/plain", name="metrics"),
 )  # fmt: skip
 
 
 @cache
-def describe() -> dict[str, Any]:
+def openapi_document() -> dict[str, Any]:
     """The OpenAPI document."""
     components: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method] = _operation(operation, components)
+        paths.setdefault(operation.path, {})[operation.method] = _describe_operation(operation, components)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "heedful",
             "version": __version__,
-            "description": "Translators, GPTs and BERTs of your own, served. Errors under /v1 have OpenAI's form, "
-            "elsewhere LibreTranslate's.",
+            "description": "Translators, GPTs and BERTs as a service. Errors under /v1 have OpenAI's form, other "
+            "errors LibreTranslate's.",
         },
         "paths": paths,
         "components": {
@@ -110,14 +111,14 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _operation(operation: Operation, components: dict[str, Any]) -> dict[str, Any]:
-    problem = bodies.Problem if operation.path.startswith("/v1/") else bodies.TextProblem
-    responses: dict[str, Any] = {"200": _response("Done.", operation.answer, components, operation.media)}
+def _describe_operation(operation: Operation, components: dict[str, Any]) -> dict[str, Any]:
+    problem = schemas.OpenAIError if operation.path.startswith("/v1/") else schemas.LibreTranslateError
+    responses: dict[str, Any] = {"200": _describe_response("Done.", operation.answer, components, operation.media)}
     if operation.name == "complete":
         responses["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
-    for status, why in sorted(((BEHIND_A_KEY if operation.body else {}) | operation.also).items()):
-        form = bodies.Status if operation.name == "ready" else problem
-        responses[str(status)] = _response(why, form, components)
+    for status, why in sorted(((REQUEST_ERRORS if operation.body else {}) | operation.also).items()):
+        form = schemas.ServerStatus if operation.name == "ready" else problem
+        responses[str(status)] = _describe_response(why, form, components)
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -130,7 +131,7 @@ def _operation(operation: Operation, components: dict[str, Any]) -> dict[str, An
             for name in operation.parameters
         ]
     if operation.body:
-        json_body = {"schema": _schema(operation.body, components), "example": operation.example}
+        json_body = {"schema": _add_schema(operation.body, components), "example": operation.example}
         content = {"application/json": json_body}
         if operation.forms:
             content |= {FORM: json_body, MULTIPART: json_body}
@@ -138,11 +139,13 @@ def _operation(operation: Operation, components: dict[str, Any]) -> dict[str, An
     return described
 
 
-def _response(why: str, answer: Any, components: dict[str, Any], media: str = "application/json") -> dict[str, Any]:
-    return {"description": why, "content": {media: {"schema": _schema(answer, components)}}}
+def _describe_response(
+    why: str, answer: Any, components: dict[str, Any], media: str = "application/json"
+) -> dict[str, Any]:
+    return {"description": why, "content": {media: {"schema": _add_schema(answer, components)}}}
 
 
-def _schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
+def _add_schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
     found = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
     components.update(found.pop("$defs", {}))
     if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -152,12 +155,12 @@ def _schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def page() -> str:
-    """The same for people: one page without any script."""
-    document = describe()
+def docs_page() -> str:
+    """The HTML page of the API, without scripts."""
+    document = openapi_document()
     groups: dict[str, list[str]] = {}
     for operation in OPERATIONS:
-        groups.setdefault(operation.group, []).append(_section(operation, document["components"]["schemas"]))
+        groups.setdefault(operation.group, []).append(_operation_html(operation, document["components"]["schemas"]))
     sections = "".join(f"<h2>{html.escape(name)}</h2>{''.join(parts)}" for name, parts in groups.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -166,14 +169,14 @@ def page() -> str:
         '<link rel="icon" href="/page/icon.svg"></head>'
         '<body class="docs"><header class="top"><div class="bar"><p class="mark"><span class="eye"></span> '
         '<a href="/">heedful</a> <span>the API</span></p></div></header><main>'
-        f'<p class="lead">{html.escape(document["info"]["description"])} For programs: '
-        '<a href="/openapi.json">/openapi.json</a>. If keys are needed, send one as '
+        f'<p class="lead">{html.escape(document["info"]["description"])} OpenAPI document: '
+        '<a href="/openapi.json">/openapi.json</a>. If the server requires API keys, send one as '
         "<code>Authorization: Bearer KEY</code>.</p>"
         f"{sections}</main></body></html>"
     )
 
 
-def _section(operation: Operation, schemas: dict[str, Any]) -> str:
+def _operation_html(operation: Operation, schemas: dict[str, Any]) -> str:
     parts = [
         f'<section class="route" id="{operation.name}"><h3><code><b>{operation.method.upper()}</b> '
         f"{html.escape(operation.path)}</code></h3><p>{html.escape(operation.summary)}</p>"
@@ -183,7 +186,7 @@ def _section(operation: Operation, schemas: dict[str, Any]) -> str:
         fields = schemas[operation.body.__name__]
         for name, described in fields["properties"].items():
             default = "required" if name in fields.get("required", []) else json.dumps(described.get("default"))
-            cells = (_type(described), default, described.get("description", ""))
+            cells = (_describe_type(described), default, described.get("description", ""))
             parts.append(
                 f"<tr><td><code>{name}</code></td>"
                 + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
@@ -196,15 +199,16 @@ def _section(operation: Operation, schemas: dict[str, Any]) -> str:
         )
     answer = getattr(operation.answer, "__name__", "")
     if answer in schemas:
-        given = ", ".join(f"{name}: {_type(each)}" for name, each in schemas[answer]["properties"].items())
-        parts.append(f'<p class="small">Answers {html.escape("{" + given + "}")}.</p>')
+        properties = schemas[answer]["properties"].items()
+        fields = ", ".join(f"{name}: {_describe_type(described)}" for name, described in properties)
+        parts.append(f'<p class="small">Response: {html.escape("{" + fields + "}")}.</p>')
     return "".join(parts) + "</section>"
 
 
-def _type(described: dict[str, Any]) -> str:
-    """A schema in a few words."""
+def _describe_type(described: dict[str, Any]) -> str:
+    """The type of a JSON schema in a few words."""
     if "anyOf" in described:
-        return " or ".join(dict.fromkeys(_type(each) for each in described["anyOf"]))
+        return " or ".join(dict.fromkeys(_describe_type(each) for each in described["anyOf"]))
     if "$ref" in described:
         return str(described["$ref"]).rpartition("/")[2]
     if "enum" in described:
@@ -213,7 +217,7 @@ def _type(described: dict[str, Any]) -> str:
         return json.dumps(described["const"])
     if described.get("type") == "array":
         inner = described.get("items") or {}
-        return f"list of {_type(inner)}" if inner else "list"
+        return f"list of {_describe_type(inner)}" if inner else "list"
     low, high = described.get("minimum"), described.get("maximum", described.get("exclusiveMaximum"))
     span = f" {low}…{high}" if low is not None and high is not None and abs(high) < 10**6 else ""
     return str(described.get("type", "anything")) + span

@@ -1,4 +1,4 @@
-"""What happens, in numbers for Prometheus."""
+"""Metrics of the server for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Everything that is counted."""
+    """All counters, gauges and histograms."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -24,26 +24,30 @@ class Metrics:
             "heedful_requests", "Requests answered.", ["route", "method", "status"], registry=registry
         )
         self.seconds = Histogram(
-            "heedful_request_seconds", "From the first byte to the last.", ["route"], registry=registry, buckets=SECONDS
+            "heedful_request_seconds",
+            "Seconds to answer a request.",
+            ["route"],
+            registry=registry,
+            buckets=SECONDS,
         )
-        self.rejections = Counter("heedful_rejections", "Requests turned away.", ["reason"], registry=registry)
+        self.rejections = Counter("heedful_rejections", "Requests rejected.", ["reason"], registry=registry)
         self.connections = Gauge("heedful_connections", "Open connections.", registry=registry)
         self.batches = Histogram(
-            "heedful_batch_sentences", "Sentences searched at once.", ["model"], registry=registry, buckets=SENTENCES
+            "heedful_batch_sentences", "Sentences in a batch.", ["model"], registry=registry, buckets=SENTENCES
         )
         self.tokens = Counter("heedful_tokens", "Tokens read and written.", ["model", "direction"], registry=registry)
-        self.answered = cache(self.requests.labels)  # found again without a lock
-        self.took = cache(self.seconds.labels)
-        self.rejected = cache(self.rejections.labels)
-        self.queue = Gauge("heedful_queue_sentences", "Sentences accepted and not done.", ["model"], registry=registry)
+        self.count_request = cache(self.requests.labels)  # `labels` takes a lock
+        self.observe_seconds = cache(self.seconds.labels)
+        self.count_rejection = cache(self.rejections.labels)
+        self.queue = Gauge("heedful_queue_sentences", "Sentences not finished.", ["model"], registry=registry)
         self.ready = Gauge("heedful_model_ready", "1 if the model is loaded.", ["model"], registry=registry)
 
-    def watch(self, engine: ModelProcess) -> None:
-        """Count what a model does."""
-        name = engine.served.name
-        self.queue.labels(name).set_function(lambda: engine.outstanding)
-        self.ready.labels(name).set_function(lambda: engine.ready)
-        engine.counted = self._counter(name)
+    def watch(self, model: ModelProcess) -> None:
+        """Export the metrics of a model."""
+        name = model.served.name
+        self.queue.labels(name).set_function(lambda: model.outstanding)
+        self.ready.labels(name).set_function(lambda: model.ready)
+        model.on_counts = self._counter(name)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

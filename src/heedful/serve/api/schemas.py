@@ -1,4 +1,4 @@
-"""Requests and answers of all routes: what is checked, and what /openapi.json says."""
+"""Schemas of all requests and responses: requests are validated against them, and /openapi.json is made of them."""
 
 from __future__ import annotations
 
@@ -8,75 +8,75 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Code = Annotated[str, Field(min_length=1, max_length=16)]
 Texts = str | list[str]
-MOST_HYPOTHESES = 16
+MAX_HYPOTHESES = 16
 
 
-class Body(BaseModel):
-    """A body of a request; fields that nobody knows are passed over, as other servers do."""
+class RequestBody(BaseModel):
+    """The body of a request; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", title=None)
 
 
-class TranslateBody(Body):
+class TranslateRequest(RequestBody):
     """LibreTranslate's request."""
 
     q: Annotated[Texts, Field(description="A text, or several.")]
     source: Annotated[Code, Field(description="Its language, or `auto`.")]
     target: Annotated[Code, Field(description="The language to translate into.")]
-    format: Annotated[Literal["text", "html"], Field(description="With `html`, tags stay in place.")] = "text"
-    alternatives: Annotated[int, Field(ge=0, le=MOST_HYPOTHESES - 1, description="Other translations to give.")] = 0
-    api_key: Annotated[str, Field(description="If keys are needed and no header carries one.")] = ""
+    format: Annotated[Literal["text", "html"], Field(description="With `html`, tags are kept.")] = "text"
+    alternatives: Annotated[int, Field(ge=0, le=MAX_HYPOTHESES - 1, description="Number of other translations.")] = 0
+    api_key: Annotated[str, Field(description="API key, if required and not sent as a header.")] = ""
 
 
-class Detected(BaseModel):
-    """A language that a text may be in, and how sure its translator is of what it makes of it, in percent."""
+class DetectedLanguage(BaseModel):
+    """A possible language of a text, and the confidence of its translator in percent."""
 
     language: str
     confidence: float
 
 
-class TranslateAnswer(BaseModel):
-    """LibreTranslate's answer; lists where a list was asked for."""
+class TranslateResponse(BaseModel):
+    """LibreTranslate's response; lists if `q` is a list."""
 
     translatedText: Texts  # noqa: N815
     alternatives: list[str] | list[list[str]] | None = None
-    detectedLanguage: Detected | list[Detected] | None = None  # noqa: N815
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
 
 
-class DetectBody(Body):
-    """A text whose language is to be found among those that are translated from."""
+class DetectRequest(RequestBody):
+    """A text whose language is to be detected among the source languages served."""
 
     q: str
     api_key: str = ""
 
 
 class Language(BaseModel):
-    """A language that is translated from, and into which ones."""
+    """A source language and its target languages."""
 
     code: str
     name: str
     targets: list[str]
 
 
-class TranslationsBody(Body):
-    """A text, or several, and everything about its translation that may be asked for."""
+class TranslationsRequest(RequestBody):
+    """One text or several, with all options of translation."""
 
     text: Annotated[Texts, Field(description="A text, or several; each is translated sentence by sentence.")]
-    model: Annotated[str | None, Field(description="By name; else by the languages, else the first.")] = None
+    model: Annotated[str | None, Field(description="Its name; default: by the languages, or the first.")] = None
     source: Code | None = None
     target: Code | None = None
-    n_best: Annotated[int, Field(ge=1, le=MOST_HYPOTHESES, description="Translations of each sentence.")] = 1
-    beam: Annotated[int | None, Field(ge=1, le=MOST_HYPOTHESES, description="Hypotheses kept at each step.")] = None
-    length_penalty: Annotated[float | None, Field(ge=0, le=10, description="Length penalty.")] = None
-    max_length: Annotated[int | None, Field(ge=1, le=10_000, description="Most tokens of a sentence.")] = None
-    prefix: Annotated[str, Field(description="What the translation of every sentence has to begin with.")] = ""
-    alignments: Annotated[bool, Field(description="Link the words, as white space separates them.")] = False
-    attention: Annotated[bool, Field(description="Give the attention that links are read off; implies them.")] = False
+    n_best: Annotated[int, Field(ge=1, le=MAX_HYPOTHESES, description="Number of translations per sentence.")] = 1
+    beam: Annotated[int | None, Field(ge=1, le=MAX_HYPOTHESES, description="Beam size; 1 is greedy search.")] = None
+    length_penalty: Annotated[float | None, Field(ge=0, le=10, description="Length penalty α (GNMT).")] = None
+    max_length: Annotated[int | None, Field(ge=1, le=10_000, description="Maximum tokens per sentence.")] = None
+    prefix: Annotated[str, Field(description="Text that the translation of every sentence must start with.")] = ""
+    alignments: Annotated[bool, Field(description="Return alignments of words separated by white space.")] = False
+    attention: Annotated[bool, Field(description="Return the attention weights too; implies alignments.")] = False
     api_key: str = ""
 
 
 class AttentionWeights(BaseModel):
-    """How much each output token attends to each source token, in the heads that follow the words."""
+    """Cross-attention weights (target tokens x source tokens), averaged over the alignment heads."""
 
     source_tokens: list[str]
     target_tokens: list[str]
@@ -96,7 +96,7 @@ class TranslationAlternative(BaseModel):
 
 
 class TranslatedSentence(BaseModel):
-    """A sentence, where it stands in its text, and its translations, best first."""
+    """A sentence, its character offsets in the text, and its n-best translations."""
 
     source: str
     start: int
@@ -105,14 +105,14 @@ class TranslatedSentence(BaseModel):
 
 
 class TranslatedText(BaseModel):
-    """A text: its translation as a whole and sentence by sentence."""
+    """The translation of a text, as a whole and sentence by sentence."""
 
     text: str
     sentences: list[TranslatedSentence]
 
 
-class TranslationsAnswer(BaseModel):
-    """What a model made of the texts."""
+class TranslationsResponse(BaseModel):
+    """The model, its languages and the translations."""
 
     model: str
     source: str
@@ -120,32 +120,32 @@ class TranslationsAnswer(BaseModel):
     translations: list[TranslatedText]
 
 
-class FillBody(Body):
-    """A text with blanks, each written [MASK] or <mask>."""
+class FillMaskRequest(RequestBody):
+    """A text with masks, each written [MASK] or <mask>."""
 
     text: str
     model: str | None = None
-    top: Annotated[int, Field(ge=1, le=50, description="Candidates for each blank.")] = 5
+    top: Annotated[int, Field(ge=1, le=50, description="Number of candidates per mask.")] = 5
     api_key: str = ""
 
 
-class FillCandidate(BaseModel):
-    """A token that may fill a blank, and the text with it."""
+class FillMaskCandidate(BaseModel):
+    """A candidate token for a mask, and the text with it filled in."""
 
     token: str
     probability: float
     text: str
 
 
-class FillAnswer(BaseModel):
-    """The candidates for each blank, most probable first."""
+class FillMaskResponse(BaseModel):
+    """The candidates for each mask, most probable first."""
 
     model: str
-    blanks: list[list[FillCandidate]]
+    blanks: list[list[FillMaskCandidate]]
 
 
-class LookBody(Body):
-    """A text to look at inside a model, and an output to look at instead of the model's own."""
+class ExplainRequest(RequestBody):
+    """A text to explain, and optionally an output to explain instead of the model's own."""
 
     text: str
     model: str | None = None
@@ -153,22 +153,22 @@ class LookBody(Body):
     api_key: str = ""
 
 
-class StreamOptions(Body):
-    """Whether a stream ends with how many tokens there were."""
+class StreamOptions(RequestBody):
+    """Whether a stream ends with the number of tokens."""
 
     include_usage: bool = False
 
 
-class CompletionBody(Body):
-    """OpenAI's request, and what our sampling has beyond it."""
+class CompletionRequest(RequestBody):
+    """OpenAI's completion request, with more sampling options."""
 
     model: str
-    prompt: Annotated[Texts | None, Field(description="A text to go on from, or several.")] = ""
+    prompt: Annotated[Texts | None, Field(description="A text to continue, or several.")] = ""
     max_tokens: Annotated[int | None, Field(ge=1, le=4096)] = 16
     temperature: Annotated[float | None, Field(ge=0, le=10)] = 1.0
     top_p: Annotated[float | None, Field(gt=0, le=1)] = 1.0
-    n: Annotated[int | None, Field(ge=1, le=MOST_HYPOTHESES)] = 1
-    stop: Annotated[str | list[str] | None, Field(description="At most 4 texts to stop before.")] = None
+    n: Annotated[int | None, Field(ge=1, le=MAX_HYPOTHESES)] = 1
+    stop: Annotated[str | list[str] | None, Field(description="Stop before one of these texts; at most 4.")] = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     seed: Annotated[int | None, Field(ge=-(2**63), lt=2**63)] = None
@@ -177,7 +177,7 @@ class CompletionBody(Body):
     top_k: Annotated[int, Field(ge=0, le=2**31)] = 0
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] = 1.0
-    best_of: Annotated[int | None, Field(description="Only as many as n.")] = None
+    best_of: Annotated[int | None, Field(description="Must equal n.")] = None
     suffix: Annotated[str | None, Field(description="Not supported; leave it out.")] = None
     logit_bias: Annotated[dict[str, float] | None, Field(description="Not supported; leave it out.")] = None
     presence_penalty: Annotated[float | None, Field(description="Not supported; leave it out or 0.")] = 0.0
@@ -195,7 +195,7 @@ class LogProbs(BaseModel):
 
 
 class CompletionChoice(BaseModel):
-    """One text that follows a prompt."""
+    """One completion of a prompt."""
 
     index: int
     text: str
@@ -204,7 +204,7 @@ class CompletionChoice(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens that were read and written."""
+    """Numbers of prompt and completion tokens."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -212,7 +212,7 @@ class Usage(BaseModel):
 
 
 class Completion(BaseModel):
-    """OpenAI's answer, or a piece of one in a stream."""
+    """OpenAI's completion response, or one event of a stream."""
 
     id: str
     object: Literal["text_completion"] = "text_completion"
@@ -232,14 +232,14 @@ class ModelCard(BaseModel):
 
 
 class ModelCards(BaseModel):
-    """All GPTs that are served."""
+    """All GPTs served."""
 
     object: Literal["list"] = "list"
     data: list[ModelCard]
 
 
 class ServedModel(BaseModel):
-    """A model that is served, and what it does: translate, write or fill."""
+    """A served model and its task: translate, write (a GPT) or fill (a BERT)."""
 
     name: str
     task: Literal["translate", "write", "fill", "loading"]
@@ -248,20 +248,20 @@ class ServedModel(BaseModel):
     parameters: int | None
 
 
-class Status(BaseModel):
-    """How the server is."""
+class ServerStatus(BaseModel):
+    """The status of the server."""
 
     status: str
 
 
-class TextProblem(BaseModel):
+class LibreTranslateError(BaseModel):
     """LibreTranslate's form of an error."""
 
     error: str
 
 
-class ProblemFields(BaseModel):
-    """What an error consists of in OpenAI's form."""
+class OpenAIErrorFields(BaseModel):
+    """The fields of an error in OpenAI's form."""
 
     message: str
     type: str
@@ -269,14 +269,14 @@ class ProblemFields(BaseModel):
     code: str | None
 
 
-class Problem(BaseModel):
+class OpenAIError(BaseModel):
     """OpenAI's form of an error."""
 
-    error: ProblemFields
+    error: OpenAIErrorFields
 
 
 class FrontendSettings(BaseModel):
-    """LibreTranslate's description of what a front end may do."""
+    """LibreTranslate's settings for front ends."""
 
     apiKeys: bool  # noqa: N815
     keyRequired: bool  # noqa: N815
