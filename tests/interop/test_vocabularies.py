@@ -70,8 +70,8 @@ def test_the_worker_of_a_server_survives_a_vocabulary_that_fails(copy: Path, cha
     ours, theirs = socket.socketpair()
     with ours, theirs:
         worker = Worker(ours, interop.open_folder(copy), "float32")
-        worker._take(WorkerTask(1, {"texts": ["日本" + LONG], "fields": ("text",)}))
-        worker._take(WorkerTask(2, {"texts": [""], "fields": ("text",)}))
+        worker._handle(WorkerTask(1, {"texts": ["日本" + LONG], "fields": ("text",)}))
+        worker._handle(WorkerTask(2, {"texts": [""], "fields": ("text",)}))
         worker._report(worker._steps())
         events = {event.task: event for event in MessageReader()(theirs.recv(1 << 16)) if event.task}
     assert events[1].kind == "failed" and "tokenizer.json is damaged" in events[1].value
@@ -95,7 +95,7 @@ def test_a_request_whose_answer_cannot_be_decoded_is_answered(
     with ours, theirs:
         worker = Worker(ours, make(tmp_path / "model", family=family), "float32")
         monkeypatch.setattr(Tokenizer, "decode_text", damaged)
-        worker._take(WorkerTask(1, asked))
+        worker._handle(WorkerTask(1, asked))
         while not worker.workload.idle():
             worker._report(worker._steps())
         events = [event for event in MessageReader()(theirs.recv(1 << 16)) if event.task]

@@ -57,7 +57,7 @@ def serve(path: Path) -> None:
     with ours, theirs, contextlib.closing(_worker(ours, interop.open_folder(path))) as workers:
         worker = next(workers)
         for number, asked in enumerate(_requests(worker.folder), 1):
-            worker._take(WorkerTask(number, asked))
+            worker._handle(WorkerTask(number, asked))
             for _ in range(MOST_STEPS):
                 if worker.workload.idle():
                     break

@@ -1,4 +1,4 @@
-// What all views use: elements, the server, the status line, files, the look inside.
+// Shared by all views: elements, requests to the server, the status line, files, the explain page.
 
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
@@ -28,7 +28,7 @@ const headers = () => ({
   ...(key ? { authorization: `Bearer ${key}` } : {}),
 });
 
-export class Problem extends Error {
+export class HttpError extends Error {
   constructor(status, message, after) {
     super(message);
     this.status = status;
@@ -47,7 +47,7 @@ export async function post(path, body, signal) {
   } catch {
     /* it was not JSON */
   }
-  throw new Problem(answer.status, message, Number(answer.headers.get("retry-after")) || 0);
+  throw new HttpError(answer.status, message, Number(answer.headers.get("retry-after")) || 0);
 }
 
 let asking = null;
@@ -56,9 +56,9 @@ function askForKey() {
     const dialog = byId("dialog"),
       input = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": "API key" });
     dialog.replaceChildren(
-      h("h2", {}, "A key, please"),
-      h("p", {}, "This server wants an API key. It is kept until this tab is closed."),
-      h("form", { method: "dialog" }, input, " ", h("button", { class: "main", value: "yes" }, "Go on")),
+      h("h2", {}, "API key required"),
+      h("p", {}, "This server requires an API key. It is kept until this tab is closed."),
+      h("form", { method: "dialog" }, input, " ", h("button", { class: "main", value: "yes" }, "Continue")),
     );
     dialog.returnValue = "";
     dialog.addEventListener(
@@ -101,7 +101,7 @@ export async function copy(text) {
   say("Copied.");
 }
 
-// ---- the look inside: a page of its own, asked for by a form so that no text stands in an address
+// ---- the explain page: opened by a form in a new tab, so that the text is not part of a URL
 
 export function look(model, text, target) {
   const fields = { model, text, ...(target ? { target } : {}), ...(key ? { api_key: key } : {}) };

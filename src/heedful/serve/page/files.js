@@ -1,34 +1,34 @@
-// A file, however long: in requests that the server takes, one after the other, waiting where it has too much to do.
+// Translates a file of any length: in requests within the limit, one after the other, retrying while the queue is full.
 
-import { Problem, post } from "./common.js";
+import { HttpError, post } from "./common.js";
 
 const pause = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
 
-// Lines together as far as a request may go. A line that is longer by itself is cut at a space, HTML is not cut at all.
-export function pieces(text, most) {
-  const found = [];
-  let piece = "";
+// Groups lines into chunks of at most `limit` characters. A longer line is cut at a space.
+export function chunks(text, limit) {
+  const result = [];
+  let chunk = "";
   for (let line of text.split(/(?<=\n)/)) {
-    while (line.length > most) {
-      const space = line.lastIndexOf(" ", most - 1);
-      let cut = space > 0 ? space + 1 : most;
-      if (cut > 1 && /[\ud800-\udbff]/.test(line[cut - 1])) cut -= 1; // no character is cut in two
-      if (piece) found.push(piece);
-      found.push(line.slice(0, cut));
-      piece = "";
+    while (line.length > limit) {
+      const space = line.lastIndexOf(" ", limit - 1);
+      let cut = space > 0 ? space + 1 : limit;
+      if (cut > 1 && /[\ud800-\udbff]/.test(line[cut - 1])) cut -= 1; // keep surrogate pairs together
+      if (chunk) result.push(chunk);
+      result.push(line.slice(0, cut));
+      chunk = "";
       line = line.slice(cut);
     }
-    if (piece.length + line.length > most) {
-      found.push(piece);
-      piece = "";
+    if (chunk.length + line.length > limit) {
+      result.push(chunk);
+      chunk = "";
     }
-    piece += line;
+    chunk += line;
   }
-  return piece ? [...found, piece] : found;
+  return chunk ? [...result, chunk] : result;
 }
 
 export async function translateFile(text, html, model, settings, progress) {
-  const parts = html ? [text] : pieces(text, Math.min(settings.charLimit, 4000));
+  const parts = html ? [text] : chunks(text, Math.min(settings.charLimit, 4000)); // HTML is not cut
   let out = "";
   for (const [number, q] of parts.entries()) {
     const body = { q, source: model.source, target: model.target, format: html ? "html" : "text" };
@@ -37,7 +37,7 @@ export async function translateFile(text, html, model, settings, progress) {
         out += (await (await post("/translate", body)).json()).translatedText;
         break;
       } catch (error) {
-        if (!(error instanceof Problem) || error.status !== 503 || again >= 20) throw error;
+        if (!(error instanceof HttpError) || error.status !== 503 || again >= 20) throw error;
         await pause(Math.max(1, error.after));
       }
     }

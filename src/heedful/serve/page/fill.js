@@ -1,20 +1,20 @@
-// Fill in the blank: what an encoder expects where [MASK] stands.
+// Fill-mask: the most probable words for each [MASK] of a text.
 
-import { Problem, h, look, post, say } from "./common.js";
+import { HttpError, h, look, post, say } from "./common.js";
 
 const BLANK = "[MASK]";
 
 export function filling({ model, settings }) {
   let asked = 0, answered = 0, timer = 0, abort = null;
-  const area = h("textarea", { id: "text", "aria-label": `Text with ${BLANK} for each blank`, spellcheck: false, oninput: typed });
+  const area = h("textarea", { id: "text", "aria-label": `Text with ${BLANK} in place of missing words`, spellcheck: false, oninput: typed });
   const blanks = h("div", { class: "blanks", "aria-live": "polite" });
   const element = h("div", {},
     h("div", { class: "page short" },
       h("div", { class: "head" }, h("strong", {}, model.name),
-        h("button", { type: "button", id: "blank", title: "Alt+B", onclick: insert }, "Insert a blank"),
+        h("button", { type: "button", id: "blank", title: "Alt+B", onclick: insert }, "Insert a mask"),
         h("button", { type: "button", id: "inside", onclick: () => area.value.trim() && look(model.name, area.value) }, "Look inside")),
       area),
-    h("p", { class: "small" }, `Write ${BLANK} where a word is missing.`), blanks);
+    h("p", { class: "small" }, `Write ${BLANK} in place of a missing word.`), blanks);
 
   function insert() {
     area.setRangeText(BLANK, area.selectionStart, area.selectionEnd, "end");
@@ -36,17 +36,17 @@ export function filling({ model, settings }) {
       answered = number;
       say("");
       blanks.replaceChildren(...found.map((candidates, index) => h("section", { class: "blank" },
-        h("h3", {}, found.length > 1 ? `Blank ${index + 1}` : "The blank"),
+        h("h3", {}, found.length > 1 ? `Mask ${index + 1}` : "Candidates"),
         candidates.map((each) => h("button", { type: "button", onclick: () => { area.value = each.text; fill(); area.focus(); } },
           h("bdi", {}, each.token), h("meter", { min: 0, max: 1, value: each.probability }),
           h("span", { class: "figure" }, `${(100 * each.probability).toFixed(1)} %`))))));
     } catch (error) {
-      if (error.name !== "AbortError") say(error instanceof Problem ? error.message : "The server does not answer; is it still running?", true);
+      if (error.name !== "AbortError") say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
     }
   }
   return {
     element,
-    keys: [["Alt+B", "insert a blank"], ["Ctrl+Enter", "fill now"]],
+    keys: [["Alt+B", "insert a mask"], ["Ctrl+Enter", "predict now"]],
     onKey(event) {
       if ((event.ctrlKey || event.metaKey) && event.key === "Enter") fill();
       else if (event.altKey && event.code === "KeyB") insert();

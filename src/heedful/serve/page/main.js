@@ -1,4 +1,4 @@
-// Opening the page, choosing a model, light and dark, keys.
+// Starts the page: choice of the model, theme, keyboard shortcuts.
 
 import { byId, h, say } from "./common.js";
 import { translating } from "./translate.js";
@@ -63,7 +63,7 @@ const common = [
 ];
 function openHelp() {
   byId("dialog").replaceChildren(
-    h("h2", {}, "Keys"),
+    h("h2", {}, "Keyboard shortcuts"),
     h(
       "dl",
       {},
@@ -107,7 +107,7 @@ function asked() {
   try {
     return decodeURIComponent(location.hash.slice(1));
   } catch {
-    return ""; // not of our making
+    return ""; // the fragment is not a model name
   }
 }
 open();

@@ -1,6 +1,6 @@
-// Translating while typing: sentence by sentence, with alternatives, and words that light up with their counterparts.
+// Translates while the user types: sentence by sentence, with alternatives and highlighted word alignments.
 
-import { Problem, copy, h, look, post, save, say } from "./common.js";
+import { HttpError, copy, h, look, post, save, say } from "./common.js";
 import { translateFile } from "./files.js";
 
 const WAYS = 4;
@@ -85,14 +85,14 @@ export function translating({ model, models, settings, carried, show, label }) {
       await align({ text }, number, abort.signal);
     } catch (error) {
       if (error.name === "AbortError" || number < asked) return;
-      if (error instanceof Problem && error.status === 503 && again < 5) {
+      if (error instanceof HttpError && error.status === 503 && again < 5) {
         say(`${error.message} Trying again…`, true);
         timer = setTimeout(() => translate(again + 1), 1000 * Math.max(1, error.after));
-      } else say(error instanceof Problem ? error.message : "The server does not answer; is it still running?", true);
+      } else say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
     }
   }
 
-  // Links between words come after the translation: they take longer, and nobody points before there is something.
+  // Alignments are requested after the translation, because they take longer.
   async function align(body, number, signal, first = 0) {
     const answer = await post("/v1/translations", { model: model.name, alignments: true, ...body }, signal);
     if (number < answered) return;
@@ -102,7 +102,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     output.dataset.aligned = answered;
   }
 
-  // An answer is shown unless one to a later question has been.
+  // A response is shown unless the response to a later request has been.
   function shown(found, number) {
     if (number < answered) return false;
     answered = number;
@@ -126,7 +126,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     if (!current) return mirror.replaceChildren(`${text}\n`);
     const parts = [];
     let at = 0;
-    // places are counted in characters as Python counts them
+    // offsets count code points, as in Python
     const characters = Array.from(text);
     const slice = (start, end) => characters.slice(start, end).join("");
     sentences.forEach((each, index) => {
@@ -136,7 +136,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     mirror.replaceChildren(...parts.flat(), `${slice(at)}\n`);
   }
   const way = (each) => each.translations[each.chosen] || { text: "", alignment: [] };
-  // What stands before each sentence of the translation: what stood there, or a space where the other script needed none.
+  // The white space before each sentence of the translation: that of the source, or a space if the source script has none.
   function gaps() {
     const characters = Array.from(input.value);
     let text = "", at = 0;
@@ -166,7 +166,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     output.replaceChildren(...parts);
   }
   function inside(index) {
-    if (!getSelection().isCollapsed) return; // somebody selects text
+    if (!getSelection().isCollapsed) return; // the user is selecting text
     look(model.name, sentences[index].source, way(sentences[index]).text);
   }
   function activate(index) {
@@ -180,9 +180,9 @@ export function translating({ model, models, settings, carried, show, label }) {
     if (!each || each.translations.length < 2) return ways.replaceChildren();
     const step = (by) => { activate((active + by + sentences.length) % sentences.length); };
     ways.replaceChildren(
-      h("div", { class: "row" }, h("h3", {}, "Other ways to say it"),
+      h("div", { class: "row" }, h("h3", {}, "Other translations"),
         sentences.length > 1 && h("span", { class: "stepper" },
-          h("button", { type: "button", "aria-label": "Sentence before", onclick: () => step(-1) }, "‹"),
+          h("button", { type: "button", "aria-label": "Previous sentence", onclick: () => step(-1) }, "‹"),
           h("span", { class: "small" }, `sentence ${active + 1} of ${sentences.length}`),
           h("button", { type: "button", "aria-label": "Next sentence", onclick: () => step(1) }, "›"))),
       h("ol", {}, each.translations.map((one, rank) => h("li", {},
@@ -231,7 +231,7 @@ export function translating({ model, models, settings, carried, show, label }) {
       typed();
       return;
     }
-    const bar = h("progress", { max: 1, value: 0, "aria-label": "How much of the file is translated" });
+    const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the file" });
     ways.replaceChildren(h("h3", {}, `Translating ${chosen.name}…`), bar);
     try {
       const translated = await translateFile(text, html, model, settings, (share) => (bar.value = share));
@@ -246,7 +246,7 @@ export function translating({ model, models, settings, carried, show, label }) {
   return {
     element,
     keys: [["Ctrl+Enter", "translate now"], ["Alt+S", "swap languages"], ["Alt+C", "copy the translation"],
-      ["Tab, Enter", "to a sentence of the translation, and inside it"]],
+      ["Tab, Enter", "go to a sentence of the translation and look inside"]],
     onKey(event) {
       if ((event.ctrlKey || event.metaKey) && event.key === "Enter") translate();
       else if (event.altKey && event.code === "KeyS") swap();

@@ -1,23 +1,23 @@
-// A page to write on with a GPT: it goes on from the text, and what it writes appears as it is written.
+// Text generation with a GPT: continues the text and shows the output as it is streamed.
 
-import { Problem, copy, h, look, post, save, say } from "./common.js";
+import { HttpError, copy, h, look, post, save, say } from "./common.js";
 
 const SETTINGS = [
   ["temperature", "Temperature", { type: "range", min: 0, max: 2, step: 0.05, value: 0.8 }],
   ["top_p", "Top-p", { type: "range", min: 0.05, max: 1, step: 0.05, value: 0.95 }],
   ["top_k", "Top-k, 0 for all", { type: "number", min: 0, max: 1000, step: 1, value: 0 }],
   ["repetition_penalty", "Repetition penalty", { type: "range", min: 1, max: 2, step: 0.05, value: 1 }],
-  ["max_tokens", "Most tokens", { type: "number", min: 1, max: 4096, step: 1, value: 120 }],
-  ["seed", "Seed, empty for any", { type: "number", min: 0, step: 1, value: "" }],
+  ["max_tokens", "Maximum tokens", { type: "number", min: 1, max: 4096, step: 1, value: 120 }],
+  ["seed", "Seed, empty for random", { type: "number", min: 0, step: 1, value: "" }],
   ["stop", "Stop before", { type: "text", value: "", placeholder: "nothing" }],
 ];
 
 export function writing({ model }) {
   let abort = null, before = "";
-  const area = h("textarea", { id: "text", "aria-label": "Text", placeholder: "Begin, and let the model go on", spellcheck: false });
+  const area = h("textarea", { id: "text", "aria-label": "Text", placeholder: "Start a text and let the model continue", spellcheck: false });
   const inputs = Object.fromEntries(SETTINGS.map(([name, , props]) => [name, h("input", { id: name, ...props })]));
   const go = h("button", { type: "button", class: "main", id: "go", onclick: () => (abort ? stop() : write()) }, "Write");
-  const again = h("button", { type: "button", id: "again", disabled: true, onclick: () => { area.value = before; write(); } }, "Try again");
+  const again = h("button", { type: "button", id: "again", disabled: true, onclick: () => { area.value = before; write(); } }, "Retry");
   const controls = h("div", { class: "controls" }, SETTINGS.map(([name, title, props]) => {
     const figure = h("output", {}, props.type === "range" ? String(props.value) : "");
     inputs[name].addEventListener("input", () => { if (props.type === "range") figure.textContent = inputs[name].value; });
@@ -48,7 +48,7 @@ export function writing({ model }) {
       say("");
     } catch (error) {
       if (error.name === "AbortError") say("Stopped.");
-      else say(error instanceof Problem ? error.message : "The server does not answer; is it still running?", true);
+      else say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
     }
     abort = null;
     again.disabled = false;
@@ -64,7 +64,7 @@ export function writing({ model }) {
         const data = event.replace(/^data: /, "");
         if (data === "[DONE]") return;
         const piece = JSON.parse(data);
-        if (piece.error) throw new Problem(503, piece.error.message, 0);
+        if (piece.error) throw new HttpError(503, piece.error.message, 0);
         add(piece.choices.map((choice) => choice.text).join(""));
       }
     }
