@@ -22,9 +22,9 @@ def become(monkeypatch):
             return palettes
 
         monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset(flags.split()))
-        monkeypatch.setattr(cpu, "_palettes", ask)
+        monkeypatch.setattr(cpu, "_count_palettes", ask)
 
-    monkeypatch.delenv(cpu.WITHOUT_TILES[0], raising=False)
+    monkeypatch.delenv(cpu.WITHOUT_AMX[0], raising=False)
     cpu.amx_is_described.cache_clear()
     yield describe
     cpu.amx_is_described.cache_clear()

@@ -30,7 +30,7 @@ def values_and_gradients(body, tensors, labels, smoothing, upstream=1.0):
 
 @pytest.fixture(params=CHUNKS)
 def chunk(request, monkeypatch):
-    monkeypatch.setattr(cross_entropy, "LOGITS_AT_ONCE", request.param)
+    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS_CPU", request.param)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
@@ -111,7 +111,7 @@ def test_enormous_logits_stay_finite(chunk):
 
 def test_the_sum_of_many_rows_keeps_its_digits(monkeypatch):
     """Sums over the tokens of a large batch are kept in more digits than their parts."""
-    monkeypatch.setattr(cross_entropy, "LOGITS_AT_ONCE", 1)
+    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS_CPU", 1)
     rows = 20_000
     with torch.no_grad():
         likelihood = linear_cross_entropy(torch.zeros(rows, 2), torch.zeros(3, 2), None, torch.zeros(rows).long())[1]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.ops.quantization import MOST, dequantize, quantize
+from heedful.ops.quantization import INT8_LIMIT, dequantize, quantize
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (40, 33), (5, 4, 3)])
@@ -28,7 +28,7 @@ numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
 @given(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=5))
 def test_what_was_restored_is_reduced_to_the_same(rows: list[list[float]]) -> None:
     whole, scale = quantize(np.array(rows, np.float32))
-    assert int(whole.min()) >= -MOST and int(whole.max()) <= MOST
+    assert int(whole.min()) >= -INT8_LIMIT and int(whole.max()) <= INT8_LIMIT
     again = dequantize(whole, scale)
     assert np.isfinite(again).all()
     np.testing.assert_array_equal(quantize(again)[0], whole)

@@ -1,5 +1,5 @@
-"""The few hot operations, each with a plain body that reads like the paper and fast bodies that tests hold equal to it.
+"""The hot operations, each with a plain PyTorch body that reads like the paper and fast bodies that tests hold equal.
 
-Nothing here has parameters or knows a model. `precision`, `processor`, `quantise`, `tables` and `threads` do without
-torch.
+Nothing here has parameters or knows a model. `precision`, `cpu`, `quantization`, `position_tables` and `threads` import
+without torch.
 """

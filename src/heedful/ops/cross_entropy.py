@@ -1,13 +1,13 @@
-"""Output projection and label-smoothed cross-entropy in one, without ever holding all logits.
+"""Fused output projection and label-smoothed cross-entropy: the full matrix of logits is never materialized.
 
 With 37,000 tokens in the vocabulary the logits are by far the largest tensor of a training step. The fast body computes
-them for a few rows at a time, together with their gradient, and keeps neither.
+them and their gradient for a chunk of rows at a time.
 
-Smoothing (section 5.4 of the paper) takes ε from the right token and spreads it evenly over all V tokens. The other
-common form, which spreads it over the V - 1 wrong tokens, is the same with ε · V / (V - 1).
+Label smoothing (section 5.4 of the paper) moves ε of the probability from the label to all V tokens, evenly. The other
+common form, which moves it to the V - 1 other tokens, is the same with ε · V / (V - 1).
 
-Most of these logits are of tokens that the batch does not have. A few of them, drawn at random, can stand for all: the
-sampled softmax of Jean et al. (2015). Its smoothing needs no sample: the mean of all logits follows from the mean row.
+The sampled softmax (Jean et al., 2015) sums over the labels of the batch and a random sample of the other tokens. Label
+smoothing needs no sample: the mean of all logits is the product with the mean row of the weight.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LOGITS_AT_ONCE = 1 << 21  # on a CPU: what stays near it
-LOGITS_ON_A_GPU = 1 << 26  # what keeps it busy
+CHUNK_LOGITS_CPU = 1 << 21  # logits of a chunk of rows: they fit the cache of a CPU
+CHUNK_LOGITS_GPU = 1 << 26  # enough to keep a GPU busy
 
 
 @dataclass(frozen=True)
@@ -26,24 +26,24 @@ class Loss:
     """Sums over the real target tokens of a batch."""
 
     smoothed: Tensor  # differentiable
-    likelihood: Tensor  # negative log-likelihood, the logarithm of perplexity once divided by `tokens`
+    likelihood: Tensor  # negative log-likelihood; divided by `tokens`, the logarithm of the perplexity
     tokens: int
-    pondered: Tensor | None = None  # (2): steps that real tokens took, and how many tokens these were; if they halt
+    pondered: Tensor | None = None  # (2): ACT steps of real tokens, and the number of these tokens
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0, negatives: int = 0
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float = 0.0, samples: int = 0
 ) -> tuple[Tensor, Tensor]:
     """(N, D), (V, D), (V), (N) -> the sums over N of the smoothed loss and of the plain negative log-likelihood.
 
-    Only the first can be differentiated. With `negatives`, both are estimates from so many tokens besides the labels.
+    Only the first is differentiable. If `samples` > 0, both are sampled-softmax estimates from so many other tokens.
     """
-    hidden = hidden.to(weight.dtype)  # a layer in autocast may have left it in half precision
-    if 0 < negatives < len(weight):
-        return _sampled(hidden, weight, bias, labels, smoothing, negatives)
+    hidden = hidden.to(weight.dtype)  # autocast may return bf16
+    if 0 < samples < len(weight):
+        return _sampled_cross_entropy(hidden, weight, bias, labels, smoothing, samples)
     if not torch.is_grad_enabled():
         with torch.no_grad():
-            return _sums(hidden, weight, bias, labels, smoothing)
+            return _chunked_sums(hidden, weight, bias, labels, smoothing)
     smoothed, plain = _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing)  # type: ignore[no-untyped-call]
     return smoothed, plain
 
@@ -63,64 +63,71 @@ def linear_rdrop_cross_entropy(
     bias: Tensor | None,
     labels: Tensor,
     smoothing: float,
-    negatives: int,
-    consistency: float,
+    samples: int,
+    rdrop: float,
 ) -> tuple[Tensor, Tensor]:
     """(2N, D), (V, D), (V), (2N) -> as `linear_cross_entropy`, the mean of both halves, which have the same labels.
 
-    The first also has `consistency` / 4 times KL(p, q) + KL(q, p) of what the halves say. All logits are held.
+    R-Drop (Liang et al., 2021): the halves are the same tokens with different dropout, and the first result includes
+    `rdrop` / 4 times KL(p, q) + KL(q, p) of their distributions p and q. All logits are materialized.
     """
     hidden = hidden.to(weight.dtype)
-    rows, weights = sample_softmax_tokens(labels, len(weight), negatives or len(weight))
-    logits = hidden @ weight[rows].t() + weights.log()  # (2N, C)
+    tokens, weights = sample_softmax_tokens(labels, len(weight), samples or len(weight))
+    logits = hidden @ weight[tokens].t() + weights.log()  # (2N, C)
     if bias is not None:
-        logits = logits + bias[rows]
-    place = torch.empty(len(weight), dtype=torch.long, device=labels.device)
-    place[rows] = torch.arange(len(rows), device=labels.device)
+        logits = logits + bias[tokens]
+    index = _index_in_sample(tokens, len(weight))
     log_probs = logits.float().log_softmax(-1)
-    plain = -log_probs.gather(1, place[labels].unsqueeze(1)).sum() / 2
+    plain = -log_probs.gather(1, index[labels].unsqueeze(1)).sum() / 2
     p, q = log_probs.chunk(2)
-    apart = ((p.exp() - q.exp()) * (p - q)).sum()
-    return plain + smoothing / 2 * _lead(hidden, weight, bias, labels) + consistency / 4 * apart, plain.detach()
+    divergence = ((p.exp() - q.exp()) * (p - q)).sum()
+    penalty = _smoothing_penalty(hidden, weight, bias, labels)
+    return plain + smoothing / 2 * penalty + rdrop / 4 * divergence, plain.detach()
 
 
-def _sampled(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, negatives: int
+def _sampled_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, samples: int
 ) -> tuple[Tensor, Tensor]:
-    """A softmax over the labels of the batch and others drawn at random, which count for as many as they stand for."""
-    rows, weights = sample_softmax_tokens(labels, len(weight), negatives)
-    shift = weights.log() if bias is None else weights.log() + bias[rows]
-    place = torch.empty(len(weight), dtype=torch.long, device=labels.device)
-    place[rows] = torch.arange(len(rows), device=labels.device)
-    total, plain = linear_cross_entropy(hidden, weight[rows], shift, place[labels])
-    return (total + smoothing * _lead(hidden, weight, bias, labels) if smoothing else total), plain
+    """A softmax over the labels of the batch and a weighted sample of the other tokens."""
+    tokens, weights = sample_softmax_tokens(labels, len(weight), samples)
+    shift = weights.log() if bias is None else weights.log() + bias[tokens]
+    index = _index_in_sample(tokens, len(weight))
+    total, plain = linear_cross_entropy(hidden, weight[tokens], shift, index[labels])
+    return (total + smoothing * _smoothing_penalty(hidden, weight, bias, labels) if smoothing else total), plain
 
 
-def _lead(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
-    """Of the right logits over the mean ones, summed: what smoothing takes from a loss without it."""
-    lead = (hidden * (F.embedding(labels, weight) - weight.mean(0))).sum()
-    return lead if bias is None else lead + (bias[labels] - bias.mean()).sum()
+def _index_in_sample(tokens: Tensor, vocab_size: int) -> Tensor:
+    """(n) -> (V): the index of each sampled token in the sample; undefined for others."""
+    index = torch.empty(vocab_size, dtype=torch.long, device=tokens.device)
+    index[tokens] = torch.arange(len(tokens), device=tokens.device)
+    return index
 
 
-def sample_softmax_tokens(labels: Tensor, vocab_size: int, negatives: int) -> tuple[Tensor, Tensor]:
-    """(n), (n): the tokens of the batch and some others, and how many tokens each stands for."""
-    wanted = torch.zeros(vocab_size, dtype=torch.bool, device=labels.device)
-    wanted[labels] = True
-    others = (~wanted).nonzero().squeeze(1)
-    drawn = others[torch.randperm(len(others), device=labels.device)[:negatives]]
-    rows = torch.cat((wanted.nonzero().squeeze(1), drawn))
-    weights = torch.ones(len(rows), device=labels.device)
-    weights[len(rows) - len(drawn) :] = len(others) / max(1, len(drawn))
-    return rows, weights
+def _smoothing_penalty(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+    """Σ (label logit - mean logit): ε times this, added to the unsmoothed loss, is label smoothing."""
+    penalty = (hidden * (F.embedding(labels, weight) - weight.mean(0))).sum()
+    return penalty if bias is None else penalty + (bias[labels] - bias.mean()).sum()
 
 
-def _sums(
+def sample_softmax_tokens(labels: Tensor, vocab_size: int, samples: int) -> tuple[Tensor, Tensor]:
+    """-> (n), (n): the labels of the batch and `samples` other tokens, and how many tokens each represents."""
+    is_label = torch.zeros(vocab_size, dtype=torch.bool, device=labels.device)
+    is_label[labels] = True
+    others = (~is_label).nonzero().squeeze(1)
+    sampled = others[torch.randperm(len(others), device=labels.device)[:samples]]
+    tokens = torch.cat((is_label.nonzero().squeeze(1), sampled))
+    weights = torch.ones(len(tokens), device=labels.device)
+    weights[len(tokens) - len(sampled) :] = len(others) / max(1, len(sampled))
+    return tokens, weights
+
+
+def _chunked_sums(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     smoothed, plain = hidden.new_zeros((), dtype=torch.float64), hidden.new_zeros((), dtype=torch.float64)
-    for part in _parts(hidden, len(weight)):
-        likelihood, spread, _ = _losses(F.linear(hidden[part], weight, bias).float(), labels[part])
-        smoothed += (1 - smoothing) * likelihood.sum() + smoothing * spread.sum()
+    for chunk in _chunks(hidden, len(weight)):
+        likelihood, uniform, _ = _losses(F.linear(hidden[chunk], weight, bias).float(), labels[chunk])
+        smoothed += (1 - smoothing) * likelihood.sum() + smoothing * uniform.sum()
         plain += likelihood.sum()
     return smoothed.float(), plain.float()
 
@@ -128,7 +135,7 @@ def _sums(
 def _losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(N, V), (N) -> (N), (N), (N, V): -log p of the label, the mean of -log p over the vocabulary, and p.
 
-    The logits are overwritten: they become the probabilities.
+    The probabilities overwrite the logits.
     """
     logits.sub_(logits.amax(-1, keepdim=True))
     label, mean = logits.gather(1, labels.unsqueeze(1)).squeeze(1), logits.mean(-1)
@@ -137,14 +144,14 @@ def _losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return log_total - label, log_total - mean, logits.div_(total)
 
 
-def _parts(hidden: Tensor, vocab_size: int) -> list[slice]:
-    most = LOGITS_AT_ONCE if hidden.device.type == "cpu" else LOGITS_ON_A_GPU
-    step = max(16, most // vocab_size)
+def _chunks(hidden: Tensor, vocab_size: int) -> list[slice]:
+    budget = CHUNK_LOGITS_CPU if hidden.device.type == "cpu" else CHUNK_LOGITS_GPU
+    step = max(16, budget // vocab_size)
     return [slice(start, start + step) for start in range(0, len(hidden), step)]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The gradient of the loss is found in the forward pass, while the logits are at hand."""
+    """The forward pass also computes the gradients, chunk by chunk, while it has the logits."""
 
     @staticmethod
     def forward(
@@ -155,18 +162,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_weight = torch.zeros_like(weight)
         d_bias = None if bias is None else torch.zeros_like(bias)
         vocab_size = len(weight)
-        for part in _parts(hidden, vocab_size):
-            logits = F.linear(hidden[part], weight, bias).float()  # (n, V)
-            likelihood, spread, slope = _losses(logits, labels[part])
-            smoothed += (1 - smoothing) * likelihood.sum() + smoothing * spread.sum()
+        for chunk in _chunks(hidden, vocab_size):
+            logits = F.linear(hidden[chunk], weight, bias).float()  # (n, V)
+            likelihood, uniform, grad = _losses(logits, labels[chunk])
+            smoothed += (1 - smoothing) * likelihood.sum() + smoothing * uniform.sum()
             plain += likelihood.sum()
-            slope.sub_(smoothing / vocab_size)  # softmax minus the smoothed target
-            slope[torch.arange(len(slope), device=slope.device), labels[part]] -= 1 - smoothing
-            slope = slope.to(hidden.dtype)
-            torch.mm(slope, weight, out=d_hidden[part])
-            d_weight.addmm_(slope.t(), hidden[part])
+            grad.sub_(smoothing / vocab_size)  # softmax minus the smoothed label distribution
+            grad[torch.arange(len(grad), device=grad.device), labels[chunk]] -= 1 - smoothing
+            grad = grad.to(hidden.dtype)
+            torch.mm(grad, weight, out=d_hidden[chunk])
+            d_weight.addmm_(grad.t(), hidden[chunk])
             if d_bias is not None:
-                d_bias += slope.sum(0)
+                d_bias += grad.sum(0)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         smoothed, plain = smoothed.float(), plain.float()
         ctx.mark_non_differentiable(plain)

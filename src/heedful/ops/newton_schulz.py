@@ -1,14 +1,14 @@
-"""Matrices that keep their singular vectors and get singular values near 1, by Newton-Schulz."""
+"""Newton-Schulz orthogonalization, for Muon: singular vectors stay, singular values become approximately 1."""
 
 import torch
 from torch import Tensor
 
-QUINTIC = (3.4445, -4.7750, 2.0315)  # x -> ax + bx³ + cx⁵ takes all of (0, 1] near 1 within a few rounds
+QUINTIC = (3.4445, -4.7750, 2.0315)  # x -> ax + bx³ + cx⁵ maps (0, 1] close to 1 within a few rounds
 ROUNDS = 5
 
 
 def newton_schulz(matrices: Tensor) -> Tensor:
-    """(N, A, B) -> (N, A, B)."""
+    """(N, A, B) -> (N, A, B), N matrices at once."""
     if matrices.size(1) > matrices.size(2):
         return newton_schulz(matrices.mT).mT
     a, b, c = QUINTIC

@@ -1,4 +1,4 @@
-"""Tables that follow from their sizes alone: where a token stands, in numbers. They are made without torch."""
+"""Position tables that depend on sizes only: sinusoids, rotary angles, ALiBi slopes. Computed without torch."""
 
 import math
 
@@ -15,19 +15,19 @@ def sinusoids(length: int, width: int) -> Table:
 
 
 def rotary_table(length: int, width: int) -> Table:
-    """-> (length, width / 2, 2): cosine and sine of the same angles."""
+    """-> (length, width / 2, 2): cosine and sine of the angles of rotary positions."""
     angle = _angles(length, width)
     return np.stack((np.cos(angle), np.sin(angle)), -1).astype(np.float32)
 
 
 def _angles(length: int, width: int) -> npt.NDArray[np.float64]:
     """-> (length, width / 2)."""
-    rate = np.exp(np.arange(0, width, 2) * (-math.log(10_000.0) / width))
-    return np.outer(np.arange(length), rate)
+    frequency = np.exp(np.arange(0, width, 2) * (-math.log(10_000.0) / width))
+    return np.outer(np.arange(length), frequency)
 
 
 def alibi_slopes(n_heads: int) -> Table:
-    """-> (H): 2^(-8/H), 2^(-16/H), …; between two powers of two, every other slope of the next power fills up."""
+    """-> (H): 2^(-8/H), 2^(-16/H), …; if H is no power of two, every other slope of the next power fills up."""
     power = 2 ** math.floor(math.log2(n_heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     extra = [2 ** (-8 * (i + 1) / (2 * power)) for i in range(0, 2 * (n_heads - power), 2)]

@@ -1,36 +1,36 @@
-"""Matrices of 8 bits: whole numbers of at most 64, times a scale of their row.
+"""Symmetric int8 quantization with one scale per row; values are at most 64.
 
-64 and not 127, so that the products of every CPU have room for them (products.h of the engine reduces in the same way).
-The largest number of a row becomes 64 exactly, so what was restored is reduced to the same whole numbers again.
+64 instead of 127, so that int16 sums of products do not overflow on any CPU (the native engine quantizes the same way).
+The largest value of a row is exactly 64, so quantizing a dequantized matrix gives the same int8 values again.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-MOST = 64
-ROWS = 1024  # that are reduced at once, in little memory
+INT8_LIMIT = 64  # largest absolute int8 value
+CHUNK_ROWS = 1024  # rows quantized at a time, to limit memory
 
-Floats = npt.NDArray[np.float32]
-Wholes = npt.NDArray[np.int8]
+FloatArray = npt.NDArray[np.float32]
+Int8Array = npt.NDArray[np.int8]
 
 
-def quantize(weight: Floats) -> tuple[Wholes, Floats]:
-    """(N, …) -> (N, …) whole numbers in int8 and (N,) scales in float32."""
-    whole, scale = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
-    for start in range(0, len(weight), ROWS):
-        some = slice(start, start + ROWS)
-        rows = weight[some].reshape(len(weight[some]), -1)
+def quantize(weight: FloatArray) -> tuple[Int8Array, FloatArray]:
+    """(N, …) -> (N, …) int8 values and (N,) float32 scales."""
+    values, scale = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
+    for start in range(0, len(weight), CHUNK_ROWS):
+        chunk = slice(start, start + CHUNK_ROWS)
+        rows = weight[chunk].reshape(len(weight[chunk]), -1)
         bound = np.abs(rows).max(1)
         with np.errstate(divide="ignore", over="ignore"):
-            factor = np.float32(MOST) / bound
-        factor[np.isinf(factor)] = 0  # rows of nothing, or of next to nothing
-        whole[some] = np.rint(rows * factor[:, None]).reshape(weight[some].shape)
-        scale[some] = bound / np.float32(MOST)
-    return whole, scale
+            factor = np.float32(INT8_LIMIT) / bound
+        factor[np.isinf(factor)] = 0  # rows that are zero, or too small to divide by
+        values[chunk] = np.rint(rows * factor[:, None]).reshape(weight[chunk].shape)
+        scale[chunk] = bound / np.float32(INT8_LIMIT)
+    return values, scale
 
 
-def dequantize(whole: Wholes, scale: Floats) -> Floats:
-    """(N, …) whole numbers and (N,) scales -> (N, …) in float32."""
-    restored = whole.astype(np.float32)
-    restored *= scale.reshape(-1, *[1] * (whole.ndim - 1))
-    return restored
+def dequantize(values: Int8Array, scale: FloatArray) -> FloatArray:
+    """(N, …) int8 values and (N,) scales -> (N, …) float32."""
+    weight = values.astype(np.float32)
+    weight *= scale.reshape(-1, *[1] * (values.ndim - 1))
+    return weight

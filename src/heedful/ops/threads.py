@@ -1,4 +1,4 @@
-"""How many CPU threads compute, known and set before torch is there as well as after."""
+"""The number of CPU threads, read and set without importing torch; torch follows if it is imported, now or later."""
 
 import os
 import sys
@@ -6,25 +6,25 @@ from threading import Thread
 
 
 def num_threads() -> int:
-    """As many as torch has, or would take."""
+    """The number of threads that torch uses, or would use once imported."""
     if torch := sys.modules.get("torch"):
         return int(torch.get_num_threads())
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(given) if given.isdecimal() and int(given) else _cores()
+    setting = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(setting) if setting.isdecimal() and int(setting) else _count_cores()
 
 
 def set_num_threads(count: int) -> None:
-    """So many for all that computes in this process from now on."""
-    os.environ["OMP_NUM_THREADS"] = str(count)  # which torch reads when it is imported
+    """Set the number of threads for torch and the native engine in this process."""
+    os.environ["OMP_NUM_THREADS"] = str(count)  # torch reads it on import
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(count)
 
 
 def compute_with_one_thread() -> None:
-    """Torch computes with one thread where this is called; every other Python thread keeps its number.
+    """Make torch use one thread in the calling Python thread; other Python threads keep their number.
 
-    OpenMP holds the number per thread. Torch also keeps the last one that was set, for threads that begin later: a
-    thread that ends at once sets that one back.
+    OpenMP stores the number per thread. Torch also stores the last number set, as the default of new threads; a
+    temporary thread restores that default.
     """
     import torch
 
@@ -36,6 +36,6 @@ def compute_with_one_thread() -> None:
         restoring.join()
 
 
-def _cores() -> int:
-    """Those that this process may use; not every system can say so."""
+def _count_cores() -> int:
+    """The cores available to this process, or all cores where the system has no CPU affinity."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

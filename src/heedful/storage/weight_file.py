@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from heedful.config import ModelConfig
 from heedful.errors import FolderError
-from heedful.ops.quantization import MOST, quantize
+from heedful.ops.quantization import INT8_LIMIT, quantize
 
 TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16, "I8": np.int8}
 FLOATS = TYPES.keys() - {"I8"}  # as safetensors calls them
@@ -51,13 +51,13 @@ class WeightFile:
         for name in self.shapes:
             tensor, scale = self._tensor(name), None
             if tensor.dtype == np.int8:
-                if max(-int(tensor.min(initial=0)), int(tensor.max(initial=0))) > MOST:
+                if max(-int(tensor.min(initial=0)), int(tensor.max(initial=0))) > INT8_LIMIT:
                     raise FolderError(
-                        f"{self.path}: {name} holds whole numbers beyond {MOST}; the model cannot be used."
+                        f"{self.path}: {name} holds whole numbers beyond {INT8_LIMIT}; the model cannot be used."
                     )
                 scale = self._tensor(name + SCALE)
             with np.errstate(over="ignore"):  # which is then said
-                self._check_finite(name, tensor if scale is None else scale * np.float32(MOST))
+                self._check_finite(name, tensor if scale is None else scale * np.float32(INT8_LIMIT))
             yield name, tensor, scale
 
     def _check_finite(self, name: str, tensor: Array) -> None:
