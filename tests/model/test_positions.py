@@ -191,4 +191,4 @@ def test_rotary_is_exact_far_out():
     position = Rotary(small(positions="rotary", max_length=60_001, d_key=64), 1)
     rate = 10_000.0 ** (-torch.arange(0, 64, 2, dtype=torch.float64) / 64)
     expected = torch.stack(((60_000 * rate).cos(), (60_000 * rate).sin()), dim=-1)
-    torch.testing.assert_close(position.turns[60_000].double(), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(position.rotations[60_000].double(), expected, atol=1e-6, rtol=0)

@@ -2,8 +2,9 @@
 
 One legend for the shapes of the whole package:
 
-    B batch    S source length    T target length    D d_model    H heads    d width of a head    F d_ff
-    V vocabulary    W beam width    R rows of a search, B * W
+    B batch    S source length    T target length    D d_model    H heads    d head width    F d_ff
+    V vocabulary    W beam width    R rows of a decoder, B * W
 
-Batches come first, heads are `(B, H, T, d)`, sequences are padded on the right, and masks say what may be attended to.
+The batch dimension comes first, heads are `(B, H, T, d)`, sequences are padded on the right, and masks are True where a
+query may attend to a key.
 """

@@ -1,7 +1,7 @@
-"""How the model knows where a token stands.
+"""Position schemes: sinusoidal, learned, rotary, ALiBi and relative.
 
-A scheme acts in at most three places, so it has three methods that do nothing unless it needs them: on the embeddings,
-on queries and keys, and on the scores. Callers call all three and never ask which scheme it is.
+A scheme has three hooks, each the identity by default: on the embeddings, on queries and keys, and on the scores.
+Callers call all three and do not know which scheme it is.
 """
 
 import math
@@ -15,38 +15,38 @@ from heedful.ops import position_tables
 
 
 class Position(nn.Module):
-    """No positions at all: what every scheme starts from."""
+    """No position information: the default hooks of every scheme."""
 
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__()
 
     def embed(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
-        """(B, T, D) -> (B, T, D); `start` tokens are already in the cache, or (B,) so many of each row."""
+        """(B, T, D) -> (B, T, D); `start` is the position of the first token, or (B,) its position in each row."""
         return x
 
     def rotate(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
-        """(B, H, T, d) -> (B, H, T, d): queries or keys."""
+        """(B, H, T, d) -> (B, H, T, d), for queries and for keys."""
         return x
 
     def bias(self, query: Tensor, keys: int, distance: Tensor | None = None) -> Tensor | None:
-        """(B, H, …, T, d) and S -> what is added to the scaled scores, broadcast to (B, H, …, T, S).
+        """(B, H, …, T, d) and S -> the bias added to the scaled scores, broadcast to (B, H, …, T, S).
 
-        `distance` (T, S) says how far each key stands behind each query, unless the last key stands at the last query.
+        `distance` (T, S) is key position minus query position; by default the last query is at the last key.
         """
         return None
 
     def layer(self, index: int) -> "Position":
-        """The scheme as layer `index` sees it."""
+        """The scheme of layer `index`; all layers share one unless overridden."""
         return self
 
 
-def tabulated(make: Callable[..., position_tables.Table], *sizes: int) -> Tensor:
-    """A table that follows from the configuration; a model without memory, made for its shapes, has none."""
-    return torch.empty(0) if torch.get_default_device().type == "meta" else torch.from_numpy(make(*sizes))
+def table_buffer(compute: Callable[..., position_tables.Table], *sizes: int) -> Tensor:
+    """A constant table as a tensor; empty on the meta device, where a model has shapes only."""
+    return torch.empty(0) if torch.get_default_device().type == "meta" else torch.from_numpy(compute(*sizes))
 
 
-def _places(table: Tensor, start: int | Tensor, length: int) -> Tensor:
-    """(max_length, …) -> (T, …) from one place on, or (B, T, …) from another one in each row."""
+def _lookup(table: Tensor, start: int | Tensor, length: int) -> Tensor:
+    """(max_length, …) -> (T, …) from position `start` on, or (B, T, …) if the rows have different ones."""
     if isinstance(start, int):
         return table[start : start + length]
     return table[start.unsqueeze(1) + torch.arange(length, device=start.device)]
@@ -58,15 +58,15 @@ class Sinusoidal(Position):
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.table: Tensor
-        table = tabulated(position_tables.sinusoids, config.max_length, config.d_model)
+        table = table_buffer(position_tables.sinusoids, config.max_length, config.d_model)
         self.register_buffer("table", table, persistent=False)
 
     def embed(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
-        return x + _places(self.table, start, x.size(1)).to(x.dtype)
+        return x + _lookup(self.table, start, x.size(1)).to(x.dtype)
 
 
 class Learned(Position):
-    """A vector for each position, learned like the embedding of a token (row E of Table 3)."""
+    """A learned embedding for each position (row E of Table 3)."""
 
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
@@ -74,37 +74,37 @@ class Learned(Position):
         nn.init.normal_(self.table, std=0.02)
 
     def embed(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
-        return x + _places(self.table, start, x.size(1))
+        return x + _lookup(self.table, start, x.size(1))
 
 
 class Rotary(Position):
-    """Turn queries and keys by an angle that grows with position (Su et al., 2021).
+    """Rotary position embedding (Su et al., 2021): rotate pairs of query and key dimensions by angles ∝ position.
 
-    The product of two turned vectors depends only on the distance between them.
+    The dot product of two rotated vectors depends only on their distance.
     """
 
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
-        self.turns: Tensor  # (max_length, d / 2, 2): cosine and sine of each angle
-        table = tabulated(position_tables.rotary_table, config.max_length, config.key_width)
-        self.register_buffer("turns", table, persistent=False)
+        self.rotations: Tensor  # (max_length, d / 2, 2): cosine and sine of each angle
+        table = table_buffer(position_tables.rotary_table, config.max_length, config.key_width)
+        self.register_buffer("rotations", table, persistent=False)
 
     def rotate(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
-        """Two neighbouring numbers are a complex one, which a product turns."""
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # there are no complex numbers of half precision
+        """Two adjacent dimensions are a complex number, and a complex product rotates it."""
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # torch has no complex bf16
         points = torch.view_as_complex(wide.reshape(*x.shape[:-1], -1, 2))  # (B, H, T, d / 2)
-        turns = torch.view_as_complex(_places(self.turns, start, x.size(2)).to(wide.dtype))  # (T, d / 2)
-        turns = turns if turns.dim() == 2 else turns.unsqueeze(1)  # (B, 1, T, d / 2)
-        return torch.view_as_real(points * turns).flatten(-2).to(x.dtype)
+        rotations = torch.view_as_complex(_lookup(self.rotations, start, x.size(2)).to(wide.dtype))  # (T, d / 2)
+        rotations = rotations if rotations.dim() == 2 else rotations.unsqueeze(1)  # (B, 1, T, d / 2)
+        return torch.view_as_real(points * rotations).flatten(-2).to(x.dtype)
 
 
 class Alibi(Position):
-    """Lower each score in proportion to the distance, at another slope in each head (Press et al., 2022)."""
+    """ALiBi (Press et al., 2022): a penalty on scores proportional to distance, with a slope per head."""
 
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
         self.slopes: Tensor
-        self.register_buffer("slopes", tabulated(position_tables.alibi_slopes, config.n_heads), persistent=False)
+        self.register_buffer("slopes", table_buffer(position_tables.alibi_slopes, config.n_heads), persistent=False)
 
     def bias(self, query: Tensor, keys: int, distance: Tensor | None = None) -> Tensor | None:
         slopes = self.slopes.to(query.dtype).view(-1, *[1] * (query.dim() - 2))  # (H, …, 1, 1)
@@ -112,7 +112,7 @@ class Alibi(Position):
 
 
 class Relative(Position):
-    """A learned vector for each clipped distance, compared with the query (Shaw et al., 2018); one table a layer."""
+    """Relative position embeddings (Shaw et al., 2018): scores + q · a(clipped distance); one table per layer."""
 
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, n_layers)
@@ -133,7 +133,7 @@ class _RelativeLayer(Position):
         nn.init.normal_(self.table, std=0.02)
 
     def bias(self, query: Tensor, keys: int, distance: Tensor | None = None) -> Tensor | None:
-        """Every query is compared with the table once; the distances only pick from the result."""
+        """One product of the queries with the table; the distances index into the result."""
         by_distance = query @ self.table.t() / math.sqrt(query.size(-1))  # (B, H, T, 2w + 1)
         distance = _distance(query, keys) if distance is None else distance
         index = distance.clamp(-self.window, self.window) + self.window  # (T, S)
@@ -141,13 +141,13 @@ class _RelativeLayer(Position):
 
 
 def _distance(query: Tensor, keys: int) -> Tensor:
-    """-> (T, S): the same for queries of which the last stands at the last key."""
+    """-> (T, S): `distances` if the last query is at the last key."""
     return distances(torch.arange(keys - query.size(-2), keys, device=query.device), keys)
 
 
-def distances(here: Tensor, keys: int) -> Tensor:
-    """(T,) places of queries -> (T, S): how far each key stands behind (+) or before (-) each query."""
-    return torch.arange(keys, device=here.device)[None, :] - here[:, None]
+def distances(queries: Tensor, keys: int) -> Tensor:
+    """(T,) positions of queries -> (T, S): key position minus query position."""
+    return torch.arange(keys, device=queries.device)[None, :] - queries[:, None]
 
 
 POSITIONS: dict[str, type[Position]] = {

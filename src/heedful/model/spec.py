@@ -1,7 +1,7 @@
-"""The one list of tensors: every tensor of every model, by name and shape, known without torch.
+"""The tensor spec: name and shape of every tensor of every model, without torch.
 
-Model folders, the native engine and the converters read it, and a test holds the modules equal to it. The tensors stand
-in the order in which data meets them; of layers that share their weights, the first one is listed.
+Model folders, the native engine and the converters read it, and a test holds the torch modules equal to it. The order
+is that of the data flow; of layers that share their weights, only the first is listed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from heedful.config import ModelConfig
 
 Shapes = dict[str, tuple[int, ...]]
-GATES = {"rnn": 1, "gru": 3, "lstm": 4}  # matrices that a recurrent cell multiplies its input with
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}  # gates of a recurrent cell
 
 
 def tensor_spec(config: ModelConfig) -> Shapes:
-    """The shape of every tensor that is saved, by name."""
+    """The shape of every saved tensor, by name."""
     vocab, width, family = config.vocab_size, config.d_model, config.family
     spec: Shapes = {"embedding.weight": (vocab, width)}
     if family == "encoder-decoder" and config.tie != "all":
@@ -36,7 +36,7 @@ def tensor_spec(config: ModelConfig) -> Shapes:
 
 
 def _encoder_heads(config: ModelConfig) -> Shapes:
-    """What stands on top of a BERT: the transform before its logits, the pooler, the classifier."""
+    """The heads of a BERT: the transform before the logits, the pooler, the classifier."""
     width = config.d_model
     spec: Shapes = {}
     if config.head == "transform":
@@ -49,7 +49,7 @@ def _encoder_heads(config: ModelConfig) -> Shapes:
 
 
 def _stack(config: ModelConfig, name: str, layers: int, cross: bool) -> Shapes:
-    """The layers of one side, with the positions and norms that belong to the whole stack."""
+    """The layers of an encoder or decoder, with the positions and norms of the whole stack."""
     spec: Shapes = {}
     if config.architecture != "rnn":
         spec |= _positions(config, f"{name}.position", layers)
@@ -77,7 +77,7 @@ def _positions(config: ModelConfig, name: str, layers: int) -> Shapes:
 
 
 def _block(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
-    """One Transformer block: self-attention, attention over the source, feed-forward."""
+    """One Transformer block: self-attention, cross-attention, feed-forward."""
     width, causal = config.d_model, name.startswith("decoder")
     spec = _attention(config, f"{name}.self")
     if (config.attention_of_decoder if causal else config.attention) == "linformer":
@@ -104,16 +104,16 @@ def _attention(config: ModelConfig, name: str) -> Shapes:
 
 
 def _recurrent(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
-    """One layer of recurrent cells, in torch.nn's naming; the first of a decoder may hold the attention."""
+    """One layer of recurrent cells, in torch.nn's naming; the first of a decoder may hold the cross-attention."""
     width, encoder = config.d_model, name.startswith("encoder")
     attention = config.source_attention if cross else "none"
     hidden = width // 2 if encoder and config.bidirectional else width
-    given = 2 * width if attention == "additive" and index == 0 else width
+    input_size = 2 * width if attention == "additive" and index == 0 else width
     spec: Shapes = {}
     for direction in ("", "_reverse") if encoder and config.bidirectional else ("",):
         rows = GATES[config.cell] * hidden
         spec |= {
-            f"{name}.cells.weight_ih_l0{direction}": (rows, given),
+            f"{name}.cells.weight_ih_l0{direction}": (rows, input_size),
             f"{name}.cells.weight_hh_l0{direction}": (rows, hidden),
         }
         if config.bias:
@@ -128,7 +128,7 @@ def _recurrent(config: ModelConfig, name: str, index: int, cross: bool) -> Shape
 
 
 def _rnn_decoder(config: ModelConfig, name: str, layers: int) -> Shapes:
-    """From the encoder's last state to the decoder's first ones, and from states and context to the output."""
+    """The bridge from the encoder's final state to the decoder's initial ones, and the output layer of attention."""
     width = config.d_model
     states = layers * (2 if config.cell == "lstm" else 1) * width
     spec = _linear(f"{name}.bridge", states, width, config.bias)

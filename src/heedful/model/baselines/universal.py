@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.block import Block, Stack
 from heedful.model.context import Context
-from heedful.model.positions import tabulated
+from heedful.model.positions import table_buffer
 from heedful.ops import position_tables
 
 HALTING_THRESHOLD = 0.99  # a token halts when the sum of its halting probabilities exceeds this, 1 - ε in the paper
@@ -31,7 +31,7 @@ class UniversalStack(Stack):
         self.register_state_dict_post_hook(_drop_copies)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_add_copies)  # type: ignore[no-untyped-call]
         self.depth: Tensor
-        table = tabulated(position_tables.sinusoids, n_layers, config.d_model + config.d_model % 2)
+        table = table_buffer(position_tables.sinusoids, n_layers, config.d_model + config.d_model % 2)
         self.register_buffer("depth", table, persistent=False)
         self.halt = nn.Linear(config.d_model, 1) if config.act_halting else None
         if config.act_halting:
