@@ -94,6 +94,22 @@ def test_long_rows_are_the_same_alone_and_with_padding(shape):
         torch.testing.assert_close(together[row, :length], model(ids[row : row + 1, :length])[0])
 
 
+@every_kind
+def test_rows_of_different_lengths_are_decoded_the_same_with_taps(shape):
+    """Left padding of the shorter rows is masked whether or not the weights are computed."""
+    model, results = fresh(small(**shape, family="decoder")), []
+    for tapped in (False, True):
+        caches = [model.start() for _ in range(2)]
+        handles = [m.register_forward_hook(lambda *_: None) for m in model.modules() if tapped]
+        for cache, length in zip(caches, (9, 4), strict=True):
+            model.step(sentences([length]), cache)
+        caches[0].join(caches[1])
+        results.append(model.step(sentences([1, 1], seed=1), caches[0]))
+        for handle in handles:
+            handle.remove()
+    torch.testing.assert_close(*results)
+
+
 def with_weights_of(config: ModelConfig, other):
     model = fresh(config)
     model.load_state_dict(other.state_dict(), strict=False)

@@ -26,10 +26,13 @@ class LinearAttention(MultiHeadAttention):
         with torch.autocast(query.device.type, enabled=False):
             query, key, value = (_to_float32(x) for x in (query, key, value))
             query, key = F.elu(query) + 1, F.elu(key) + 1
+            by_weights = self.tapped and not (cache and cache.state)
+            if by_weights and cache:
+                key, value = cache.append(key, value)
             if context.keep is not None:
                 key = key * context.keep.transpose(2, 3)  # (B, 1, S, 1)
-            if self.tapped and not (cache and cache.state):
-                heads = self._attend_by_weights(query, key, value, cache)
+            if by_weights:
+                heads = self._attend_by_weights(query, key, value)
             elif self.causal:
                 heads = self._attend_causally(query, key, value, cache)
             else:
@@ -58,10 +61,8 @@ class LinearAttention(MultiHeadAttention):
         within = (q @ k.transpose(3, 4)).tril() @ v
         return _normalize((within + q @ before).flatten(2, 3)[:, :, :length])
 
-    def _attend_by_weights(self, query: Tensor, key: Tensor, value: Tensor, cache: LayerKVCache | None) -> Tensor:
+    def _attend_by_weights(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """The same in quadratic time, with the weights (B, H, T, S) that the taps record."""
-        if cache:
-            key, value = cache.append(key, value)
         scores = query @ key.transpose(2, 3)
         if self.causal:
             scores = scores.tril(key.size(2) - query.size(2))
