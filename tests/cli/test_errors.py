@@ -204,7 +204,7 @@ def test_8_bits_are_for_cpus(call: Call, trained: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     done = call("translate", trained, "--precision", "int8", "--device", "cuda")
     assert done.code == 2
-    assert_one_sentence(done.err, "precision is int8", "for CPUs alone")
+    assert_one_sentence(done.err, "precision is int8", "needs a CPU")
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "file/inside"])
@@ -369,7 +369,7 @@ def test_an_ensemble_needs_one_vocabulary(call: Call, trained: Path, corpus: Pat
     assert call(*training(corpus, tmp_path / "y"), "text.vocab_size=500", "train.max_updates=1").code == 0
     done = call("translate", trained, tmp_path / "y", "-i", corpus / "valid.en")
     assert done.code == 2
-    assert_one_sentence(done.err, "another vocabulary")
+    assert_one_sentence(done.err, "have different vocabularies")
 
 
 def test_the_references_must_match(call: Call, trained: Path, corpus: Path) -> None:

@@ -73,20 +73,20 @@ def test_segments_matter(encoder: Encoder) -> None:
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 def test_vectors_do_not_depend_on_their_batch(encoder: Encoder, pooling: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    together = encoder.embed(TEXTS, pooling, normalise=False)
+    together = encoder.embed(TEXTS, pooling, normalize=False)
     assert together.shape == (4, 32)
     assert together.dtype == np.float32
-    alone = np.concatenate([encoder.embed([text], pooling, normalise=False) for text in TEXTS])
+    alone = np.concatenate([encoder.embed([text], pooling, normalize=False) for text in TEXTS])
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
     monkeypatch.setattr("heedful.inference.encoder.BATCH_TOKENS", 20)
-    np.testing.assert_allclose(encoder.embed(TEXTS, pooling, normalise=False), alone, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(encoder.embed(TEXTS, pooling, normalize=False), alone, rtol=1e-4, atol=1e-5)
     assert np.linalg.norm(encoder.embed(TEXTS, pooling), axis=1) == pytest.approx([1] * 4, abs=1e-5)
     assert encoder.embed([]).shape == (0, 32)
 
 
 def test_mean_and_first_are_what_they_say(encoder: Encoder) -> None:
     hidden = encoder(**encoder.tokenize(TEXTS[:1])).last_hidden_state[0]
-    np.testing.assert_allclose(encoder.embed(TEXTS[:1], normalise=False)[0], hidden.mean(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(encoder.embed(TEXTS[:1], normalize=False)[0], hidden.mean(0), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(encoder.embed(TEXTS[:1], "first", False)[0], hidden[0], rtol=1e-4, atol=1e-5)
 
 
@@ -106,7 +106,7 @@ def test_what_stands_beside_a_blank_keeps_its_tokens(encoder: Encoder) -> None:
     for word in ("capital", "Rome", "Paris"):
         (place,) = encoder.tokenizer.encode(word)
         text = "the capital of Rome, not Paris.".replace(word, "[MASK]")
-        ids, places = encoder._with_blanks(text)
+        ids, places = encoder._encode_masks(text)
         assert places == [whole.index(place) + 1]
         assert [i for i in ids[1:-1] if i != encoder.tokenizer.mask_id] == [i for i in whole if i != place]
 
@@ -143,7 +143,7 @@ def test_accuracy_and_macro_f1_by_hand() -> None:
         (lambda e: e.fill_mask("[MASK] " + "Rome " * 90), "takes 40 at most"),
         (lambda e: e.fill_mask("[MASK]", top=0), "top is 0"),
         (lambda e: e.embed(["x"], pooling="max"), "pooling is 'max'"),
-        (lambda e: e.classify(["a"], ["b", "c"]), "1 first texts and 2 second ones"),
+        (lambda e: e.classify(["a"], ["b", "c"]), "1 first texts and 2 second texts were given"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(encoder: Encoder, use: object, message: str) -> None:
@@ -155,7 +155,7 @@ def test_other_families_do_not_encode(encoder: Encoder) -> None:
     config = ModelConfig(family="decoder", vocab_size=9, d_model=8, d_ff=8, n_heads=2, decoder_layers=1, max_length=8)
     with pytest.raises(FolderError, match=r"has no labels.*; it is a BERT, use heedful fill-mask or heedful embed\."):
         encoder_of().classify(["a"])
-    with pytest.raises(FolderError, match=r"no head to guess tokens with; it is a BERT, use heedful embed\."):
+    with pytest.raises(FolderError, match=r"no head for masked-language modeling; it is a BERT, use heedful embed\."):
         encoder_of(head="none", output_bias=False).fill_mask("[MASK]")
     with pytest.raises(FolderError, match="decoder family, which is not an encoder"):
         Encoder(ModelFolder(build_model(config), encoder.tokenizer, encoder.tokenizer, SearchSettings(), Path("x")))

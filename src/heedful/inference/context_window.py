@@ -1,6 +1,6 @@
-"""What a GPT sees of the texts that it writes, and what search sees of a GPT.
+"""The context window of a GPT, and a GPT as a `NextToken`.
 
-Rows of different lengths are computed together. Nothing here draws a token or knows text.
+Rows of different lengths share a batch. Sampling and text are unknown here.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from torch import Tensor
 from heedful.model.cache import KVCache
 from heedful.model.transformer import DecoderModel
 
-READ_TOKENS = 4096  # that are read at once
+READ_TOKENS = 4096  # of prompts that are computed at once
 
 
 class ContextWindow:
-    """What a model sees of each row: all tokens so far, or, once they are more than it takes, the newest of them.
+    """The tokens that the model attends to in each row: all so far, or the newest ones once they exceed its limit.
 
-    Rows of any length are computed together; they come and go. Sliding drops a quarter of the window at once, so that
-    the newest three quarters are read again only now and then.
+    Rows of any length share a batch; they are added and removed at any time. The window slides by a quarter of its
+    length, so that the remaining three quarters are only rarely computed again.
     """
 
     def __init__(self, model: DecoderModel, rows: Iterable[Sequence[int]] = ()) -> None:
         self.model = model
         self.longest = model.config.max_length
         self.step = max(1, self.longest // 4)
-        self.rows = [self._newest(ids) for ids in rows]  # ids that are seen
+        self.rows = [self._newest(ids) for ids in rows]  # ids in the window
         self.cache: KVCache | None = None
-        self.read: list[int] = []  # the rows that are in the cache, as they stand there
+        self.read: list[int] = []  # the row of each place in the KV cache
 
     def add(self, ids: Sequence[int]) -> None:
         """One more row, below the others."""
@@ -43,7 +43,7 @@ class ContextWindow:
 
     def next(self) -> Tensor:
         """-> (R, V) log-probabilities of the token that comes next."""
-        hidden = []  # (R, D), as rows stand in the cache
+        hidden = []  # (R, D), in the order of the cache
         if self.cache is not None:
             hidden.append(self.model.step(self._ids(self.rows[row][-1:] for row in self.read), self.cache))
         for rows in self._unread():
@@ -64,7 +64,7 @@ class ContextWindow:
         return torch.tensor(list(numbers), device=self.model.embedding.weight.device)
 
     def _unread(self) -> Iterator[list[int]]:
-        """Rows of one length that are not in the cache, so many as can be read at once."""
+        """Rows of one length that are not in the cache, in groups of READ_TOKENS tokens at most."""
         by_length: dict[int, list[int]] = {}
         for row in sorted(set(range(len(self.rows))) - set(self.read)):
             by_length.setdefault(len(self.rows[row]), []).append(row)
@@ -80,7 +80,7 @@ class ContextWindow:
             self.read += rows
 
     def append(self, ids: Sequence[int]) -> None:
-        """(R,)."""
+        """Append (R,) ids, one to each row."""
         slid = set()
         for row, token in enumerate(ids):
             self.rows[row].append(token)
@@ -93,20 +93,20 @@ class ContextWindow:
     def select(self, rows: Sequence[int]) -> None:
         """(R',): new row r continues old row rows[r]."""
         self.rows = [list(self.rows[row]) for row in rows]
-        places = {row: place for place, row in enumerate(self.read)}
-        self._keep([(places[old], new) for new, old in enumerate(rows) if old in places])
+        place_of = {row: place for place, row in enumerate(self.read)}
+        self._keep([(place_of[old], new) for new, old in enumerate(rows) if old in place_of])
 
-    def _keep(self, kept: list[tuple[int, int]]) -> None:
-        """Places in the cache that stay, and the row that each belongs to."""
-        self.read = [row for _, row in kept]
-        if self.cache is not None and kept:
-            self.cache.select(self._ids(place for place, _ in kept))
+    def _keep(self, places: list[tuple[int, int]]) -> None:
+        """Keep these places of the cache, each with the row that it now belongs to."""
+        self.read = [row for _, row in places]
+        if self.cache is not None and places:
+            self.cache.select(self._ids(place for place, _ in places))
         else:
             self.cache = None
 
 
 class GPTNextToken:
-    """A GPT as search sees it: the source is the prompt, and its last token is where it starts."""
+    """A GPT as a `NextToken`: the source is the prompt."""
 
     def __init__(self, model: DecoderModel) -> None:
         self.model = model
@@ -120,9 +120,9 @@ class GPTNextToken:
         return _SearchCache(ContextWindow(self.model, (ids[:length] for ids, length in pairs)))
 
     def step(self, ids: Tensor, cache: Any) -> Tensor:
-        if cache.begun:
+        if cache.started:
             cache.window.append(ids.tolist())
-        cache.begun = True
+        cache.started = True
         log_probs: Tensor = cache.window.next()
         return log_probs
 
@@ -130,7 +130,7 @@ class GPTNextToken:
 @dataclass
 class _SearchCache:
     window: ContextWindow
-    begun: bool = False
+    started: bool = False
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
         self.window.select(rows.tolist())

@@ -1,6 +1,6 @@
-"""Text in, vectors out; fill in the blank; say which label fits: a BERT at work.
+"""Encoder: texts -> embeddings, fill-mask candidates or labels, with a BERT.
 
-Texts are framed, sorted by length, computed in batches and put back in order.
+Texts are encoded with special tokens, sorted by length, computed in batches and returned in their order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heedful.storage.folder import ModelFolder, wrong_family_error
 
 BATCH_TOKENS = 4096  # computed at once, padding included
 BLANK = re.compile(r"\[MASK\]|<mask>")
-CONTEXT_CHARACTER = "0"  # stands before a text that follows a blank directly, so that it is not taken for a new word
+CONTEXT_CHARACTER = "0"  # put before text that follows a blank without a space, so that it does not start a new word
 POOLING = ("mean", "first")
 EncodedPairs = Sequence[tuple[list[int], list[int]]]
 
@@ -35,7 +35,7 @@ log = logging.getLogger("heedful")
 
 @dataclass(frozen=True)
 class Encoding:
-    """What an encoder computes: (B, S, D) hidden states, and (B, D) by the pooler if it has one."""
+    """The output of an encoder: (B, S, D) hidden states, and (B, D) pooled states if the model has a pooler."""
 
     last_hidden_state: Tensor
     pooler_output: Tensor | None = None
@@ -60,7 +60,7 @@ class Label:
 
 
 class Encoder:
-    """A trained encoder, ready for use."""
+    """A trained encoder-only model."""
 
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if folder.config.family != "encoder":
@@ -70,7 +70,7 @@ class Encoder:
         self.model = folder.model.to(self.device).eval()
         self.tokenizer, self.config = folder.tokenizer, folder.model.config
         self.folder, self.path = folder, folder.path
-        self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
+        self.notice: Callable[[str], None] = log.warning  # called with warnings about a text
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Encoder:
@@ -94,28 +94,28 @@ class Encoder:
         return Encoding(hidden.float(), None if pooled is None else pooled.float())
 
     @torch.inference_mode()
-    def embed(self, texts: Sequence[str], pooling: str = "mean", normalise: bool = True) -> NDArray[np.float32]:
-        """-> (N, D): a vector for each text, the mean of its tokens or its first one, of length 1 if normalised."""
+    def embed(self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True) -> NDArray[np.float32]:
+        """-> (N, D): a vector for each text, the mean of its tokens or its first one, of length 1 if `normalize`."""
         if pooling not in POOLING:
             raise SettingError(f"pooling is {pooling!r}; it must be mean or first.")
         vectors = torch.zeros(len(texts), self.config.d_model)
         for chosen, ids, types in self._batches(self._rows(texts)):
             hidden = self(ids, token_type_ids=types).last_hidden_state
             real = (ids != self.config.pad_id).float().unsqueeze(2).to(self.device)  # (B, S, 1)
-            each = (hidden * real).sum(1) / real.sum(1) if pooling == "mean" else hidden[:, 0]
-            vectors[chosen] = each.cpu()
-        if normalise:
+            pooled = (hidden * real).sum(1) / real.sum(1) if pooling == "mean" else hidden[:, 0]
+            vectors[chosen] = pooled.cpu()
+        if normalize:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
         return np.asarray(vectors.numpy(), np.float32)
 
     @torch.inference_mode()
     def fill_mask(self, text: str, top: int = 5) -> list[list[MaskCandidate]]:
-        """For each blank, [MASK] or <mask>, the most probable tokens; each is judged with all the others blank."""
+        """The most probable tokens for each [MASK] or <mask>; each is predicted with all others masked."""
         if self.config.head == "none":
-            raise wrong_family_error(self.folder, "has no head to guess tokens with")
+            raise wrong_family_error(self.folder, "has no head for masked-language modeling")
         if top < 1:
             raise SettingError(f"top is {top}; ask for one candidate or more.")
-        ids, places = self._with_blanks(text)
+        ids, places = self._encode_masks(text)
         with autocast(self.precision, self.device):
             hidden = self.model(torch.tensor([ids], device=self.device))[0, places]  # (M, D)
             logits = self.model.project(hidden).float().cpu()
@@ -130,31 +130,33 @@ class Encoder:
 
     @torch.inference_mode()
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
-        """The label of each text, or pair of texts; they are counted from `first` where one of them is spoken of."""
+        """The label of each text, or pair of texts; messages count them from `first`."""
         if not self.config.labels:
             raise wrong_family_error(
                 self.folder, "has no labels: `heedful train --labeled FILE --init` makes a classifier of it"
             )
-        found: list[Label | None] = [None] * len(texts)
+        labels: list[Label | None] = [None] * len(texts)
         for chosen, ids, types in self._batches(self._rows(texts, seconds, first)):
             with autocast(self.precision, self.device):
                 hidden = self.model(ids.to(self.device), types=types.to(self.device))
                 logits = self.model.classify(hidden, (ids != self.config.pad_id).to(self.device))
             for index, row in zip(chosen, logits.float().softmax(1).tolist(), strict=True):
                 best = max(range(len(row)), key=row.__getitem__)
-                found[index] = Label(
+                labels[index] = Label(
                     self.config.labels[best], row[best], dict(zip(self.config.labels, row, strict=True))
                 )
-        return [label for label in found if label is not None]
+        return [label for label in labels if label is not None]
 
     def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> EncodedPairs:
         if seconds is not None and len(seconds) != len(texts):
-            raise SettingError(f"{len(texts)} first texts and {len(seconds)} second ones; give one for each.")
+            raise SettingError(f"{len(texts)} first texts and {len(seconds)} second texts were given; give pairs.")
         rows = []
         for number, (text, second) in enumerate(zip(texts, seconds or [""] * len(texts), strict=True), start):
             first, other, cut = encode_text_pair(self.tokenizer, text, second, self.config.max_length)
             if cut:
-                self.notice(f"text {number} is longer than the {self.config.max_length} tokens of this model, and cut.")
+                self.notice(
+                    f"text {number} is longer than the {self.config.max_length} tokens of this model, and is truncated."
+                )
             rows.append((first, other))
         return rows
 
@@ -170,11 +172,11 @@ class Encoder:
     def _collate(self, rows: EncodedPairs) -> tuple[Tensor, Tensor]:
         return collate_text_pairs(rows, self.tokenizer.specials, self.config.token_types)
 
-    def _with_blanks(self, text: str) -> tuple[list[int], list[int]]:
-        """The framed ids of a text with its blanks, and where these are."""
+    def _encode_masks(self, text: str) -> tuple[list[int], list[int]]:
+        """The ids of a text with special tokens and masks, and the positions of the masks."""
         mask = self.tokenizer.mask_id
         if mask is None:
-            raise SettingError(f"the vocabulary of {self.path} has no token for a blank.")
+            raise SettingError(f"the vocabulary of {self.path} has no mask token.")
         parts = BLANK.split(text)
         if len(parts) == 1:
             raise SettingError(f"there is no blank in {text[:60]!r}; write [MASK] where a word is missing.")
@@ -183,7 +185,7 @@ class Encoder:
             if number:
                 places.append(len(ids))
                 ids.append(mask)
-            ids += self._glued(part) if number else self.tokenizer.encode(part)
+            ids += self._encode_after_mask(part) if number else self.tokenizer.encode(part)
         ids.append(self.tokenizer.eos_id)
         if len(ids) > self.config.max_length:
             raise SettingError(
@@ -191,8 +193,8 @@ class Encoder:
             )
         return ids, places
 
-    def _glued(self, part: str) -> list[int]:
-        """Ids of a text that stands behind a blank; without a blank between them it does not begin a new word."""
+    def _encode_after_mask(self, part: str) -> list[int]:
+        """Ids of the text after a mask; without a space between them it does not start a new word."""
         if not part or part[0].isspace():
             return self.tokenizer.encode(part)
         carrier, both = self.tokenizer.encode(CONTEXT_CHARACTER), self.tokenizer.encode(CONTEXT_CHARACTER + part)

@@ -1,14 +1,15 @@
-"""Prompt in, text out: a GPT at work.
+"""Generator: prompt -> text, with a GPT.
 
-Tokens are drawn exactly as `search.sample` draws them, but one after the other, so that text can be shown while it is
-written, and texts of many users are written together. Keys and values are cached; when the window of a text is full it
-slides, and the newest part is read again.
+Tokens are sampled exactly as in `search.sample`, but step by step: text streams while it is generated, and the texts of
+many clients share a batch (continuous batching). Keys and values are cached; when the context window of a text is full
+it slides, and the newest part is computed again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,67 +29,67 @@ from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.text import Tokenizer
 
 MAX_TOKENS = 200
-UNFINISHED = "\ufffd"  # what the first bytes of a character decode to
+UNFINISHED = "\ufffd"  # decoded from an incomplete UTF-8 character
 
 
 @dataclass
 class TextStreamer:
-    """Ids -> text, as soon as it is certain: characters are whole, and none belongs to a stop string."""
+    """Ids -> text, as soon as it is final: characters are complete, and none belongs to a stop string."""
 
     tokenizer: Tokenizer
     stop: tuple[str, ...] = ()
-    ids: list[int] = field(default_factory=list)  # that are not text yet
-    held: str = ""  # text that may be the beginning of a stop string
+    ids: list[int] = field(default_factory=list)  # not decoded yet
+    held: str = ""  # text that may begin a stop string
     stopped: bool = False
 
     def add(self, token: int) -> str:
-        """What has become certain with one more token."""
+        """The text that one more token makes final."""
         self.ids.append(token)
         text = self.tokenizer.decode_text(self.ids)
         if text.endswith(UNFINISHED):
             return ""
         self.ids = []
-        return self._certain(self.held + text)
+        return self._final(self.held + text)
 
     def end(self) -> str:
-        """The rest: what was held back turns out to be text."""
-        text = self._certain(self.held + self.tokenizer.decode_text(self.ids))
+        """The rest, including text that was held back for a stop string."""
+        text = self._final(self.held + self.tokenizer.decode_text(self.ids))
         rest, self.held = self.held, ""
         return text if self.stopped else text + rest
 
-    def _certain(self, text: str) -> str:
-        """Text up to a stop string, or up to what may become one."""
-        found = [at for at in (text.find(each) for each in self.stop) if at >= 0]
-        if found:
+    def _final(self, text: str) -> str:
+        """The text before a stop string, or before what may become one."""
+        stops = [index for index in (text.find(stop) for stop in self.stop) if index >= 0]
+        if stops:
             self.stopped, self.held = True, ""
-            return text[: min(found)]
-        within = [(each, min(len(each), len(text) + 1)) for each in self.stop]
-        keep = max((n for each, most in within for n in range(1, most) if text.endswith(each[:n])), default=0)
+            return text[: min(stops)]
+        limits = [(stop, min(len(stop), len(text) + 1)) for stop in self.stop]
+        keep = max((n for stop, limit in limits for n in range(1, limit) if text.endswith(stop[:n])), default=0)
         self.held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
 
 @dataclass(frozen=True)
 class TextDelta:
-    """One token of a sample, and what has become certain of its text with it, which may be nothing yet."""
+    """One token of a sample, and the text that it makes final, which may be empty."""
 
     number: int  # of the sample
     text: str
     token: int
-    log_prob: float  # of the token, as the model and the constraints have it
-    best: tuple[tuple[int, float], ...] = ()  # the most probable tokens at this place, if they were asked for
-    end: str = ""  # "stop" at the end of the text or before a stop string, "length" if no more tokens were allowed
+    log_prob: float  # of the token, after constraints
+    best: tuple[tuple[int, float], ...] = ()  # the most probable tokens at this position, if requested
+    end: str = ""  # "stop" after eos or before a stop string, "length" at max_tokens, empty if the sample continues
 
 
 @dataclass(eq=False)
 class GeneratedText:
-    """What somebody asks for: samples of what follows a prompt, how they are drawn, and how far they are."""
+    """A request for samples that continue a prompt, and their state."""
 
     prompt: list[int]
-    running: list[int]  # numbers of the samples that go on
+    running: list[int]  # numbers of unfinished samples
     writers: dict[int, TextStreamer]
-    dice: Tensor  # (n, T)
-    written: Tensor  # (R, t) ids of the samples that go on, in which repetition is counted
+    uniforms: Tensor  # (n, T) random numbers in [0, 1)
+    written: Tensor  # (R, t) ids of the unfinished samples, for the repetition penalty
     max_tokens: int
     penalty: Constraint
     options: SearchOptions
@@ -96,12 +97,12 @@ class GeneratedText:
 
 
 class GenerationBatch:
-    """Texts that are written together, one token more of each at every step; any may join or leave in between."""
+    """Continuous batching of a GPT: each step adds a token to every text; texts join and leave between steps."""
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
         self.window = ContextWindow(generator.model)
-        self.texts: list[GeneratedText] = []  # their samples are the rows of the window, in this order
+        self.texts: list[GeneratedText] = []  # their unfinished samples are the rows of the window, in order
 
     @property
     def rows(self) -> int:
@@ -113,29 +114,29 @@ class GenerationBatch:
             self.window.add(text.prompt)
 
     def drop(self, text: GeneratedText) -> None:
-        """It leaves, done or not."""
-        self.window.select([row for each, rows in self._rows() if each is not text for row in rows])
+        """Remove a text, finished or not."""
+        self.window.select([row for other, rows in self._rows() if other is not text for row in rows])
         self.texts.remove(text)
 
     @torch.inference_mode()
     def step(self) -> list[tuple[GeneratedText, list[TextDelta]]]:
-        """The next token of every sample of every text; a text leaves with its last sample."""
+        """Sample the next token of every row; a text leaves with its last sample."""
         if not self.texts:
             return []
         log_probs = self.generator.next(self.window)  # (R, V)
         for text, rows in self._rows():
-            of_text = log_probs[rows.start : rows.stop]
-            text.penalty(of_text, text.written, torch.zeros(len(of_text), dtype=torch.long))
+            text_log_probs = log_probs[rows.start : rows.stop]
+            text.penalty(text_log_probs, text.written, torch.zeros(len(text_log_probs), dtype=torch.long))
         ids = self._draw(log_probs)  # (R,)
-        found = [(text, self._pieces(text, rows, ids, log_probs)) for text, rows in self._rows()]
-        stay = [row for row, piece in enumerate(each for _, pieces in found for each in pieces) if not piece.end]
+        deltas = [(text, self._deltas(text, rows, ids, log_probs)) for text, rows in self._rows()]
+        stay = [row for row, delta in enumerate(chain.from_iterable(of_text for _, of_text in deltas)) if not delta.end]
         self.window.append(ids.tolist())
         if len(stay) < len(ids):
             self.window.select(stay)
-        for text, pieces in found:
-            text.running = [piece.number for piece in pieces if not piece.end]
+        for text, of_text in deltas:
+            text.running = [delta.number for delta in of_text if not delta.end]
         self.texts = [text for text in self.texts if text.running]
-        return found
+        return deltas
 
     def _rows(self) -> Iterator[tuple[GeneratedText, range]]:
         start = 0
@@ -144,32 +145,32 @@ class GenerationBatch:
             start += len(text.running)
 
     def _draw(self, log_probs: Tensor) -> Tensor:
-        """(R, V) -> (R,): those that are drawn alike at once."""
-        alike: dict[tuple[float, ...], tuple[SearchOptions, list[int]]] = {}
+        """(R, V) -> (R,): rows with the same sampling options are drawn together."""
+        groups: dict[tuple[float, ...], tuple[SearchOptions, list[int]]] = {}
         numbers = torch.empty(len(log_probs), 1, dtype=torch.float64)
         for text, rows in self._rows():
-            asked = text.options
-            kind = (asked.temperature, asked.top_k, asked.top_p, asked.min_p)
-            alike.setdefault(kind, (asked, []))[1].extend(rows)
-            numbers[rows.start : rows.stop, 0] = text.dice[text.running, text.written.size(1)]
+            options = text.options
+            key = (options.temperature, options.top_k, options.top_p, options.min_p)
+            groups.setdefault(key, (options, []))[1].extend(rows)
+            numbers[rows.start : rows.stop, 0] = text.uniforms[text.running, text.written.size(1)]
         ids = torch.empty(len(log_probs), dtype=torch.long)
-        for options, drawn in alike.values():
+        for options, drawn in groups.values():
             ids[drawn] = draw(log_probs[drawn], numbers[drawn], options).squeeze(1)
         return ids
 
-    def _pieces(self, text: GeneratedText, rows: range, ids: Tensor, log_probs: Tensor) -> list[TextDelta]:
+    def _deltas(self, text: GeneratedText, rows: range, ids: Tensor, log_probs: Tensor) -> list[TextDelta]:
         last = text.written.size(1) + 1 == text.max_tokens
-        pieces = [
-            self.generator.piece(text, number, int(ids[row]), log_probs[row], last)
+        deltas = [
+            self.generator.delta(text, number, int(ids[row]), log_probs[row], last)
             for number, row in zip(text.running, rows, strict=True)
         ]
-        stay = [place for place, piece in enumerate(pieces) if not piece.end]
+        stay = [place for place, delta in enumerate(deltas) if not delta.end]
         text.written = torch.cat((text.written, ids[rows.start : rows.stop].unsqueeze(1)), 1)[stay]
-        return pieces
+        return deltas
 
 
 class Generator:
-    """A trained language model, ready to write."""
+    """A trained language model that continues text."""
 
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if folder.config.family != "decoder":
@@ -179,37 +180,37 @@ class Generator:
         self.model = folder.model.to(self.device).eval()
         self.tokenizer = folder.tokenizer
         config = self.model.config
-        self.never = ban({config.pad_id, config.bos_id, *self.tokenizer.extras.values()} - {config.eos_id})
+        self.forbid_special = ban({config.pad_id, config.bos_id, *self.tokenizer.extras.values()} - {config.eos_id})
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Generator:
         return cls(model_folder.load_folder(path), precision, device)
 
     def generate(self, prompt: str = "", **options: Any) -> str:
-        """What follows the prompt. Options are those of `stream`."""
+        """Continue the prompt. Options are those of `stream`."""
         return "".join(self.stream(prompt, **options))
 
     def samples(self, prompt: str = "", n: int = 1, **options: Any) -> list[str]:
-        """`n` texts that follow the prompt, number i the same as `generate(prompt, number=i)`; computed together."""
+        """`n` continuations of the prompt, computed together; number i equals `generate(prompt, number=i)`."""
         if n < 1:
             raise SettingError(f"n is {n}; ask for one sample or more.")
         texts = [""] * n
-        for pieces in self.steps(prompt, range(n), **options):
-            for piece in pieces:
-                texts[piece.number] += piece.text
+        for deltas in self.steps(prompt, range(n), **options):
+            for delta in deltas:
+                texts[delta.number] += delta.text
         return texts
 
     def stream(self, prompt: str = "", number: int = 0, **options: Any) -> Iterator[str]:
-        """The text that follows the prompt in pieces, as soon as they are certain.
+        """Continue the prompt; yields text as soon as it is final.
 
-        `max_tokens` limits it, `stop` strings end it and are not part of it, `temperature`, `top_k`, `top_p`, `min_p`,
-        `repetition_penalty` and `seed` say how tokens are drawn, and `number` which of the samples this is.
+        `max_tokens` limits the text, `stop` strings end it and are not part of it; `temperature`, `top_k`, `top_p`,
+        `min_p`, `repetition_penalty` and `seed` control sampling, and `number` selects one of the samples.
         """
         steps = self.steps(prompt, range(number, number + 1), **options)
-        return (piece.text for pieces in steps for piece in pieces if piece.text)
+        return (delta.text for deltas in steps for delta in deltas if delta.text)
 
     def steps(self, prompt: str, numbers: range, **options: Any) -> Iterator[list[TextDelta]]:
-        """The samples of these numbers, computed together: one token of each that still runs at every step."""
+        """Compute the samples of these numbers together; each step yields a token of every unfinished one."""
         text = self.text(prompt, numbers, **options)
         return self._steps(text)
 
@@ -230,48 +231,48 @@ class Generator:
         best: int = 0,
         **sampling: Any,
     ) -> GeneratedText:
-        """What is asked for, ready to be written; with `best`, every piece has so many most probable tokens, too."""
+        """A validated request; with `best`, every delta also has that many most probable tokens."""
         options = SearchOptions.of(SearchOptions(), **sampling)
-        stop = checked_stop(stop)
+        stop = validate_stop(stop)
         if max_tokens < 1:
             raise SettingError(f"max_tokens is {max_tokens}; ask for one token or more.")
         ids = self.tokenizer.encode(prompt) or [self.model.config.bos_id]
-        dice = uniform_numbers(torch.tensor([ids]), torch.tensor([len(ids)]), numbers.stop, max_tokens, options.seed)[
-            0
-        ]  # (n, T)
+        uniforms = uniform_numbers(
+            torch.tensor([ids]), torch.tensor([len(ids)]), numbers.stop, max_tokens, options.seed
+        )[0]  # (n, T)
         writers = {number: TextStreamer(self.tokenizer, stop) for number in numbers}
         written = torch.empty(len(numbers), 0, dtype=torch.long)
         penalty = penalize_repetition(repetition_penalty) if repetition_penalty != 1.0 else compose()
-        return GeneratedText(ids, list(numbers), writers, dice, written, max_tokens, penalty, options, best)
+        return GeneratedText(ids, list(numbers), writers, uniforms, written, max_tokens, penalty, options, best)
 
     def next(self, window: ContextWindow) -> Tensor:
-        """-> (R, V) log-probabilities of the next tokens; what is no text has none."""
+        """-> (R, V) log-probabilities of the next tokens; special tokens are forbidden."""
         with autocast(self.precision, self.device):
             log_probs = window.next().cpu()
         if log_probs[:, 0].isnan().any():
             raise HeedfulError("the model's probabilities are not numbers (NaN); its weights are damaged or overflow.")
-        return self.never(log_probs, torch.empty(0), torch.empty(0))
+        return self.forbid_special(log_probs, torch.empty(0), torch.empty(0))
 
-    def piece(self, text: GeneratedText, number: int, token: int, log_probs: Tensor, last: bool) -> TextDelta:
-        """(V,) -> what one more token adds to a sample."""
+    def delta(self, text: GeneratedText, number: int, token: int, log_probs: Tensor, last: bool) -> TextDelta:
+        """Append a token to a sample; (V,) log-probabilities."""
         writer, ended = text.writers[number], token == self.model.config.eos_id
         added = writer.end() if ended else writer.add(token)
         if last and not (ended or writer.stopped):
             added += writer.end()
-        most = log_probs.topk(text.best) if text.best else None
+        top = log_probs.topk(text.best) if text.best else None
         return TextDelta(
             number,
             added,
             token,
             float(log_probs[token]),
-            () if most is None else tuple(zip(most.indices.tolist(), most.values.tolist(), strict=True)),
+            () if top is None else tuple(zip(top.indices.tolist(), top.values.tolist(), strict=True)),
             "stop" if ended or writer.stopped else "length" if last else "",
         )
 
 
-def checked_stop(stop: Sequence[str]) -> tuple[str, ...]:
+def validate_stop(stop: Sequence[str]) -> tuple[str, ...]:
     """Stop strings, one or several; none may be empty."""
-    given = (stop,) if isinstance(stop, str) else tuple(stop)
-    if not all(given):
+    strings = (stop,) if isinstance(stop, str) else tuple(stop)
+    if not all(strings):
         raise SettingError("a stop string is empty; give at least one character.")
-    return given
+    return strings

@@ -1,4 +1,4 @@
-"""What a translator computes with torch: searches that the compiled engine does not know, scores, and alignments."""
+"""What a translator computes in PyTorch: scores, alignments, and searches that the native engine does not support."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCORE_TOKENS = 2048  # target tokens that are scored at once
 
 
 class ModelNextToken:
-    """An encoder-decoder as search sees it."""
+    """An encoder-decoder in PyTorch as a `NextToken`."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         self.model = model
@@ -45,7 +45,7 @@ class ModelNextToken:
 
 
 class TorchBackend:
-    """One model, or several as an ensemble, with torch; they are asked for when they are needed."""
+    """One model, or several as an ensemble; `models` loads them on first use."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class TorchBackend:
         self.precision, self.device = precision, torch.device(device)
 
     def next_token(self, engines: Sequence[Engine]) -> NextToken:
-        """The model, or the ensemble, as search sees it; by the compiled engine where there are some."""
-        members: list[NextToken] = [EngineNextToken(each) for each in engines]
+        """The model, or the ensemble, as search sees it; computed by the native engines, if there are any."""
+        members: list[NextToken] = [EngineNextToken(engine) for engine in engines]
         members = members or [ModelNextToken(model) for model in self.models()]
         return members[0] if len(members) == 1 else Ensemble(members)
 
@@ -119,27 +119,28 @@ class TorchBackend:
 
     def _log_probs(self, batch: Batch) -> Tensor:
         """-> (B, T): the log-probability of each label; an ensemble averages the probabilities of every step."""
-        each = []
+        log_probs = []
         for model in self.models():
             with autocast(self.precision, self.device):
                 logits = model.project(model(batch.source, batch.decoder_input)).float()  # (B, T, V)
-            each.append(logits.gather(2, batch.labels.unsqueeze(2)).squeeze(2) - logits.logsumexp(2))
-        return torch.stack(each).logsumexp(0) - torch.tensor(float(len(each))).log()
+            log_probs.append(logits.gather(2, batch.labels.unsqueeze(2)).squeeze(2) - logits.logsumexp(2))
+        return torch.stack(log_probs).logsumexp(0) - torch.tensor(float(len(log_probs))).log()
 
     @torch.inference_mode()
-    def align(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> Iterator[Translation]:
-        """The translations of each part with their alignments, from the first model, one after the other.
+    def align(self, parts: Sequence[SourcePart], translations: Sequence[list[Translation]]) -> Iterator[Translation]:
+        """Yield the translations of each part with their alignments, read off the first model.
 
         Words are counted over the whole line.
         """
-        for part, translations in zip(parts, found, strict=True):
+        for part, of_part in zip(parts, translations, strict=True):
             source_words = part.words(self.source_tokenizer)
-            for each in translations:
-                target_words = words_of_spans(*self.tokenizer.decode_spans(each.ids))
-                yield replace(each, alignment=align_words(self.attention(part, each), source_words, target_words))
+            for translation in of_part:
+                target_words = words_of_spans(*self.tokenizer.decode_spans(translation.ids))
+                attention = self.attention(part, translation)
+                yield replace(translation, alignment=align_words(attention, source_words, target_words))
 
     def attention(self, part: SourcePart, translation: Translation) -> Tensor:
-        """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""
+        """-> (T, S): attention of each output token to each source token, in the heads that align words."""
         pairs = Pairs.of([(part.ids, translation.ids)])
         with autocast(self.precision, self.device):
             return cross_attention(self.models()[0], self._collate(pairs, [0]))[0].float().cpu()

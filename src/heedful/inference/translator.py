@@ -1,8 +1,8 @@
-"""Text in, text out: the one decoder of validation, command line, server and page.
+"""Translator: text -> translations, for validation, the command line, the server and the page.
 
-What a line becomes depends on the line alone. A line that is longer than the model can take is cut at sentence or
-clause borders, and that is said. Most searches are the compiled engine's, which needs no torch; what else there is to
-compute stands in `plain`, and torch is imported with it.
+A translation depends on its line alone. A line longer than the model's limit is split at sentence or clause boundaries,
+with a warning. The native engine computes most searches, without torch; the others, scores and alignments are computed
+by `TorchBackend`, which imports torch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from heedful.inference.torch_backend import TorchBackend
     from heedful.model.transformer import EncoderDecoder
 
-ENCODE_BATCH = 200  # lines that are encoded at once
+ENCODE_BATCH = 200  # lines that are tokenized at once
 
 log = logging.getLogger("heedful")
 
@@ -56,23 +56,23 @@ class Translator:
         workers: int = 0,
         shortlist: bool = False,
     ) -> None:
-        """With `shortlist` a sentence is made of the tokens that the shortlist of the first folder gives it."""
+        """`shortlist` restricts each sentence to the tokens that the shortlist of the first folder allows."""
         self.device = device
         self.threads = threads or num_threads()
-        self.workers = workers or self.threads  # searches at a time, of the compiled engine
+        self.workers = workers or self.threads  # concurrent searches of the native engine
         self.folders = folders
-        self.configs = [_translating(each) for each in folders]
+        self.configs = [_encoder_decoder_config(folder) for folder in folders]
         _check_same_vocabularies(folders)
         first = folders[0]
         self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
         self.max_length = min(config.max_length for config in self.configs)
-        self.precision = self._chosen(precision)
+        self.precision = self._choose_precision(precision)
         self.shortlist = load_shortlist(first) if shortlist else None
         self._models: list[EncoderDecoder] = []
         self._engines: list[Engine] = []
-        self._taken: list[tuple[int, int]] | None = None  # the weights that are in the engines
-        self.observer: Observer | None = None  # told what every search sees and finds
-        self.notice: Callable[[str], None] = log.warning  # told what a user should know of a line
+        self._engine_state: list[tuple[int, int]] | None = None  # of the weights that the engines hold
+        self.observer: Observer | None = None  # called at every step of every search
+        self.notice: Callable[[str], None] = log.warning  # called with warnings about a line
 
     @classmethod
     def load(
@@ -81,73 +81,78 @@ class Translator:
         """Open one model folder, or several as an ensemble."""
         return cls([model_folder.load_folder(path) for path in paths], precision, device, shortlist=shortlist)
 
-    def _chosen(self, precision: str) -> str:
-        """The precision to search in: the fastest one that this machine has for these models, if it is left open."""
+    def _choose_precision(self, precision: str) -> str:
+        """The precision of searches; `auto` is the fastest one for these models on this machine."""
         if precision not in PRECISIONS:
             raise SettingError(f"precision is {precision!r}; it must be {PRECISION_NAMES}.")
         compiled = self.device == "cpu" and all(map(supports, self.configs))
         if precision == "auto":
             return "int8" if compiled and library() is not None else choose_precision(precision, self.device)
         if precision == "int8" and (not compiled or library() is None):
-            unknown = "does not know this model" if self.device == "cpu" else "is for CPUs alone"
-            why = "there is no compiled engine here" if compiled else f"the engine for it {unknown}"
+            reason = "does not support this model" if self.device == "cpu" else "needs a CPU"
+            why = (
+                "the native engine is not available" if compiled else f"the native engine, which computes it, {reason}"
+            )
             raise SettingError(f"precision is int8, but {why}; leave it out, or set it to float32.")
         return precision
 
     @property
     def engine(self) -> str:
-        """What translates, in a few words."""
+        """A short description of what computes the searches."""
         compiled = "the compiled engine" if self.engines else f"torch on {self.device}"
         shortlist = "" if self.shortlist is None else ", shortlist"
         return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}{shortlist}"
 
     @property
     def models(self) -> list[EncoderDecoder]:
-        """The models as torch computes them; those on disk are read when they are first asked for."""
+        """The models as PyTorch modules; those on disk are read on first use."""
         if not self._models:
-            unread = self._stored()
-            read: list[Any] = [folder.model for folder in self.folders]
-            self._models = [model.to(self.device).eval() for model in read]
-            self._taken = self._state() if unread and self._engines else None
+            on_disk = self._weight_files()
+            models: list[Any] = [folder.model for folder in self.folders]
+            self._models = [model.to(self.device).eval() for model in models]
+            self._engine_state = self._weights_state() if on_disk and self._engines else None
         return self._models
 
     @property
     def engines(self) -> list[Engine]:
-        """The models in the compiled engine; none if torch is to compute.
+        """The models in the native engine; empty if PyTorch computes.
 
-        Torch computes what the engine does not know, on other devices, in bfloat16, and while somebody listens to the
-        modules. Weights that have changed are taken over anew; what is only on disk needs no room elsewhere.
+        PyTorch computes models that the engine does not support, on other devices, in bfloat16, and while modules have
+        forward hooks. Changed weights are loaded again; weights on disk are loaded without a copy as modules.
         """
         if self.precision == "bfloat16" or self.device != "cpu" or not all(map(supports, self.configs)):
             return []
         if library() is None:
             return []
-        if stored := self._stored():
-            self._engines = self._engines or self._made(stored)
+        if files := self._weight_files():
+            self._engines = self._engines or self._build_engines(files)
             return self._engines
-        if any(each._forward_hooks or each._forward_pre_hooks for model in self.models for each in model.modules()):
+        if any(m._forward_hooks or m._forward_pre_hooks for model in self.models for m in model.modules()):
             return []
-        if self._taken != (state := self._state()):
+        if self._engine_state != (state := self._weights_state()):
             from heedful.native.torch_bridge import ModuleWeights
 
-            self._taken, self._engines = state, self._made([ModuleWeights(model) for model in self.models])
+            self._engine_state, self._engines = (
+                state,
+                self._build_engines([ModuleWeights(model) for model in self.models]),
+            )
         return self._engines
 
-    def _made(self, weights: Sequence[WeightSource]) -> list[Engine]:
-        return [Engine(each, self.precision == "int8", self.shortlist is not None) for each in weights]
+    def _build_engines(self, weights: Sequence[WeightSource]) -> list[Engine]:
+        return [Engine(source, self.precision == "int8", self.shortlist is not None) for source in weights]
 
-    def _stored(self) -> list[WeightFile]:
-        """The models, if all of them are on disk and not yet read."""
-        stored = [each.weights for each in self.folders if isinstance(each.weights, WeightFile)]
-        return stored if len(stored) == len(self.folders) else []
+    def _weight_files(self) -> list[WeightFile]:
+        """The weights of the models, if all of them are on disk and none has been read."""
+        files = [folder.weights for folder in self.folders if isinstance(folder.weights, WeightFile)]
+        return files if len(files) == len(self.folders) else []
 
-    def _state(self) -> list[tuple[int, int]]:
-        """What changes if weights do."""
-        return [(each.data_ptr(), each._version) for model in self._models for each in model.parameters()]
+    def _weights_state(self) -> list[tuple[int, int]]:
+        """Changes whenever a weight does."""
+        return [(p.data_ptr(), p._version) for model in self._models for p in model.parameters()]
 
     @cached_property
     def torch(self) -> TorchBackend:
-        """What computes with torch."""
+        """Computes in PyTorch; imported on first use."""
         from heedful.inference.torch_backend import TorchBackend
 
         return TorchBackend(lambda: self.models, self.source_tokenizer, self.tokenizer, self.precision, self.device)
@@ -163,13 +168,13 @@ class Translator:
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
     def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
         """The best translation of a text, or of each of several. Options are those of `translations`."""
-        best = [found[0].text for found in self.translations([texts] if isinstance(texts, str) else texts, **options)]
+        best = [n_best[0].text for n_best in self.translations([texts] if isinstance(texts, str) else texts, **options)]
         return best[0] if isinstance(texts, str) else best
 
     def translations(
         self, texts: Sequence[str], *, prefix: str | Sequence[str] = "", **options: Any
     ) -> list[list[Translation]]:
-        """For each text its `n_best` translations, best first; an empty text has an empty one.
+        """The `n_best` translations of each text, best first; an empty text has empty ones.
 
         Options are those of `stream`; there may be a prefix for each text.
         """
@@ -188,26 +193,26 @@ class Translator:
         ready: Callable[[], bool] = lambda: True,
         **search: Any,
     ) -> Generator[list[Translation], None, None]:
-        """As `translations`, for as many lines as there are, in order and in bounded memory.
+        """As `translations`, for any number of lines, in order and in bounded memory.
 
-        `search` changes the settings of the model folder: beam, alpha, n_best, max_length, temperature and so on. Of a
-        `few` lines each gets all threads, where many share them. `ready` says whether the next line, or the end, can be
-        had without waiting: while it cannot, nothing waits for it.
+        `search` overrides the settings of the model folder: beam, length_penalty, n_best, max_length, temperature and
+        others. With `few` lines all threads compute one search; otherwise each worker has its own. `ready` tells
+        whether the next line, or the end, can be read without blocking; until then the searches continue without it.
         """
         options = self.options(search)
-        waiting: deque[list[SourcePart]] = deque()  # the parts of every line that is read and not out
-        nothing = Translation("", 0.0, 0.0, (), (), self.tokenizer, [] if alignments else None)
+        waiting: deque[list[SourcePart]] = deque()  # the parts of every line that was read and not yielded
+        empty = Translation("", 0.0, 0.0, (), (), self.tokenizer, [] if alignments else None)
 
-        def line(parts: list[SourcePart], found: list[list[Translation]]) -> list[Translation]:
+        def join(parts: list[SourcePart], found: list[list[Translation]]) -> list[Translation]:
             if not parts[0].ids:
-                return [nothing] * options.n_best
+                return [empty] * options.n_best
             return join_parts(self.aligned(parts, found) if alignments else found)
 
         found: list[list[Translation]] = []  # of the first line
         for translations in self._search(self._read(lines, prefix, ready, waiting), sampling, options, few):
             found.append(translations)
             if len(found) == len(waiting[0]):
-                yield line(waiting.popleft(), found)
+                yield join(waiting.popleft(), found)
                 found = []
 
     def _read(
@@ -217,16 +222,16 @@ class Translator:
         ready: Callable[[], bool],
         waiting: deque[list[SourcePart]],
     ) -> Iterator[SourcePart | None]:
-        """The parts of all lines, some lines at a time, None while there are none; also put into `waiting`, by line.
+        """The parts of all lines, also appended to `waiting` by line; None while no line is available.
 
         An empty line is one part without tokens.
         """
-        each = _prefixed(lines, repeat(prefix) if isinstance(prefix, str) else prefix)
+        pairs = _with_prefixes(lines, repeat(prefix) if isinstance(prefix, str) else prefix)
         done, ended = 0, False
         while not ended:
-            read, ended = _there(each, ready)
+            read, ended = _read_available(pairs, ready)
             of_line: list[list[SourcePart]] = [[] for _ in read]
-            for part in self.parts([text for text, _ in read], [begin for _, begin in read], done + 1):
+            for part in self.parts([text for text, _ in read], [prefix for _, prefix in read], done + 1):
                 of_line[part.line].append(part)
             of_line = [parts or [SourcePart(line, [], ())] for line, parts in enumerate(of_line)]
             waiting.extend(of_line)
@@ -236,7 +241,7 @@ class Translator:
                 yield None
 
     def options(self, changes: dict[str, Any]) -> SearchOptions:
-        """The settings of a search: the model folder's, changed by a request; more hypotheses widen the beam."""
+        """The folder's search settings with the changes of a request; a larger n_best widens the beam."""
         if "beam" not in changes and changes.get("n_best", 1) > self.search.beam:
             changes = changes | {"beam": changes["n_best"]}
         return SearchOptions.of(self.search, **changes, limit=self.max_length - 1)
@@ -244,7 +249,7 @@ class Translator:
     def score(self, pairs: Sequence[tuple[str, str]], first: int = 1) -> list[float]:
         """The log-probability of each target, given its source, under the model or the mean of an ensemble.
 
-        Pairs are counted from `first` where one of them is spoken of.
+        Messages count pairs from `first`.
         """
         sources = self.source_tokenizer.encode_batch([source for source, _ in pairs])
         targets = self.tokenizer.encode_batch([target for _, target in pairs])
@@ -259,9 +264,9 @@ class Translator:
     def parts(
         self, texts: Sequence[str], prefixes: Sequence[str], first_line: int = 1, openings: Sequence[str] = ()
     ) -> list[SourcePart]:
-        """What is searched: every text as it is, or in parts if it is too long; nothing of an empty one.
+        """The parts to search: a text is one part, or several if it is too long, or none if it is empty.
 
-        Texts that are sentences of longer ones may come with how these open: the language code there is for them, too.
+        For sentences of a longer text `openings` holds the beginning of that text: its language code is added.
         """
         longest = max(1, self.max_length // 2 - 1)  # so that a translation may be twice as long as its source
         parts = []
@@ -273,31 +278,31 @@ class Translator:
             opening = self.source_tokenizer.code(openings[line]) if openings and not code else []
             if len(opening) + len(ids) <= longest:
                 part = SourcePart(line, opening + ids, prefix, valid(text), added=len(opening))
-                parts.append(self._shortlisted(part))
+                parts.append(self._with_shortlist(part))
                 continue
-            pieces = self._pieces(line, valid(text), longest, opening)
+            pieces = self._split(line, valid(text), longest, opening)
             self.notice(
                 f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
                 f"it is translated in {len(pieces)} parts."
             )
             pieces[0] = replace(pieces[0], prefix=prefix)
-            parts += map(self._shortlisted, pieces)
+            parts += map(self._with_shortlist, pieces)
         return parts
 
-    def _pieces(self, line: int, text: str, longest: int, opening: list[int]) -> list[SourcePart]:
-        """The pieces of a text that is too long, all with its language code or that of its opening."""
+    def _split(self, line: int, text: str, longest: int, opening: list[int]) -> list[SourcePart]:
+        """Split a text that is too long; every part has its language code, or that of its opening."""
         tokenizer, code = self.source_tokenizer, opening or self.source_tokenizer.code(text)
         most = max(1, longest - len(code))
         split = split_long(text, lambda piece: len(tokenizer.encode(piece)) <= most)
         starts = [0, *accumulate(map(len, split[:-1]))]
         pieces: list[SourcePart] = []
         for piece, ids, word in zip(split, tokenizer.encode_batch(split), words_at(text, starts), strict=True):
-            for at in range(0, len(ids), most):  # a letter with many accents may still be too long
+            for at in range(0, len(ids), most):  # a letter with many combining marks may still be too long
                 added = code if pieces else opening
                 pieces.append(SourcePart(line, added + ids[at : at + most], (), piece, len(added), at, word))
         return pieces
 
-    def _shortlisted(self, part: SourcePart) -> SourcePart:
+    def _with_shortlist(self, part: SourcePart) -> SourcePart:
         return part if self.shortlist is None else replace(part, shortlist=self.shortlist.tokens(part.ids, part.prefix))
 
     def _search(
@@ -332,16 +337,16 @@ class Translator:
         return TorchSearchLanes(self.torch, lambda: self.next_token)
 
     def aligned(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> list[list[Translation]]:
-        """The same translations with their alignments, from the first model; words are counted over the whole line."""
-        each = self.align(parts, found)
-        return [[next(each) for _ in translations] for translations in found]
+        """The same translations with alignments from the first model; words are counted over the whole line."""
+        aligned = self.align(parts, found)
+        return [[next(aligned) for _ in translations] for translations in found]
 
     def align(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> Iterator[Translation]:
-        """The same one after the other: for each part its translations."""
+        """The same, one by one."""
         return self.torch.align(parts, found)
 
     def attention(self, part: SourcePart, translation: Translation) -> Tensor:
-        """-> (T, S): how much each output token attends to each source token, in the heads that follow the words."""
+        """-> (T, S): attention of each output token to each source token, in the heads that align words."""
         return self.torch.attention(part, translation)
 
     def decode(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
@@ -352,18 +357,18 @@ class Translator:
         ]
 
 
-def _prefixed(lines: Iterable[str], prefixes: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each line with what its translation has to begin with."""
-    given = iter(prefixes)
+def _with_prefixes(lines: Iterable[str], prefixes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each line with its prefix."""
+    remaining = iter(prefixes)
     for number, line in enumerate(lines, 1):
-        begin = next(given, None)
-        if begin is None:
+        prefix = next(remaining, None)
+        if prefix is None:
             raise SettingError(f"line {number} has no prefix; give one for each line.")
-        yield line, begin
+        yield line, prefix
 
 
-def _there(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple[list[tuple[str, str]], bool]:
-    """As many as are there, and are encoded at once, and whether they are the last."""
+def _read_available(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple[list[tuple[str, str]], bool]:
+    """Up to ENCODE_BATCH pairs that are available, and whether they are the last."""
     read: list[tuple[str, str]] = []
     while len(read) < ENCODE_BATCH and ready():
         pair = next(pairs, None)
@@ -373,7 +378,7 @@ def _there(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool]) -> tuple
     return read, False
 
 
-def _translating(folder: ModelFolder) -> ModelConfig:
+def _encoder_decoder_config(folder: ModelFolder) -> ModelConfig:
     if folder.config.family != "encoder-decoder":
         raise wrong_family_error(folder, "does not translate")
     return folder.config
@@ -385,5 +390,5 @@ def _check_same_vocabularies(folders: Sequence[ModelFolder]) -> None:
         same = other.tokenizer.to_json() == first.tokenizer.to_json()
         if not same or other.source_tokenizer.to_json() != first.source_tokenizer.to_json():
             raise SettingError(
-                f"{other.path} has another vocabulary than {first.path}; the models of an ensemble must share theirs."
+                f"{other.path} and {first.path} have different vocabularies; the models of an ensemble must share one."
             )
