@@ -50,7 +50,17 @@ def test_a_module_imports_only_from_above(path: Path) -> None:
 
 def test_the_package_lists_what_it_offers_and_nothing_else() -> None:
     assert dir(heedful) == sorted(heedful.__all__)
-    assert "record" in dir(heedful)
+    assert {"train", "load", "record", "errors", "inside", "Translator"} <= set(dir(heedful))
+    assert all(getattr(heedful, name) is not None for name in heedful.__all__)
+    assert callable(heedful.train)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        heedful.trian  # noqa: B018
+
+
+def test_importing_the_package_loads_neither_torch_nor_its_own_modules() -> None:
+    code = "import sys, heedful; dir(heedful); print([n for n in sys.modules if n in ('torch', 'numpy', 'pydantic')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("command", [["--help"], ["train", "--help"], ["translate", "--help"], ["settings"]])

@@ -1,39 +1,93 @@
-"""Transformers of your own: trained, used and looked into on the machine you have."""
+"""Transformers of your own: trained, used and inspected on the machine you have."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Unpack, overload
 
 from heedful.ops.cpu import disable_undescribed_amx
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from heedful import errors, inside
+    from heedful.config import RunConfig
+    from heedful.inference.encoder import Encoder
+    from heedful.inference.generator import Generator
     from heedful.inference.record import record
+    from heedful.inference.translator import Translator
+    from heedful.training.api import train
+
+    M = TypeVar("M", bound=Translator | Generator | Encoder)
+
+    class LoadOptions(TypedDict, total=False):
+        """Options of `load`."""
+
+        precision: str
+        device: str
+        shortlist: bool
+
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load", "record"]
+__all__ = [
+    "Encoder",
+    "Generator",
+    "RunConfig",
+    "Translator",
+    "__version__",
+    "errors",
+    "inside",
+    "load",
+    "record",
+    "train",
+]
+
+# Imported on first use, as most of them import torch: `import heedful` stays instant.
+_LAZY = {
+    "Encoder": "inference.encoder",
+    "Generator": "inference.generator",
+    "RunConfig": "config",
+    "Translator": "inference.translator",
+    "record": "inference.record",
+    "train": "training.api",
+}
+_MODULES = ("errors", "inside")
 
 disable_undescribed_amx()
 
 
-def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", shortlist: bool = False) -> Any:
-    """Open a model folder, ours or in Hugging Face's form (MarianMT, PEGASUS, GPT-2, BERT), ready for use.
+@overload
+def load(*folders: Path | str, kind: type[M], **options: Unpack[LoadOptions]) -> M: ...
+@overload
+def load(first: Path | str, second: Path | str, /, *more: Path | str, **options: Unpack[LoadOptions]) -> Translator: ...
+@overload
+def load(*folders: Path | str, shortlist: Literal[True], precision: str = ..., device: str = ...) -> Translator: ...
+@overload
+def load(*folders: Path | str, precision: str = ..., device: str = ...) -> Translator | Generator | Encoder: ...
+def load(
+    *folders: Path | str,
+    kind: type[object] | None = None,
+    precision: str = "auto",
+    device: str = "cpu",
+    shortlist: bool = False,
+) -> Translator | Generator | Encoder:
+    """Open a model folder, in heedful's or in Hugging Face's format (MarianMT, PEGASUS, GPT-2, BERT).
 
-    A translator becomes a `Translator` (several, an ensemble), a GPT a `Generator`, a BERT an `Encoder`. Left open, the
-    precision of a translator is the fastest that the machine has, as in every command; others compute in float32. With
-    `shortlist` a translator chooses among the tokens that `heedful shortlist` found likely.
+    A translator becomes a `Translator` (several folders, an ensemble), a GPT a `Generator`, a BERT an `Encoder`.
+    `kind` names the class that is expected, for type checkers; another model is an error. With precision "auto" a
+    translator computes in the fastest precision of the machine, other models in float32. With `shortlist` a translator
+    chooses among the tokens that `heedful shortlist` found likely.
     """
-    from importlib import import_module  # what is slow is imported when it is needed
-
     from heedful.errors import SettingError
     from heedful.interop import open_folder
 
     if not folders:
         raise SettingError("no model folder was given; give one, such as runs/x.")
     opened = [open_folder(folder) for folder in folders]
-    family = opened[0].config.family
-    if family == "encoder-decoder":
+    name = {"encoder-decoder": "Translator", "decoder": "Generator", "encoder": "Encoder"}[opened[0].config.family]
+    if kind is not None and kind.__name__ != name:
+        raise SettingError(f"{folders[0]} holds a model for {name}, not for {kind.__name__}; load it as {name}.")
+    if name == "Translator":
         from heedful.inference.translator import Translator
 
         return Translator(opened, precision, device, shortlist=shortlist)
@@ -41,20 +95,24 @@ def load(*folders: Path | str, precision: str = "auto", device: str = "cpu", sho
         raise SettingError(f"a shortlist was asked for, and {folders[0]} does not translate; leave it out.")
     if len(opened) > 1:
         raise SettingError(f"{len(opened)} folders were given, and only translators work together; give one.")
-    module, kind = {"decoder": ("generator", "Generator"), "encoder": ("encoder", "Encoder")}[family]
-    return getattr(import_module(f"heedful.inference.{module}"), kind)(
-        opened[0], "float32" if precision == "auto" else precision, device
-    )
+    precision = "float32" if precision == "auto" else precision
+    if name == "Generator":
+        from heedful.inference.generator import Generator
+
+        return Generator(opened[0], precision, device)
+    from heedful.inference.encoder import Encoder
+
+    return Encoder(opened[0], precision, device)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def __getattr__(name: str) -> Any:
-    """`heedful.record`: imported with torch when it is asked for, so that `import heedful` stays instant."""
-    if name != "record":
+def __getattr__(name: str) -> object:
+    """Import a public name on first use."""
+    if name in _MODULES:
+        return import_module(f"heedful.{name}")
+    if name not in _LAZY:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}")
-    from heedful.inference.record import record
-
-    return record
+    return getattr(import_module(f"heedful.{_LAZY[name]}"), name)

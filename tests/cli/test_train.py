@@ -14,13 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from heedful.cli import validation
-from heedful.cli.validation import climb
 from heedful.storage.folder import ModelFolder
-from heedful.training.loop import TrainingRun
 from heedful.training.run_report import read_metrics
 from heedful.training.tasks.task import Scores
-from heedful.training.tasks.translation import TranslationTask
+from heedful.training.tasks.translation import TranslationTask, climb
 from tests.cli.conftest import Call, Done, training
 
 
@@ -50,14 +47,14 @@ def test_climbing_ends_at_the_best_step(peak: float) -> None:
 def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
     call: Call, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def scores(run: TrainingRun, task: TranslationTask, folder: ModelFolder) -> Scores:
+    def scores(task: TranslationTask, folder: ModelFolder, *context: object) -> Scores:
         return {"valid_bleu": top - abs(folder.search.length_penalty - peak), "valid_chrf": 50.0}
 
     def said(done: Done) -> str:
         assert done.code == 0, done.err
         return " ".join(done.err.split())
 
-    monkeypatch.setattr(validation, "_translate", scores)
+    monkeypatch.setattr(TranslationTask, "measure", scores)
     top, peak, chosen = 40.0, 0.25, tmp_path / "chosen"
     lower = said(call(*training(corpus, tmp_path / "lower")))
     assert "length penalty 0.2, chosen on the validation set: BLEU 39.95" in lower
@@ -173,7 +170,7 @@ def test_a_translator_goes_on_at_a_low_rate_whatever_it_was_trained_with(
 
 
 def test_embeddings_begin_with_the_pairs_once(call: Call, corpus: Path, tmp_path: Path) -> None:
-    said = "embeddings begin with which tokens occur in the same pairs"
+    said = "LSA-initialized embeddings"
     begun = call(*training(corpus, tmp_path / "x"), "train.max_updates=2")
     assert said in " ".join(begun.err.split())
     resumed = call(*training(corpus, tmp_path / "x"), "--resume", "train.max_updates=4")

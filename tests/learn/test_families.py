@@ -11,9 +11,9 @@ from rich.console import Console
 
 import heedful
 from heedful import config
-from heedful.cli.train import run_training
 from heedful.inference.encoder import Encoder
 from heedful.inference.generator import Generator
+from heedful.training.api import run_training
 from heedful.training.run_report import read_metrics
 
 pytestmark = pytest.mark.slow

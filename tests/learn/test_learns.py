@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from heedful import config
-from heedful.cli.train import run_training
 from heedful.inference.translator import Translator
+from heedful.training.api import run_training
 
 pytestmark = pytest.mark.slow
 

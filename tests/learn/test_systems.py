@@ -63,16 +63,16 @@ def test_copying_and_reversing_are_learned(name: str) -> None:
     changes, rate, updates = SYSTEMS[name]
     torch.manual_seed(1)
     model = build_model(config.ModelConfig(**SIZES | {"max_length": 16, "dropout": 0.0} | changes))
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for update in range(updates):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = rate * min(1, (update + 1) / 20) * (1 - update / updates)
         piece = batch(64, update)
         loss = translation_loss(model, piece)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (loss.smoothed / loss.tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
     test = batch(100, 10**6)
     found = written(model.eval(), test.source, test.source_lengths)
     expected = [row[1:-1].tolist() for row in (each[each != 0] for each in test.target)]
@@ -99,7 +99,7 @@ def test_killed_and_resumed_equals_never_interrupted(corpus: Path, tmp_path: Pat
         train(run)
     torch.manual_seed(12345)
     train(open_(asked, tmp_path / "killed", resume=True))
-    for file in ("model.safetensors", "checkpoints/step-5/optimiser.safetensors"):
+    for file in ("model.safetensors", "checkpoints/step-5/optimizer.safetensors"):
         ours, theirs = load_file(tmp_path / "killed" / file), load_file(tmp_path / "whole" / file)
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[key], theirs[key]) for key in ours)

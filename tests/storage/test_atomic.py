@@ -88,7 +88,7 @@ WRITERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "file": (lambda path: atomic.atomic_write(path / "file", "text"), ["file"]),
     "weights": (lambda path: save_weights(stepped()[0].state_dict(), path / WEIGHTS), [WEIGHTS]),
     "folder": (write_folder, ["new"]),
-    "checkpoint": (write_checkpoint, [WEIGHTS, "optimiser.safetensors", "step-7"]),
+    "checkpoint": (write_checkpoint, [WEIGHTS, "optimizer.safetensors", "step-7"]),
     "weights for averaging": (write_mean, ["7.safetensors"]),
 }
 

@@ -14,7 +14,7 @@ from heedful.config import load_config
 from heedful.storage.folder import ModelFolder, load_folder
 from heedful.training import averaging, checkpoint
 from heedful.training.loop import TrainingRun, train
-from heedful.training.run_report import read_metrics
+from heedful.training.run_report import RunReport, read_metrics
 from heedful.training.setup import open_run
 from tests.conftest import TINY
 
@@ -26,7 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("store")
 
 
-def bleu(folder: ModelFolder) -> dict[str, float]:
+def bleu(folder: ModelFolder, *context: object) -> dict[str, float]:
     return {"valid_bleu": 10.0, "valid_chrf": 10.0}
 
 
@@ -37,8 +37,9 @@ def run(corpus: Path, store: Path, tmp_path: Path) -> TrainingRun:
     files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
     words = ["train.max_updates=24", "train.checkpoint_every=8", "train.learning_rate=0.02", "train.schedule=linear"]
     asked = load_config(None, [*TINY, *words, "train.optimizer=muon"], data=files)
-    run = open_run(asked, tmp_path / "out", False, bleu, Console(quiet=True))
-    run.start_clock()
+    run = open_run(asked, tmp_path / "out", False, RunReport(tmp_path / "out", Console(quiet=True)))
+    run.task.measure = bleu
+    run.start_time()
     return run
 
 
@@ -61,7 +62,7 @@ def same(run: TrainingRun, weights: Weights) -> bool:
     ("kept", "found"), [(1, [1]), (2, [1, 2]), (3, [1, 3]), (4, [1, 2, 4]), (5, [1, 2, 5]), (20, [1, 2, 5, 10, 20])]
 )
 def test_candidates_are_the_last_weights_and_means_of_some(kept: int, found: list[int]) -> None:
-    assert averaging.counts(kept) == found
+    assert averaging.candidate_sizes(kept) == found
 
 
 def test_a_short_run_publishes_its_last_weights_where_the_mean_is_worse(run: TrainingRun, tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_a_mean_that_is_better_than_the_last_weights_is_taken(run: TrainingRun) 
     choice = averaging.choose(run)
     assert run.state.average == choice.record["average"] == 2
     assert same(run, weights)
-    assert "mean of 2 checkpoints: loss" in choice.lines[0] and choice.lines[0].endswith("(taken)")
+    assert "mean of 2 checkpoints: loss" in choice.lines[0] and choice.lines[0].endswith("(selected)")
 
 
 @pytest.mark.parametrize(
@@ -111,11 +112,11 @@ def test_the_end_measures_two_that_are_close_and_their_use_decides(
     run.state.total = total
     found: list[float] = []
 
-    def measure(model: object) -> dict[str, float]:
+    def measure(*context: object) -> dict[str, float]:
         found.append(5.0 * (1 + len(found)))
         return {"valid_bleu": found[-1], "valid_chrf": 0.0}
 
-    run.measure = measure
+    run.task.measure = measure
     choice = averaging.choose(run)
     assert (len(found), run.state.average) == (measured, average)
     assert choice.scores["valid_bleu"] == found[-1]

@@ -19,41 +19,41 @@ CONFIG = ModelConfig(vocab_size=11, d_model=8, d_ff=8, n_heads=2, encoder_layers
 def stepped(seed: int = 0) -> tuple[EncoderDecoder, Optimizer]:
     torch.manual_seed(seed)
     model = EncoderDecoder(CONFIG)
-    optimiser = build_optimizer(model, TrainSettings(optimizer="muon"))
+    optimizer = build_optimizer(model, TrainSettings(optimizer="muon"))
     for parameter in model.parameters():
         parameter.grad = torch.randn_like(parameter)
-    optimiser.step(0.01)
-    return model, optimiser
+    optimizer.step(0.01)
+    return model, optimizer
 
 
 def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
-    model, optimiser = stepped()
+    model, optimizer = stepped()
     state = TrainState(update=7, epoch=2, batch=3, tokens=99, total=50, every=5, best=[1.5, -2.0], averaged=[5])
-    path = checkpoint.save(tmp_path, model, optimiser, state, keep=2)
+    path = checkpoint.save(tmp_path, model, optimizer, state, keep=2)
     other, other_optimiser = stepped(seed=1)
     assert checkpoint.load(path, other, other_optimiser) == state
     for a, b in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
-        mine, theirs = optimiser.state[a], other_optimiser.state[b]
+        mine, theirs = optimizer.state[a], other_optimiser.state[b]
         assert mine.keys() == theirs.keys()
         assert len(mine) in (1, 3)  # Muon's, Adam's
         assert all(torch.equal(mine[kind], theirs[kind]) for kind in mine)
 
 
 def test_only_the_last_ones_are_kept_and_they_are_ordered_by_number(tmp_path: Path) -> None:
-    model, optimiser = stepped()
+    model, optimizer = stepped()
     for update in (8, 9, 10, 100):
-        checkpoint.save(tmp_path, model, optimiser, TrainState(update=update), keep=2)
+        checkpoint.save(tmp_path, model, optimizer, TrainState(update=update), keep=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-10", "step-100"]
     assert checkpoint.latest(tmp_path) == tmp_path / "step-100"
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone", "pipe", "link"])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, name: str, damage: str) -> None:
-    model, optimiser = stepped()
+    model, optimizer = stepped()
     for update in (1, 2):
-        checkpoint.save(tmp_path, model, optimiser, TrainState(update=update), keep=2)
+        checkpoint.save(tmp_path, model, optimizer, TrainState(update=update), keep=2)
     path = tmp_path / "step-2" / name
     data = path.read_bytes()
     if damage == "link":  # the same bytes, but out of the folder
@@ -73,13 +73,13 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, 
 
 
 def test_a_damaged_checkpoint_needs_no_weights_and_damaged_weights_are_named(tmp_path: Path) -> None:
-    model, optimiser = stepped()
+    model, optimizer = stepped()
     for update in (1, 2):
         state = TrainState(update=update)
         checkpoint.add_weights(tmp_path, model, state, keep=3)
-        checkpoint.save(tmp_path, model, optimiser, state, keep=2)
+        checkpoint.save(tmp_path, model, optimizer, state, keep=2)
     (tmp_path / "step-2" / "state.json").write_text("{")
-    checkpoint.forget_weights(tmp_path)
+    checkpoint.delete_unused_weights(tmp_path)
     assert [path.name for path in (tmp_path / "weights").iterdir()] == ["1.safetensors"]
     (tmp_path / "weights" / "1.safetensors").write_bytes(b"short")
     with pytest.raises(FolderError, match=r"weights/1\.safetensors cannot be read .* remove it and resume"):
@@ -105,26 +105,26 @@ def test_weights_for_averaging_are_plain_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{"update": "many"}, {"averaged": ["../x"]}, {"best": 3}, {"unknown": 1}], ids=str)
 def test_a_state_that_makes_no_sense_is_told_in_one_sentence(tmp_path: Path, wrong: dict[str, object]) -> None:
-    model, optimiser = stepped()
-    path = checkpoint.save(tmp_path, model, optimiser, TrainState(update=7), keep=2)
+    model, optimizer = stepped()
+    path = checkpoint.save(tmp_path, model, optimizer, TrainState(update=7), keep=2)
     (path / "state.json").write_text(json.dumps(json.loads((path / "state.json").read_text()) | wrong))
     with pytest.raises(FolderError, match=r"state\.json is damaged") as caught:
-        checkpoint.load(path, model, optimiser)
+        checkpoint.load(path, model, optimizer)
     assert "\n" not in str(caught.value)
 
 
 def test_a_full_disk_leaves_the_previous_checkpoint_and_no_rubbish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, optimiser = stepped()
-    checkpoint.save(tmp_path, model, optimiser, TrainState(update=1), keep=2)
+    model, optimizer = stepped()
+    checkpoint.save(tmp_path, model, optimizer, TrainState(update=1), keep=2)
 
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("heedful.storage.module_weights.save_file", full)
     with pytest.raises(FolderError, match="No space left on device"):
-        checkpoint.save(tmp_path, model, optimiser, TrainState(update=2), keep=2)
+        checkpoint.save(tmp_path, model, optimizer, TrainState(update=2), keep=2)
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
     assert checkpoint.latest(tmp_path) == tmp_path / "step-1"
 
@@ -132,12 +132,12 @@ def test_a_full_disk_leaves_the_previous_checkpoint_and_no_rubbish(
 def test_the_average_is_the_mean_of_the_last_weights(tmp_path: Path) -> None:
     state, models = TrainState(), []
     for update in (10, 20, 30, 40):
-        model, optimiser = stepped(update)
+        model, optimizer = stepped(update)
         models.append(model)
         state.update = update
         checkpoint.add_weights(tmp_path, model, state, keep=3)
-        checkpoint.save(tmp_path, model, optimiser, state, keep=1)
-        checkpoint.forget_weights(tmp_path)
+        checkpoint.save(tmp_path, model, optimizer, state, keep=1)
+        checkpoint.delete_unused_weights(tmp_path)
     assert state.averaged == [20, 30, 40]
     assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == [f"{u}.safetensors" for u in (20, 30, 40)]
     mean = checkpoint.average(tmp_path, state.averaged)

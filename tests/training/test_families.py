@@ -18,6 +18,7 @@ from heedful.config import RunConfig
 from heedful.errors import SettingError
 from heedful.ops.cross_entropy import Loss
 from heedful.training.loop import TrainingRun, train
+from heedful.training.run_report import RunReport
 from heedful.training.setup import open_run
 from heedful.training.tasks import task_for
 
@@ -55,18 +56,20 @@ def settings(files: Path, family: str, init: Path | None = None, *more: str) -> 
     return config.load_config(None, words, data={"text": files / "text.txt", "cache_dir": store})
 
 
-def scores(folder: object) -> dict[str, float]:
+def scores(folder: object, *context: object) -> dict[str, float]:
     weights = folder.model.embedding.weight  # type: ignore[attr-defined]
     return {"valid_macro_f1": float(weights.detach().abs().sum()), "valid_accuracy": 0.0}
 
 
 def open_(asked: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
-    return open_run(asked, out, resume, scores, Console(quiet=True))
+    run = open_run(asked, out, resume, RunReport(out, Console(quiet=True)))
+    run.task.measure = scores
+    return run
 
 
 def kept(out: Path) -> dict[str, torch.Tensor]:
     found = load_file(out / "model.safetensors")
-    for name in ("model", "optimiser"):
+    for name in ("model", "optimizer"):
         tensors = load_file(out / f"checkpoints/step-10/{name}.safetensors")
         found |= {f"{name}.{key}": value for key, value in tensors.items()}
     return found
@@ -113,15 +116,15 @@ def test_killed_and_resumed_equals_never_interrupted(
 def test_pieces_are_the_batch_and_agree_on_its_tokens(files: Path, finished: dict[str, Path], family: str) -> None:
     run = open_(settings(files, family, finished["encoder"]), finished[family], resume=True)
     batch = run.task.plan(0)[0]
-    whole = run.task.cut(batch, 5, 1)
-    (piece,) = whole.pieces
+    whole = run.task.split_batch(batch, 5, 1)
+    (piece,) = whole.builders
     assert piece is not None
     run.model.eval()
     expected = run.task.loss(run.model, piece())
     for count in (2, 3, len(batch) + 2):
-        cut = run.task.cut(batch, 5, count)
+        cut = run.task.split_batch(batch, 5, count)
         assert cut.tokens == whole.tokens == expected.tokens
-        losses = [run.task.loss(run.model, each()) for each in cut.pieces if each is not None]
+        losses = [run.task.loss(run.model, each()) for each in cut.builders if each is not None]
         assert sum(loss.tokens for loss in losses) == cut.tokens
         total = sum(float(loss.likelihood.detach()) for loss in losses)
         assert total == pytest.approx(float(expected.likelihood.detach()), rel=1e-4)
@@ -131,7 +134,7 @@ def test_pieces_are_the_batch_and_agree_on_its_tokens(files: Path, finished: dic
 def test_other_blanks_in_every_update(files: Path, finished: dict[str, Path]) -> None:
     run = open_(settings(files, "encoder"), finished["encoder"], resume=True)
     batch = run.task.plan(0)[0]
-    first, again, later = (run.task.cut(batch, update, 1).pieces[0]() for update in (1, 1, 2))  # type: ignore[misc]
+    first, again, later = (run.task.split_batch(batch, update, 1).builders[0]() for update in (1, 1, 2))  # type: ignore[misc]
     assert torch.equal(first.ids, again.ids)  # type: ignore[attr-defined]
     assert not torch.equal(first.chosen, later.chosen)  # type: ignore[attr-defined]
 
@@ -162,7 +165,7 @@ def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Pa
         (["data.text=a", "task=translation"], "plain text trains language-model or masked-lm"),
         (["data.labeled=a", "task=language-model"], "labeled text trains classification"),
         (["data.source=a", "task=language-model"], "sentence pairs trains translation"),
-        (["data.text=a"], "say which with --task language-model"),
+        (["data.text=a"], "choose one with --task language-model"),
         (["data.source=a", "text.kind=bytes"], r"text\.kind is bytes"),
     ],
 )
@@ -175,7 +178,7 @@ def test_a_classifier_needs_an_encoder_to_start_from(files: Path, finished: dict
     asked = config.load_config(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
     with pytest.raises(SettingError, match="give its folder with --init"):
         open_(asked, tmp_path / "x")
-    with pytest.raises(SettingError, match="decoder family, and this run trains the encoder one"):
+    with pytest.raises(SettingError, match="decoder family, but this run trains the encoder family"):
         open_(settings(files, "labeled", finished["decoder"]), tmp_path / "y")
     with pytest.raises(SettingError, match=r"model\.d_model is 32, and .* has 16"):
         open_(settings(files, "labeled", finished["encoder"], "model.d_model=32"), tmp_path / "z")

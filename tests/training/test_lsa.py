@@ -13,7 +13,13 @@ from heedful import config
 from heedful.data.pairs import Pairs
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.model.transformer import build_model
-from heedful.training.init.lsa import _occurrences, _singular, cached_singular_vectors, lsa_embeddings, singular_vectors
+from heedful.training.init.lsa import (
+    _left_singular_vectors,
+    _occurrences,
+    cached_singular_vectors,
+    lsa_embeddings,
+    singular_vectors,
+)
 from heedful.training.tasks.translation import TranslationTask
 
 WORDS = 60
@@ -80,7 +86,7 @@ def test_directions_are_the_singular_vectors() -> None:
     matrix = _occurrences(dictionary_pairs(500, second=WORDS), 4 + 2 * WORDS, 0)
     exact = torch.linalg.svd(matrix.to_dense().double())
     count = 5  # of which all differ in strength from what follows
-    found = _singular(matrix, count).double()
+    found = _left_singular_vectors(matrix, count).double()
     torch.testing.assert_close(found.T @ found, torch.eye(count, dtype=torch.float64), atol=1e-5, rtol=0)
     captured = (found.T @ matrix.to_dense().double()).norm() / exact.S[:count].norm()
     assert captured > 0.98
@@ -108,7 +114,7 @@ def energy(found: torch.Tensor, matrix: torch.Tensor) -> float:
 def test_directions_of_few_pairs_are_exact(pairs: int) -> None:
     unseen = 200  # tokens, such as bytes that no word needs
     matrix = _occurrences(dictionary_pairs(pairs, second=WORDS), unseen + 4 + 2 * WORDS, 0)
-    assert energy(_singular(matrix, min(16, pairs)), matrix) > 0.999
+    assert energy(_left_singular_vectors(matrix, min(16, pairs)), matrix) > 0.999
 
 
 def open_corpus(folder: Path, words: str, kept: Path) -> ParallelCorpus:
@@ -169,7 +175,7 @@ def test_both_embeddings_of_separate_vocabularies_begin_with_their_own_rows(tmp_
     words = ["preset=tiny", "text.joint=false", "model.d_model=64", "train.embedding_init=lsa"]
     task = TranslationTask(prepare_parallel(asked := config.load_config(None, words, data=files), tmp_path / "kept"))
     model = build_model((settled := task.resolve(asked, None)).model)
-    task.begin(model, settled)
+    task.initialize(model, settled)
     rows = []
     for embedding, tokenizer, first in (
         (model.source_embedding, task.corpus.source_tokenizer, "a"),

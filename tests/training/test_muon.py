@@ -8,7 +8,7 @@ import torch
 from heedful.config import ModelConfig, TrainSettings
 from heedful.model.transformer import EncoderDecoder, build_model
 from heedful.ops.newton_schulz import newton_schulz
-from heedful.training.optim.muon import Muon, between_layers
+from heedful.training.optim.muon import Muon, layer_matrices
 from heedful.training.step import build_optimizer
 
 SETTINGS = TrainSettings(optimizer="muon", weight_decay=0.05, precision="float32")
@@ -40,7 +40,7 @@ def model() -> EncoderDecoder:
 
 
 def test_it_takes_the_matrices_of_the_layers_only(model: EncoderDecoder) -> None:
-    names = {name for name, p in model.named_parameters() if any(p is each for each in between_layers(model))}
+    names = {name for name, p in model.named_parameters() if any(p is each for each in layer_matrices(model))}
     assert names == {n for n, p in model.named_parameters() if p.dim() == 2 and n.startswith(("encoder.", "decoder."))}
     assert len(names) == 2 * 6 + 10
 
@@ -48,7 +48,7 @@ def test_it_takes_the_matrices_of_the_layers_only(model: EncoderDecoder) -> None
 def test_weights_that_layers_share_take_one_step() -> None:
     sizes = {"d_model": 16, "d_ff": 40, "n_heads": 2, "encoder_layers": 3, "decoder_layers": 2, "vocab_size": 30}
     model = build_model(ModelConfig.model_validate(sizes | {"universal": True}))
-    matrices = between_layers(model)
+    matrices = layer_matrices(model)
     assert len({id(each) for each in matrices}) == len(matrices) == 6 + 10
 
 
@@ -56,7 +56,7 @@ def test_it_equals_torch_muon_within_bfloat16_and_adam_elsewhere(model: EncoderD
     theirs = copy.deepcopy(model)
     ours = build_optimizer(model, SETTINGS)
     assert isinstance(ours, Muon)
-    matrices = between_layers(theirs)
+    matrices = layer_matrices(theirs)
     rest = [p for p in theirs.parameters() if not any(p is each for each in matrices)]
     muon = torch.optim.Muon(matrices, lr=0.01, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")
     adam = torch.optim.AdamW(
@@ -74,9 +74,9 @@ def test_it_equals_torch_muon_within_bfloat16_and_adam_elsewhere(model: EncoderD
         ours.step(0.01)
         for each in (muon, adam):
             each.step()
-        for old, mine, other in zip(before, between_layers(model), matrices, strict=True):
+        for old, mine, other in zip(before, layer_matrices(model), matrices, strict=True):
             assert (mine - other).norm() < 0.03 * (other - old).norm()
             other.data.copy_(mine)  # rounding shall not add up
-    mine_rest = [p for p in model.parameters() if not any(p is each for each in between_layers(model))]
+    mine_rest = [p for p in model.parameters() if not any(p is each for each in layer_matrices(model))]
     for mine, other in zip(mine_rest, rest, strict=True):
         torch.testing.assert_close(mine, other)

@@ -22,7 +22,7 @@ from heedful.native import library
 from heedful.ops.cross_entropy import Loss
 from heedful.storage import folder
 from heedful.training.loop import TrainingRun, train
-from heedful.training.run_report import read_metrics
+from heedful.training.run_report import RunReport, read_metrics
 from heedful.training.setup import open_run
 from tests.conftest import ENGINE, TINY
 
@@ -45,13 +45,15 @@ def settings(corpus: Path, store: Path, *more: str) -> RunConfig:
     return config.load_config(None, [*SETTINGS, *more], data=data)
 
 
-def scores(folder: folder.ModelFolder) -> dict[str, float]:
+def scores(folder: folder.ModelFolder, *context: object) -> dict[str, float]:
     """Stands for BLEU and chrF: a number that depends on the weights."""
     return {"valid_bleu": float(folder.model.embedding.weight.detach().abs().sum()) % 100, "valid_chrf": 0.0}
 
 
 def open_(asked: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
-    return open_run(asked, out, resume, scores, Console(quiet=True))
+    run = open_run(asked, out, resume, RunReport(out, Console(quiet=True)))
+    run.task.measure = scores
+    return run
 
 
 def killing(run: TrainingRun, update: int, piece: int) -> Callable[..., Loss]:
@@ -72,8 +74,8 @@ def files(out: Path) -> dict[str, torch.Tensor]:
     weights |= {
         f"last.{name}": value for name, value in load_file(out / "checkpoints/step-14/model.safetensors").items()
     }
-    moments = load_file(out / "checkpoints/step-14/optimiser.safetensors")
-    return weights | {f"optimiser.{name}": value for name, value in moments.items()}
+    moments = load_file(out / "checkpoints/step-14/optimizer.safetensors")
+    return weights | {f"optimizer.{name}": value for name, value in moments.items()}
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +110,7 @@ def test_killed_and_resumed_equals_never_interrupted(
 def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path, precision: str) -> None:
     asked = settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}")
     whole, killed = open_(asked, tmp_path / "whole"), open_(asked, tmp_path / "killed")
-    assert (whole.learning.learner is None) == (library() is None)
+    assert (whole.backend.native is None) == (library() is None)
     train(whole)
     killed.loss_of = killing(killed, 6, 2)  # type: ignore[method-assign]
     with pytest.raises(Killed):
@@ -120,10 +122,10 @@ def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, t
 
 def test_the_engine_can_be_set(corpus: Path, finished: Path, tmp_path: Path) -> None:
     run = open_(settings(corpus, finished / "store", *ENGINE, "train.backend=torch"), tmp_path / "torch")
-    assert run.learning.learner is None
+    assert run.backend.native is None
     for precision in ("float32", "bfloat16"):
         run = open_(settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}"), tmp_path / precision)
-        assert run.learning.learner is None if library() is None else run.learning.learner.precision == precision
+        assert run.backend.native is None if library() is None else run.backend.native.precision == precision
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -213,7 +215,9 @@ def test_another_number_of_threads_is_told_when_a_run_is_resumed(
 
     def said(*more: str, resume: bool) -> str:
         console = Console(record=True, quiet=False, file=io.StringIO(), width=300)
-        open_run(settings(corpus, finished / "store", *more), tmp_path / "out", resume, scores, console)
+        open_run(
+            settings(corpus, finished / "store", *more), tmp_path / "out", resume, RunReport(tmp_path / "out", console)
+        )
         return console.export_text()
 
     assert "bit-identical" not in said("train.threads=2", resume=False)
@@ -230,8 +234,9 @@ def test_weights_for_the_mean_that_are_gone_are_told_and_done_without(
     (tmp_path / "out/checkpoints/weights/12.safetensors").unlink()
     said = Console(record=True, quiet=False, file=io.StringIO(), width=200)
     asked = settings(corpus, finished / "store", "train.max_updates=15")
-    run = open_run(asked, tmp_path / "out", True, scores, said)
-    assert "weights of update 12 are gone" in said.export_text()
+    run = open_run(asked, tmp_path / "out", True, RunReport(tmp_path / "out", said))
+    run.task.measure = scores
+    assert "weights of update 12 are missing" in said.export_text()
     assert run.state.averaged == [4, 8, 14]
     assert train(run).averaged == [4, 8, 14, 15]
 
@@ -261,7 +266,7 @@ def test_early_stopping_counts_validations_without_a_better_score(corpus: Path, 
     asked = settings(corpus, finished / "store", "train.checkpoint_every=1", "train.patience=2")
     run = open_(asked, tmp_path / "out")
     falling = iter(range(50, 0, -1))
-    run.measure = lambda model: {"valid_bleu": float(next(falling)), "valid_chrf": 0.0}
+    run.task.measure = lambda *context: {"valid_bleu": float(next(falling)), "valid_chrf": 0.0}
     state = train(run)
     assert (state.update, state.best_update, state.ended) == (3, 1, "no better score in 2 validations")
     assert open_(asked, tmp_path / "out", resume=True).state.ended

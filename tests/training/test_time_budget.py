@@ -1,212 +1,258 @@
-"""Which preset a given time is enough for."""
+"""A time is kept, by a clock that only what is done moves: no test here depends on the speed of the machine."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
+from rich.console import Console
 
-from heedful.config import RunConfig, load_config
-from heedful.training import setup, time_budget
-from heedful.training.distributed import Distributed
-from heedful.training.optim.muon import Muon
-from heedful.training.run_report import RunReport
-from heedful.training.tasks import task_for
-from heedful.training.time_budget import OFTEN, PASSES, affordable, thorough
+from heedful.config import load_config
+from heedful.storage.folder import load_folder
+from heedful.training import averaging, checkpoint, loop
+from heedful.training.checkpoint import TrainState
+from heedful.training.loop import TIME_IS_UP, TrainingRun
+from heedful.training.run_report import RunReport, read_metrics
+from heedful.training.setup import open_run
+from heedful.training.step import StepResult
+from heedful.training.tasks.translation import translate_in_time
+from heedful.training.time_budget import TimeBudget
+from tests.conftest import TINY
 
-COST = {"tiny": 1.0, "small": 10.0, "base": 100.0}  # of a pass over the corpus
-
-
-class Corpus:
-    """A task that takes any preset."""
-
-    suits_its_size_to_time = True
-
-    def resolve(self, asked: RunConfig, init: None) -> RunConfig:
-        return asked.with_preset(asked.preset or "base")
+SEARCH, SAVE, PUBLISH, CURVE = 4.0, 0.5, 0.5, 2.0  # seconds
 
 
-def passes_of(tiny: float) -> Callable[[RunConfig], float]:
-    """What a time is enough for where it is enough for so many passes with preset tiny."""
-    return lambda config: tiny / COST[config.preset or "base"]
+class Killed(BaseException):
+    """Stands for SIGKILL."""
 
 
-def chosen(tiny: float, *words: str, preset: str | None = None) -> tuple[str | None, list[str]]:
-    said: list[str] = []
-    asked = load_config(None, words)
-    if preset:
-        asked = asked.model_copy(update={"preset": preset})
-    task = Corpus()
-    config = affordable(task.resolve(asked, None), asked, task, passes_of(tiny), said.append)  # type: ignore[arg-type]
-    return config.preset, said
+class Machine:
+    """Its time passes while it works, and from some moment on more or less of it for the same work."""
 
+    def __init__(self, changes_at: float = 0.0, factor: float = 1.0) -> None:
+        self.time, self.changes_at, self.factor = 0.0, changes_at, factor
 
-@pytest.mark.parametrize(
-    ("share", "name"), [(1.01, "base"), (0.99, "small"), (0.11, "small"), (0.09, "tiny"), (1e-6, "tiny")]
-)
-def test_the_largest_preset_that_goes_over_the_corpus_often_enough(share, name):
-    assert chosen(share * PASSES * COST["base"], "train.time=1h")[0] == name
+    def now(self) -> float:
+        return self.time
 
+    def work(self, seconds: float) -> None:
+        self.time += seconds * (self.factor if self.time >= self.changes_at else 1.0)
 
-def test_a_preset_that_does_not_go_with_what_was_asked_for_is_not_taken():
-    class Small(Corpus):
-        def resolve(self, asked: RunConfig, init: None) -> RunConfig:
-            return asked.with_preset(asked.preset or "small")
-
-    said: list[str] = []
-    asked = load_config(
-        None, ["train.time=1h", "model.n_heads=256"]
-    )  # 256 is a multiple of it, 128 of preset tiny is not
-    task = Small()
-    config = affordable(task.resolve(asked, None), asked, task, passes_of(1.0), said.append)  # type: ignore[arg-type]
-    assert (config.preset, said) == ("small", [])
-
-
-def test_the_reason_is_said():
-    said = chosen(0.5 * PASSES * COST["base"], "train.time=1h")[1]
-    assert said == [f"preset small: 1h is enough for {PASSES / 2:.1f} passes with base, under {PASSES}"]
-
-
-def test_what_was_asked_for_is_kept():
-    assert chosen(1.0) == ("base", [])
-    assert chosen(1.0, "train.time=1h", preset="base") == ("base", [])
-    assert chosen(1.0, "train.time=1h", preset="small") == ("small", [])
-
-
-def twice(passes: float, *words: str) -> tuple[float, list[str]]:
-    said: list[str] = []
-    asked = load_config(None, ["train.time=1h", *words])
-    config = thorough(asked.with_preset("tiny"), asked, passes_of(passes), said.append)
-    return config.train.rdrop, said
-
-
-def test_pairs_are_read_twice_where_there_is_time_for_many_passes():
-    assert twice(OFTEN * 0.99) == (0.0, [])
-    assert twice(72.4) == (5.0, ["pairs are read twice (R-Drop): 1h is enough for 72 passes, over 50"])
-
-
-@pytest.mark.parametrize(("suited", "consistency"), [("tiny", 5.0), ("small", 0.0)])
-def test_a_corpus_that_has_the_smallest_preset_only_for_want_of_time_is_read_once(suited, consistency, monkeypatch):
-    class Suited(Corpus):
-        def resolve(self, asked: RunConfig, init: None) -> RunConfig:
-            return asked.with_preset(asked.preset or suited)
-
-    passes = passes_of(60.0)  # six with preset small, which are too few
-    monkeypatch.setattr(setup, "passes_in_time", lambda task, config, device, world: passes(config))
-    config = setup.resolve(
-        load_config(None, ["train.time=1h"]), Suited(), None, Distributed("cpu"), RunReport(None, None)
-    )  # type: ignore[arg-type]
-    assert (config.preset, config.train.rdrop) == ("tiny", consistency)
-
-
-@pytest.mark.parametrize(
-    "word",
-    ["train.rdrop=0", "train.max_updates=10", "model.dropout=0", "model.architecture=rnn", "model.act_halting=true"],
-)
-def test_pairs_are_read_once_where_twice_was_not_tried_or_not_wanted(word):
-    more = ["model.universal=true", "model.pre_norm=true"] if word == "model.act_halting=true" else []
-    assert twice(10 * OFTEN, word, *more) == (0.0, [])
-
-
-@pytest.fixture(scope="module")
-def opened(corpus, tmp_path_factory):
-    """A task with the sentence pairs of the embedded corpus, and what was asked of it."""
-    files = {"source": corpus / "train.en", "target": corpus / "train.de"}
-    files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
-    asked = load_config(None, ["train.time=1m"], data=files)
-    return asked, task_for(asked).open(asked, tmp_path_factory.mktemp("store"), lambda message: None, None)
-
-
-SMALL_ENOUGH = ["preset=tiny", "model.d_model=64", "model.d_ff=64", "model.encoder_layers=1", "model.decoder_layers=1"]
-
-
-@pytest.mark.parametrize("engine", ["auto", "torch"])
-@pytest.mark.parametrize("micro_batches", [1, 4])
-def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, engine, micro_batches):
-    """With a clock that a loss moves by 0.03 s and a step by 0.01 s, and that is disturbed half of the time."""
-    asked, task = opened
-    words = [*SMALL_ENOUGH, "train.time=2h", f"train.backend={engine}", f"train.micro_batches={micro_batches}"]
-    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
-    clock, disturbed = [0.0], itertools.cycle([0.02, 0.02, 0.0, 0.0])
-
-    def takes(span: float, function: Callable[..., Any]) -> Callable[..., Any]:
-        def slow(*given: Any) -> Any:
-            clock[0] += span + next(disturbed)
-            return function(*given)
+    def takes(self, seconds: float, function: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*given: Any, **named: Any) -> Any:
+            self.work(seconds)
+            return function(*given, **named)
 
         return slow
 
-    monkeypatch.setattr(time_budget, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(time_budget.LossBackend, "loss", takes(0.03, time_budget.LossBackend.loss))
-    monkeypatch.setattr(Muon, "step", takes(0.01, Muon.step))
-    found = time_budget.passes_in_time(task, config, torch.device("cpu"))
-    assert found == pytest.approx(7200 / len(task.plan(0)) / (0.03 * micro_batches + 0.01))
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
 
 
-@pytest.mark.parametrize(("bad_until", "bad"), [(60.0, 60.0), (2.0, 0.7)])
-def test_a_bad_moment_is_not_taken_for_the_speed(opened, monkeypatch, bad_until, bad):
-    """A first update that compiles for a minute, or two seconds in which another program is busy."""
-    asked, task = opened
-    words = [*SMALL_ENOUGH, "train.time=2s", "train.micro_batches=1"]  # not enough for 50 passes
-    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
-    clock, loss = [0.0], time_budget.LossBackend.loss
+@pytest.fixture
+def opened(corpus: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TrainingRun]:
+    """Opens a run on a machine; its updates learn nothing, and everything else takes the time above."""
+    scores = {"valid_bleu": 10.0, "valid_chrf": 10.0}
 
-    def slow(*given: Any) -> Any:
-        clock[0] += bad if clock[0] < bad_until else 0.04
-        return loss(*given)
+    def open_(
+        machine: Machine, time: str, resume: bool = False, learn: float = 1.0, search: float = SEARCH, kill: int = 0
+    ) -> TrainingRun:
+        def update(run: TrainingRun, batch: object, interrupted: bool) -> StepResult:
+            machine.work(learn)
+            run.state.update += 1
+            if run.state.update == kill:
+                raise Killed
+            return StepResult(loss=1.0, tokens=10, norm=1.0, interrupted=interrupted)
 
-    monkeypatch.setattr(time_budget, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(time_budget.LossBackend, "loss", slow)
-    found = time_budget.passes_in_time(task, config, torch.device("cpu"))
-    assert found == pytest.approx(2 / len(task.plan(0)) / 0.04) and found < OFTEN
+        files = {"source": corpus / "train.en", "target": corpus / "train.de", "cache_dir": store}
+        files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
+        words = [*TINY, f"train.time={time}", "train.max_updates=1000000000", "train.schedule=linear"]
+        asked = load_config(None, [*words, "train.patience=0"], data=files)
+        run = open_run(asked, tmp_path / "out", resume, RunReport(tmp_path / "out", Console(quiet=True)))
+        run.now, run.task.measure = machine.now, machine.takes(search, lambda *given: scores)
+        run.publish = machine.takes(PUBLISH, run.publish)
+        monkeypatch.setattr(loop, "update", update)
+        monkeypatch.setattr(checkpoint, "save", machine.takes(SAVE, SAVING))
+        return run
+
+    return open_
 
 
-def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
-    """Subwords are split for preset tiny, and not after it if the time is short."""
-    asked, task = opened
-    words = [*SMALL_ENOUGH, "train.batch_tokens=128"]
-    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
-    task.prepare(config)
-    split = len(task.plan(0))
-    task.prepare(config.replace(train={"bpe_dropout": 0.0}))
-    assert task.splits is None and len(task.plan(0)) < split
+SAVING = checkpoint.save
+
+
+def finish(run: TrainingRun, machine: Machine) -> TrainState:
+    """Everything until the last file, as `heedful train` does it."""
+    state = loop.train(run)
+    run.task.tune_search(load_folder(run.out), state.best[0], run.budget, run.report.log)
+    machine.work(CURVE)
+    return state
+
+
+def kept(seconds: float, given: float) -> bool:
+    return abs(seconds - given) <= max(10.0, 0.05 * given)
+
+
+def last_rate(out: Path) -> float:
+    """The last learning rate, as a share of the highest."""
+    rates = [record["learning_rate"] for record in read_metrics(out) if "learning_rate" in record]
+    return rates[-1] / max(rates)
 
 
 @pytest.mark.parametrize(
-    ("suits", "words", "split"),
-    [("small", [], 0.0), ("small", ["train.bpe_dropout=0.2"], 0.2), ("small", ["preset=tiny"], 0.1), ("tiny", [], 0.1)],
-)
-def test_subwords_are_not_split_where_time_made_the_model_small(opened, monkeypatch, suits, words, split):
-    asked, task = opened
-    monkeypatch.setattr("heedful.training.tasks.translation.preset_for", lambda pairs: suits)
-    asked = load_config(None, ["train.time=1m", *words], data=asked.data.model_dump(exclude_unset=True))
-    config = affordable(task.resolve(asked, None), asked, task, passes_of(1.0), lambda message: None)
-    assert config.train.bpe_dropout == split
-
-
-@pytest.mark.parametrize(
-    ("words", "decay"),
+    ("time", "given", "learn", "changes_at", "factor"),
     [
-        ([], 0.3),
-        (["train.weight_decay=0"], 0.0),
-        (["train.optimizer=adam"], 0.0),
-        (["model.architecture=rnn"], 0.0),
+        ("2m", 120.0, 0.5, 0.0, 1.0),
+        ("2m", 120.0, 0.5, 0.5, 3.0),
+        ("2m", 120.0, 0.5, 0.8, 2.0),
+        ("10m", 600.0, 4.0, 0.5, 3.0),
+        ("10m", 600.0, 4.0, 0.5, 0.3),
     ],
 )
-def test_weights_decay_with_muon_unless_it_is_given(opened, words, decay):
-    asked, task = opened
-    asked = load_config(None, words, data=asked.data.model_dump(exclude_unset=True))
-    assert task.resolve(asked, None).train.weight_decay == decay
+def test_a_time_is_kept_by_a_machine_of_any_speed(
+    opened: Callable[..., TrainingRun],
+    tmp_path: Path,
+    time: str,
+    given: float,
+    learn: float,
+    changes_at: float,
+    factor: float,
+) -> None:
+    machine = Machine(changes_at * given, factor)
+    state = finish(opened(machine, time, learn=learn), machine)
+    assert kept(machine.time, given), machine.time
+    assert last_rate(tmp_path / "out") < 0.05
+    assert state.ended == TIME_IS_UP
+    assert len([record for record in read_metrics(tmp_path / "out") if "valid_loss" in record]) >= 2
 
 
-def test_weights_decay_by_the_updates_of_a_pass_and_the_rate_that_are_taken(opened):
-    asked, task = opened
-    words = ["train.batch_tokens=16", "train.learning_rate=0.02"]
-    asked = load_config(None, words, data=asked.data.model_dump(exclude_unset=True))
-    labels = sum(len(task.corpus.train.target(i)) + 1 for i in range(len(task.corpus.train)))
-    decay = task.resolve(asked, None).train.weight_decay
-    assert decay * 0.02 * labels / 16 == pytest.approx(0.4, rel=0.1)
-    assert decay < 0.3
+@pytest.mark.parametrize("search", [0.0, 12.0])
+def test_a_time_is_kept_whatever_a_validation_takes(
+    opened: Callable[..., TrainingRun], tmp_path: Path, search: float
+) -> None:
+    machine = Machine()
+    finish(opened(machine, "3m", search=search), machine)
+    assert kept(machine.time, 180), machine.time
+    assert last_rate(tmp_path / "out") < 0.05
+
+
+def test_validations_that_take_too_long_for_the_time_are_not_repeated(opened: Callable[..., TrainingRun]) -> None:
+    machine = Machine()
+    state = finish(opened(machine, "1m", search=40.0), machine)
+    assert state.ended == TIME_IS_UP
+    assert machine.time < 60 + 10, machine.time
+
+
+@pytest.mark.parametrize(
+    ("time", "count"), [("train.time=1m", 75), ("train.time=1h", 500), ("train.max_updates=9", 500)]
+)
+def test_the_first_validation_of_a_short_time_translates_what_there_is_time_for(time: str, count: int) -> None:
+    """A model that has learned little writes long rubbish, and takes its time: here 0.04 s a sentence."""
+    machine, said = Machine(), list[str]()
+    state = TrainState()
+    budget = TimeBudget(state, 60.0 if count < 500 else 3600.0 * ("time" in time), machine.now)
+    asked: list[int] = []
+
+    def translate(sources: list[str]) -> list[str]:
+        machine.work(0.04 * len(sources))
+        asked.append(len(sources))
+        return sources
+
+    translator: Any = SimpleNamespace(translate=translate)
+    assert len(translate_in_time(translator, ["a"] * 500, budget, said.append)) == count
+    assert (state.valid_sentences, len(said)) == ((count, 1) if count < 500 else (0, 0))
+    state.validated, asked[:] = 10, []
+    translate_in_time(translator, ["a"] * count, budget, said.append)
+    assert asked == [count]
+
+
+def test_the_first_validation_of_a_short_time_reads_what_there_is_time_for(opened: Callable[..., TrainingRun]) -> None:
+    machine = Machine()
+    run = opened(machine, "1m")
+    run.start_time()
+    loss, tokens = run.task.loss, list[int]()
+
+    def slow(model: object, piece: object) -> Any:
+        machine.work(0.5)
+        found = loss(model, piece)
+        tokens.append(found.tokens)
+        return found
+
+    run.task.loss, run.task.batch_tokens = slow, 24  # type: ignore[method-assign, attr-defined]
+    averaging.validation_scores(run)
+    assert machine.time == 1.5 and len(tokens) == 3 and run.state.valid_tokens == sum(tokens)
+    averaging.validation_scores(run, averaging.COMPARED_TOKENS)
+    run.state.validated = 10
+    averaging.validation_scores(run)
+    assert len(tokens) == 9
+
+
+def test_a_slow_moment_after_a_validation_does_not_end_a_run() -> None:
+    machine = Machine()
+    state = TrainState(
+        update=50, every=50, validated=50, update_seconds=1.0, validation_seconds=10.0, search_seconds=5.0
+    )
+    budget = TimeBudget(state, 120.0, machine.now)
+    for took in (1.0, 4.0, 4.0, 4.0):
+        machine.work(took)
+        state.update += 1
+        budget.tick(100)
+    assert budget.updates_in_time(10**9, 2) > state.update + 15
+
+
+def test_a_resumed_run_counts_the_time_of_its_sessions(opened: Callable[..., TrainingRun], tmp_path: Path) -> None:
+    machine = Machine()
+    with pytest.raises(Killed):
+        loop.train(opened(machine, "2m", kill=80))
+    path = checkpoint.latest(tmp_path / "out/checkpoints")
+    assert path is not None
+    machine.time += 1000  # nothing runs
+    run = opened(machine, "2m", resume=True)
+    before, began = run.state.elapsed, machine.time
+    assert 0 < before < 90
+    assert run.state.update_seconds == pytest.approx(1.0)
+    finish(run, machine)
+    assert kept(before + machine.time - began, 120)
+    assert run.budget.elapsed() == pytest.approx(before + machine.time - began)
+
+
+def test_more_time_goes_on_where_the_time_was_up(opened: Callable[..., TrainingRun]) -> None:
+    machine = Machine()
+    state = finish(opened(machine, "1m"), machine)
+    assert opened(machine, "1m", resume=True).state.ended == TIME_IS_UP
+    for _ in range(2):  # the second time, it was killed before its next checkpoint
+        longer = opened(machine, "2m", resume=True)
+        assert not longer.state.ended
+        assert longer.state.total == pytest.approx(120 / state.elapsed * state.update, rel=0.01)
+    began = machine.time
+    finish(longer, machine)
+    assert kept(state.elapsed + machine.time - began, 120)
+
+
+@pytest.mark.parametrize("first", [0.1, 90.0])
+def test_the_first_update_may_take_long(first: float) -> None:
+    """Such as when kernels are compiled for it."""
+    machine = Machine()
+    state = TrainState(every=5000)
+    budget = TimeBudget(state, 1800.0, machine.now)
+    while not budget.ready():
+        machine.work(0.1 if state.update else first)
+        state.update += 1
+        budget.tick(100)
+    assert budget.updates_in_time(10**9, 3) == pytest.approx((0.9 * 1800 - first) / 0.1, rel=0.01)
+    assert state.update_seconds == pytest.approx(0.1)
+
+
+def test_updates_that_take_as_long_as_the_time() -> None:
+    machine, state = Machine(), TrainState(every=5000)
+    budget = TimeBudget(state, 20.0, machine.now)
+    machine.work(12.0)
+    state.update += 1
+    budget.tick(100)
+    assert budget.ready() and budget.updates_in_time(10**9, 3) in (1, 2)
+    assert state.update_seconds == 12.0

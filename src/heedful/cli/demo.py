@@ -14,7 +14,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "text": {"vocab_size": 3000},
     "model": {"d_model": 128, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0},
     "train": {
-        "embedding_init": "random",  # invented sentences do not tell which words belong together
+        "embedding_init": "random",  # co-occurrence in generated sentences carries no meaning
         "sampled_softmax": 0,
         "bpe_dropout": 0.0,
         "weight_decay": 0.0,
@@ -34,28 +34,24 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the corpus and the model.")] = Path("runs/demo"),
 ) -> None:
     """Train a small English-German translator on the embedded corpus, measure it, and show what it does."""
-    from rich.console import Console
-
     from heedful import config
     from heedful import demo as corpus
-    from heedful.cli.train import run_training
     from heedful.errors import FolderError
     from heedful.evaluation.metrics import evaluate
     from heedful.inference.translator import Translator
     from heedful.inside import draw_cross_attention
+    from heedful.training.api import run_training
 
     if out.exists() and not out.is_dir():
         raise FolderError(f"{out} is a file, and --out is a folder for the corpus and the model; choose another --out.")
     if out.exists() and any(out.iterdir()):
         raise FolderError(f"{out} exists already; remove it to run the demo again, or choose another --out.")
-    console = Console(stderr=True)
     data = out / "data"
     test = corpus.write(data).test
     files = {"source": "train.en", "target": "train.de", "valid_source": "valid.en", "valid_target": "valid.de"}
     settings = config.load_config(None, (), data={key: data / name for key, name in files.items()}, **SETTINGS)
     model = out / "model"
-    run_training(settings, model, console=console)
-
+    run_training(settings, model)
     translator = Translator.load(model)
     translated = translator.translate([pair.source for pair in test])
     result = evaluate(translated, [pair.target for pair in test])

@@ -33,7 +33,7 @@ def evaluate(
     from heedful.evaluation import metrics as measures
     from heedful.formats.line_files import read_pairs
 
-    measures.bleu_of(tokenize, lowercase)  # checks the metric's options before translating
+    measures.build_bleu(tokenize, lowercase)  # checks the metric's options before translating
     pairs = list(read_pairs(source, reference))
     translator = open_translator(models, threads, precision, device, shortlist=shortlist)
     options = {

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from heedful.config import RunConfig
-    from heedful.training.checkpoint import TrainState
 
 
 def train(
@@ -30,13 +27,20 @@ def train(
     labeled: Annotated[Path | None, typer.Option(help="Examples for a classifier: label TAB text [TAB text].")] = None,
     valid_labeled: Annotated[Path | None, typer.Option(help="Validation examples for a classifier.")] = None,
     task: Annotated[
-        str | None, typer.Option(help="translation, language-model, masked-lm or classification; else by the files.")
+        str | None,
+        typer.Option(
+            help="translation, language-model, masked-lm or classification; by default inferred from the files."
+        ),
     ] = None,
     init: Annotated[Path | None, typer.Option(help="Model folder to start from.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model, the checkpoints and the metrics.")] = None,
-    preset: Annotated[str | None, typer.Option(help="tiny, small, base or big; else by corpus and time.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="tiny, small, base or big; by default chosen by corpus and time.")
+    ] = None,
     time: Annotated[str | None, typer.Option(help="How long to train, such as 30m or 2h.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, exactly.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint, exactly.")
+    ] = False,
 ) -> None:
     """Train a translator from sentence pairs, a GPT or a BERT from plain text, or a classifier from labeled text.
 
@@ -47,23 +51,24 @@ def train(
     Or: heedful train --labeled train.tsv --init runs/bert --out runs/classifier
 
     Settings are listed by `heedful settings`; any of them can be given as section.key=value.
-    Ctrl-C saves a checkpoint; --resume goes on from the last one.
+    Ctrl-C saves a checkpoint; --resume continues from the last one.
     """
     from heedful.errors import SettingError
+    from heedful.training.api import run_training
 
     files: dict[str, Any] = {"source": source, "target": target, "pairs": pairs, "labeled": labeled}
     files |= {"text": text, "valid_text": valid_text, "valid_labeled": valid_labeled}
     files |= {"valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs}
     config = read_settings(settings or [], files, {"preset": preset, "task": task}, {"time": time, "init": init})
     if out is None:
-        raise SettingError("--out is missing; say in which folder the model is to be written, such as --out runs/x.")
-    run_training(config, out, resume)
+        raise SettingError("--out is missing; give the folder for the model, such as --out runs/x.")
+    run_training(config, out, resume=resume)
 
 
 def read_settings(
     settings: list[str], files: dict[str, Any], top: dict[str, str | None], train: dict[str, Any]
 ) -> RunConfig:
-    """One RUN.toml at most, options, and overrides, in rising order of strength."""
+    """At most one RUN.toml, then options, then overrides; later ones win."""
     from heedful import config
     from heedful.errors import SettingError
 
@@ -78,51 +83,3 @@ def read_settings(
         sections["train"] = {name: value for name, value in train.items() if value}
     overrides = [f"{name}={value}" for name, value in top.items() if value] + [text for text in settings if "=" in text]
     return config.load_config(Path(paths[0]) if paths else None, overrides, **sections)
-
-
-def run_training(config: RunConfig, out: Path, resume: bool = False, console: Console | None = None) -> TrainState:
-    """Train, and tell the user how it went."""
-    from rich.console import Console
-
-    from heedful.cli.validation import closing_searches, measure, settle_search, show
-    from heedful.interop import open_folder
-    from heedful.training.loop import train as train_model
-    from heedful.training.run_report import CURVE, duration
-    from heedful.training.setup import open_run
-
-    run = open_run(
-        config,
-        out,
-        resume,
-        lambda folder: measure(run, folder),
-        console or Console(stderr=True),
-        lambda folder: show(run, folder),
-        open_folder,
-    )
-    try:
-        ended = run.state.ended
-        if ended and (out / CURVE).exists():  # the last that a run writes
-            run.report.say(f"{out} is complete ({ended}); there is nothing to resume.")
-            return run.state
-        (out / CURVE).unlink(missing_ok=True)
-        run.closing_searches = closing_searches(run)
-        if ended:
-            run.start_clock()
-        else:
-            train_model(run)
-        state = run.state
-        if not run.ranks.main:
-            return state
-        if state.ended == "interrupted":
-            run.report.say(f"interrupted at update {state.update:,} and saved; --resume goes on from there.")
-            raise typer.Exit(130)
-        settle_search(run, out)
-        run.report.draw_curve()
-        run.report.console.print(run.report.table())
-        run.report.say(
-            f"training ended after {state.update:,} updates and {duration(run.clock.elapsed())}: {state.ended}; "
-            f"the best model, of update {state.best_update:,}, is in {out}"
-        )
-        return state
-    finally:
-        run.ranks.close()

@@ -1,1 +1,1 @@
-"""evaluation."""
+"""Metrics of translations and labels."""

@@ -1,7 +1,4 @@
-"""How good translations are: BLEU, chrF and TER by sacreBLEU, always with their signatures, and exact match.
-
-And how good labels are: accuracy and macro-F1.
-"""
+"""Metrics: BLEU, chrF and TER by sacreBLEU with their signatures, exact match, and accuracy and macro-F1 of labels."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from heedful.errors import DataError, SettingError, quote
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a corpus, in percent."""
+    """Corpus scores, in percent."""
 
     bleu: float
     chrf: float
@@ -31,12 +28,12 @@ class Evaluation:
 def evaluate(
     hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None, lowercase: bool = False
 ) -> Evaluation:
-    """Compare with one reference a line; `tokenize` names one of sacreBLEU's tokenisers, such as none, zh or 13a."""
+    """Compare translations with one reference each; `tokenize` is a tokenizer of sacreBLEU: none, zh, 13a, …."""
     if len(hypotheses) != len(references):
         raise DataError(f"{len(hypotheses)} translations and {len(references)} references; give one for each.")
     if not references:
         raise DataError("there is nothing to evaluate: no sentence was given.")
-    bleu = bleu_of(tokenize, lowercase)
+    bleu = build_bleu(tokenize, lowercase)
     chrf, ter = CHRF(lowercase=lowercase), TER(case_sensitive=not lowercase)
     scores = {
         name: metric.corpus_score(hypotheses, [references]).score
@@ -48,17 +45,17 @@ def evaluate(
     return Evaluation(exact=100 * same / len(references), sentences=len(references), signatures=signatures, **scores)
 
 
-def bleu_of(tokenize: str | None = None, lowercase: bool = False) -> BLEU:
-    """BLEU by sacreBLEU, which warns of tokenised text unless that is what it is asked to score."""
+def build_bleu(tokenize: str | None = None, lowercase: bool = False) -> BLEU:
+    """BLEU by sacreBLEU, which warns of tokenized text unless `tokenize` is none."""
     try:
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     except KeyError:
         raise SettingError(
             f"--tokenize is {quote(tokenize)}; it must be one of {', '.join(BLEU.TOKENIZERS)}."
         ) from None
-    except (RuntimeError, OSError, ImportError) as error:  # it lacks its package, or its model
+    except (RuntimeError, OSError, ImportError) as error:  # its package or model is missing
         reason = " ".join(str(error).split())
-        raise SettingError(f"sacreBLEU's tokeniser {quote(tokenize)} is not ready: {reason}") from None
+        raise SettingError(f"sacreBLEU's tokenizer {quote(tokenize)} is not ready: {reason}") from None
 
 
 def quick_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
@@ -74,9 +71,9 @@ def label_scores(predicted: Sequence[str], expected: Sequence[str]) -> dict[str,
     if not expected or len(predicted) != len(expected):
         raise DataError(f"{len(predicted)} labels and {len(expected)} expected ones; give one or more, one for each.")
     both = list(zip(predicted, expected, strict=True))
-    right = sum(a == b for a, b in both)
-    each = []
+    correct = sum(a == b for a, b in both)
+    f1_scores = []
     for label in sorted(set(predicted) | set(expected)):
         hits = sum(a == b == label for a, b in both)
-        each.append(2 * hits / sum((a == label) + (b == label) for a, b in both))
-    return {"valid_accuracy": 100 * right / len(both), "valid_macro_f1": 100 * sum(each) / len(each)}
+        f1_scores.append(2 * hits / sum((a == label) + (b == label) for a, b in both))
+    return {"valid_accuracy": 100 * correct / len(both), "valid_macro_f1": 100 * sum(f1_scores) / len(f1_scores)}

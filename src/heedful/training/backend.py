@@ -1,4 +1,4 @@
-"""What an update lowers, and by what it is computed: the compiled engine where it knows the model, else torch."""
+"""The loss that an update minimizes, by the native engine where it supports the model, else by PyTorch."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from heedful.training.tasks.task import MicroBatch, Task
 
 
 class LossBackend:
-    """A model with its losses; gradients follow from them."""
+    """Computes the loss of a micro-batch; `backward()` on it gives the gradients."""
 
     def __init__(self, model: Model, task: Task, config: RunConfig, device: torch.device) -> None:
         self.model, self.task, self.settings, self.device = model, task, config.train, device
         self.smoothing = uniform_label_smoothing(config.train, config.model)
         self.precision = choose_precision(config.train.precision, device.type)
         if self.precision == "bfloat16" and device.type == "cuda":
-            torch.set_float32_matmul_precision("high")  # for products that autocast leaves alone
+            torch.set_float32_matmul_precision("high")  # for matrix products outside autocast
         if config.train.compile:
-            model.compile(dynamic=True)  # batches are of all lengths
-        plain = config.train.backend == "torch" or config.train.compile
-        self.learner = None if plain else native_trainer(model, config.train.precision)
+            model.compile(dynamic=True)  # batch shapes vary
+        torch_only = config.train.backend == "torch" or config.train.compile
+        self.native = None if torch_only else native_trainer(model, config.train.precision)
 
-    def loss(self, piece: MicroBatch) -> Loss:
-        """Sums over what is learned of a piece."""
-        negatives, consistency = self.settings.sampled_softmax, self.settings.rdrop
-        if isinstance(piece, Batch) and consistency:
-            piece = piece.doubled()
-        if isinstance(piece, Batch) and self.learner is not None:
-            return self.learner.loss(piece, self.smoothing, negatives, consistency)
+    def loss(self, micro_batch: MicroBatch) -> Loss:
+        """Loss of a micro-batch, summed over its tokens."""
+        sampled_softmax, rdrop = self.settings.sampled_softmax, self.settings.rdrop
+        if isinstance(micro_batch, Batch) and rdrop:
+            micro_batch = micro_batch.doubled()
+        if isinstance(micro_batch, Batch) and self.native is not None:
+            return self.native.loss(micro_batch, self.smoothing, sampled_softmax, rdrop)
         with autocast(self.precision, self.device):
-            if consistency:
-                return rdrop_loss(self.model, piece, self.smoothing, negatives, consistency)
-            return self.task.loss(self.model, piece, self.smoothing, negatives)
+            if rdrop:
+                return rdrop_loss(self.model, micro_batch, self.smoothing, sampled_softmax, rdrop)
+            return self.task.loss(self.model, micro_batch, self.smoothing, sampled_softmax)
 
-    def described(self) -> str:
-        """'bfloat16 on 2 threads by the compiled engine' for the report."""
+    def describe(self) -> str:
+        """'bfloat16 on 2 threads by the native engine' for the report."""
         where = f"{torch.get_num_threads()} threads" if self.device.type == "cpu" else str(self.device)
-        if self.learner is None:
-            return f"{self.precision} on {where} by torch"
-        return f"{self.learner.precision} on {where} by the compiled engine"
+        if self.native is None:
+            return f"{self.precision} on {where} by PyTorch"
+        return f"{self.native.precision} on {where} by the native engine"

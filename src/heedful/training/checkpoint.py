@@ -1,7 +1,7 @@
-"""Everything a run needs to go on exactly, in `checkpoints/step-N/`.
+"""Checkpoints in `checkpoints/step-N/`: everything that a run needs to resume exactly.
 
-A checkpoint is written beside its place, hashed, forced to the disk and renamed, so it is whole or not there. The
-weights of the last few regular checkpoints stay in `checkpoints/weights/` for averaging (section 6.1 of the paper).
+A checkpoint is written to a temporary folder, hashed, synced and renamed, so it is complete or absent. The weights of
+the last few regular checkpoints stay in `checkpoints/weights/` for averaging (section 6.1 of the paper).
 """
 
 import json
@@ -23,48 +23,48 @@ from heedful.storage.atomic import atomic_folder, digest, explain_os_errors
 from heedful.storage.module_weights import save_weights
 from heedful.training.optim.adam import Optimizer
 
-WEIGHTS, OPTIMISER, STATE, MANIFEST = "model.safetensors", "optimiser.safetensors", "state.json", "manifest.json"
+WEIGHTS, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 
 
 @dataclass
 class TrainState:
-    """Where a run stands, besides weights and optimiser."""
+    """The position of a run, besides weights and optimizer."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     update: int = 0  # updates done
     epoch: int = 0
-    batch: int = 0  # batches of this epoch's plan already used
-    tokens: int = 0  # target tokens seen
+    batch: int = 0  # batches done of this epoch
+    tokens: int = 0  # target tokens trained on
     total: int = 0  # updates planned
     every: int = 0  # updates between two regular checkpoints
-    given: float = 0.0  # seconds that it is to take, if that was said
-    planned: bool = False  # whether `total` comes from the time given and the speed measured
+    given: float = 0.0  # time budget in seconds, 0 without one
+    planned: bool = False  # whether `total` follows from the time budget and the measured speed
     elapsed: float = 0.0  # seconds of training, all sessions together
-    update_seconds: float = 0.0  # of one of the last updates
+    update_seconds: float = 0.0  # mean of the last updates
     validated: int = 0  # update of the last validation
     validation_seconds: float | None = None  # of the last validation and its checkpoint
-    valid_tokens: int = 0  # of the held-out part that a loss is of, and sentences that are translated: 0 for all,
-    valid_sentences: int = 0  # else as many as the first validation of a run of a given time had time for
-    search_seconds: float = 0.0  # of it, for translating the validation set
+    valid_tokens: int = 0  # validation tokens for the loss, and sentences to translate: 0 for all,
+    valid_sentences: int = 0  # else the number that the first validation of a timed run had time for
+    search_seconds: float = 0.0  # of the last validation, for its search
     best: list[float] | None = None  # score of the best validation so far
     best_update: int = 0
     stale: int = 0  # validations since then
     averaged: list[int] = field(default_factory=list)  # updates whose weights are kept for averaging
-    average: int = 1  # how many of them, the last ones, made the model that was validated last
-    ended: str = ""  # why training ended, once it has
+    average: int = 1  # how many of them the last validated model averages
+    ended: str = ""  # why training ended; empty while it continues
 
 
 STATES = TypeAdapter(TrainState)
 
 
-def save(folder: Path, model: nn.Module, optimiser: Optimizer, state: TrainState, keep: int) -> Path:
-    """Write `folder/step-N` and drop all but the last `keep` checkpoints."""
+def save(folder: Path, model: nn.Module, optimizer: Optimizer, state: TrainState, keep: int) -> Path:
+    """Write `folder/step-N` and delete all but the last `keep` checkpoints."""
     path = folder / f"step-{state.update}"
     with atomic_folder(path) as new:
         save_weights(model.state_dict(), new / WEIGHTS)
-        save_weights(_moments(model, optimiser), new / OPTIMISER)
+        save_weights(_moments(model, optimizer), new / OPTIMIZER)
         (new / STATE).write_text(json.dumps(asdict(state), indent=2))
-        manifest = {name: digest(new / name) for name in (WEIGHTS, OPTIMISER, STATE)}
+        manifest = {name: digest(new / name) for name in (WEIGHTS, OPTIMIZER, STATE)}
         (new / MANIFEST).write_text(json.dumps(manifest, indent=2))
     for old in steps(folder)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
@@ -73,15 +73,15 @@ def save(folder: Path, model: nn.Module, optimiser: Optimizer, state: TrainState
 
 def steps(folder: Path) -> list[Path]:
     """All checkpoints, the oldest first."""
-    found = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    paths = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
+    return sorted(paths, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; None if the run has not come to its first."""
+    """The newest intact checkpoint; None if there is none yet."""
     damaged = []
     for path in reversed(steps(folder)):
-        if _whole(path):
+        if _intact(path):
             return path
         damaged.append(path.name)
     if damaged:
@@ -89,15 +89,15 @@ def latest(folder: Path) -> Path | None:
     return None
 
 
-def load(path: Path, model: nn.Module, optimiser: Optimizer) -> TrainState:
-    """Put weights and optimiser back as they were."""
+def load(path: Path, model: nn.Module, optimizer: Optimizer) -> TrainState:
+    """Restore weights and optimizer."""
     try:
         model.load_state_dict(load_file(path / WEIGHTS))
-        moments = load_file(path / OPTIMISER)
+        moments = load_file(path / OPTIMIZER)
         parameters = dict(model.named_parameters())
         for key, moment in moments.items():
             name, _, kind = key.rpartition(".")
-            optimiser.state[parameters[name]][kind] = moment.to(parameters[name].device)
+            optimizer.state[parameters[name]][kind] = moment.to(parameters[name].device)
         return STATES.validate_python(read_json(path, STATE) or {})
     except ValidationError as error:
         raise FolderError(
@@ -108,25 +108,25 @@ def load(path: Path, model: nn.Module, optimiser: Optimizer) -> TrainState:
 
 
 def add_weights(folder: Path, model: nn.Module, state: TrainState, keep: int) -> None:
-    """Keep these weights for averaging, and forget the oldest beyond `keep`."""
+    """Save these weights for averaging, and drop the oldest beyond `keep`."""
     with explain_os_errors(folder):
         (folder / "weights").mkdir(parents=True, exist_ok=True)
     save_weights(model.state_dict(), _weights(folder, state.update))
     state.averaged = [*state.averaged, state.update][-keep:]
 
 
-def forget_weights(folder: Path) -> None:
-    """Delete kept weights that no checkpoint refers to any more."""
-    wanted = {update for path in steps(folder) for update in _averaged(path)}
-    for rest in (folder / "weights").glob(".*.tmp"):  # of a run that was killed
-        rest.unlink(missing_ok=True)
+def delete_unused_weights(folder: Path) -> None:
+    """Delete weights that no checkpoint refers to."""
+    used = {update for path in steps(folder) for update in _averaged(path)}
+    for leftover in (folder / "weights").glob(".*.tmp"):  # of a killed run
+        leftover.unlink(missing_ok=True)
     for path in (folder / "weights").glob("*.safetensors"):
-        if not path.stem.isdigit() or int(path.stem) not in wanted:
+        if not path.stem.isdigit() or int(path.stem) not in used:
             path.unlink(missing_ok=True)
 
 
 def average(folder: Path, updates: Sequence[int]) -> dict[str, Tensor]:
-    """The mean of the kept weights, summed in double precision."""
+    """The mean of saved weights, summed in double precision."""
     total: dict[str, Tensor] = {}
     for update in updates:
         path = _weights(folder, update)
@@ -134,7 +134,7 @@ def average(folder: Path, updates: Sequence[int]) -> dict[str, Tensor]:
         try:
             weights = load_file(path)
         except (SafetensorError, OSError) as error:
-            reason = f"{path} cannot be read ({error}); remove it and resume: the mean does without it."
+            reason = f"{path} cannot be read ({error}); remove it and resume: averaging continues without it."
             raise FolderError(reason) from None
         for name, tensor in weights.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
@@ -142,14 +142,14 @@ def average(folder: Path, updates: Sequence[int]) -> dict[str, Tensor]:
 
 
 def drop_lost(folder: Path, state: TrainState) -> list[int]:
-    """Average no weights that are not there any more; of which updates they were."""
+    """Remove missing weights from the average; the updates that they belong to."""
     lost = [update for update in state.averaged if not find(folder / "weights", f"{update}.safetensors")]
     state.averaged = [update for update in state.averaged if update not in lost]
     return lost
 
 
 def _averaged(path: Path) -> list[int]:
-    """The updates whose weights a checkpoint needs; a damaged one is of no use, and needs none."""
+    """The updates whose weights a checkpoint refers to; none if it is damaged."""
     try:
         return list((read_json(path, STATE) or {})["averaged"])
     except (FolderError, OSError, KeyError, TypeError):
@@ -160,18 +160,18 @@ def _weights(folder: Path, update: int) -> Path:
     return folder / "weights" / f"{update}.safetensors"
 
 
-def _moments(model: nn.Module, optimiser: Optimizer) -> dict[str, Tensor]:
+def _moments(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     return {
         f"{name}.{kind}": value
         for name, parameter in model.named_parameters()
-        for kind, value in optimiser.state[parameter].items()
+        for kind, value in optimizer.state[parameter].items()
     }
 
 
-def _whole(path: Path) -> bool:
+def _intact(path: Path) -> bool:
     try:
         manifest = read_json(path, MANIFEST) or {}
-        return set(manifest) == {WEIGHTS, OPTIMISER, STATE} and all(
+        return set(manifest) == {WEIGHTS, OPTIMIZER, STATE} and all(
             find(path, name) and digest(path / name) == expected for name, expected in manifest.items()
         )
     except (FolderError, OSError):

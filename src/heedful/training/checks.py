@@ -1,6 +1,6 @@
-"""What is refused before a corpus is read: settings that contradict each other, and files that are not there.
+"""Checks before a corpus is read: settings that contradict each other, and missing files.
 
-Reading and encoding a corpus takes minutes, so all that can be known without it is looked at first.
+Reading and encoding a corpus takes minutes, so everything that can be checked without it is checked first.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from heedful.storage.folder import ModelFolder
 from heedful.text.vocabulary import BYTES, SPECIALS
 from heedful.training.tasks.task import Task, resolved_model
 
-CHOSEN: tuple[Preset, ...] = ("tiny", "small", "base")  # the presets that are chosen from a corpus
+SELECTABLE: tuple[Preset, ...] = ("tiny", "small", "base")  # presets that are selected by the size of a corpus
 
 
-def check_run(asked: RunConfig, kind: type[Task], init: ModelFolder | None) -> None:
-    """Refuse a new run that cannot begin, whatever its corpus holds."""
-    check_files(asked.data)
-    if asked.train.pretrained_embeddings:
-        next(read_lines(asked.train.pretrained_embeddings), None)
-    _check_text(asked, init)
-    resolved_model(asked, init, kind.family, {})
+def check_run(user_config: RunConfig, kind: type[Task], init: ModelFolder | None) -> None:
+    """Refuse a new run that would fail with any corpus."""
+    check_files(user_config.data)
+    if user_config.train.pretrained_embeddings:
+        next(read_lines(user_config.train.pretrained_embeddings), None)
+    _check_text(user_config, init)
+    resolved_model(user_config, init, kind.family, {})
     if init is not None:
-        check_reading(asked.replace(model=init.config.model_dump()), kind)
+        check_options(user_config.replace(model=init.config.model_dump()), kind)
         return
     problems = []
-    for name in (asked.preset,) if asked.preset else CHOSEN:
+    for name in (user_config.preset,) if user_config.preset else SELECTABLE:
         try:
-            config = asked.with_preset(name, kind.family)
-            check_reading(config.replace(model={"family": kind.family} | kind.known(asked)), kind)
-            return  # at least one preset goes with what is asked for
+            config = user_config.with_preset(name, kind.family)
+            check_options(config.replace(model={"family": kind.family} | kind.known(user_config)), kind)
+            return  # at least one preset fits the settings
         except SettingError as problem:
             problems.append(problem)
     raise problems[0]
 
 
-def check_reading(config: RunConfig, kind: type[Task]) -> None:
-    """Refuse ways of learning that do not go with the task or with the model."""
+def check_options(config: RunConfig, kind: type[Task]) -> None:
+    """Refuse training options that the task or the model does not support."""
     train, model = config.train, config.model
     if kind.family != "encoder-decoder":
         for name in ("bpe_dropout", "rdrop"):
@@ -46,16 +46,16 @@ def check_reading(config: RunConfig, kind: type[Task]) -> None:
                     f"train.{name} is for a translator, and this run trains another model; leave it out."
                 )
         if train.embedding_init == "lsa":
-            raise SettingError("train.embedding_init is 'lsa', which only a translator learns from; leave it out.")
+            raise SettingError("train.embedding_init is 'lsa', which only a translator supports; leave it out.")
     if train.rdrop and model.act_halting:
-        raise SettingError("train.rdrop does not go with model.act_halting; leave one of them out.")
+        raise SettingError("train.rdrop does not work with model.act_halting; leave one of them out.")
     if kind.guesses_tokens and model.head == "none":
-        raise SettingError("model.head is none, but a BERT has to guess tokens; set it to linear or transform.")
+        raise SettingError("model.head is none, but a BERT predicts tokens; set it to linear or transform.")
 
 
-def _check_text(asked: RunConfig, init: ModelFolder | None) -> None:
-    """Refuse sizes that no vocabulary can have."""
-    size, kind = asked.text.vocab_size, asked.text.kind
+def _check_text(user_config: RunConfig, init: ModelFolder | None) -> None:
+    """Refuse an impossible vocabulary size."""
+    size, kind = user_config.text.vocab_size, user_config.text.kind
     if init is not None or size is None:
         return
     if kind != "bpe":
@@ -64,4 +64,6 @@ def _check_text(asked: RunConfig, init: ModelFolder | None) -> None:
         )
     least = len(SPECIALS) + len(BYTES)
     if size < least:
-        raise SettingError(f"text.vocab_size is {size}, but special tokens and bytes alone take {least}; ask for more.")
+        raise SettingError(
+            f"text.vocab_size is {size}, but special tokens and bytes alone take {least}; set a larger one."
+        )

@@ -1,6 +1,6 @@
-"""One process or many: the same code. Under `torchrun` each process is a rank, and gradients are summed over them.
+"""Data-parallel training: under `torchrun` each process is a rank, and gradients are summed over ranks.
 
-The model knows nothing of it. What is summed is one flat tensor, so there is one message an update.
+The model does not know about it. All gradients are one flat tensor, so an update needs one all-reduce.
 """
 
 import os
@@ -15,7 +15,7 @@ from heedful.errors import SettingError
 
 
 class Distributed:
-    """One process among its peers; alone unless `torchrun` started it."""
+    """The current process as a rank of its process group; a group of one unless `torchrun` started it."""
 
     def __init__(self, device: str = "auto") -> None:
         self.rank = int(os.environ.get("RANK", "0"))
@@ -23,20 +23,20 @@ class Distributed:
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         elif device == "cuda" and not torch.cuda.is_available():
-            raise SettingError("train.device is cuda, and torch finds no GPU here; leave it out, or set it to cpu.")
+            raise SettingError("train.device is cuda, but PyTorch finds no GPU; leave it out, or set it to cpu.")
         self.device = torch.device(device)
         if device == "cuda":
             local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
             if local >= gpus:
                 raise SettingError(
-                    f"there are more processes than GPUs here, of which torch finds {gpus}; "
-                    f"start {gpus} of them (torchrun --nproc-per-node {gpus}), or set train.device=cpu."
+                    f"there are more processes than GPUs ({gpus}); "
+                    f"start {gpus} processes (torchrun --nproc-per-node {gpus}), or set train.device=cpu."
                 )
             self.device = torch.device(device, local)
             torch.cuda.set_device(self.device)
         if self.world > 1 and not dist.is_initialized():
             backend = "nccl" if self.device.type == "cuda" else "gloo"
-            dist.init_process_group(backend, timeout=timedelta(hours=12))  # others wait while one validates
+            dist.init_process_group(backend, timeout=timedelta(hours=12))  # ranks wait while one validates
 
     @property
     def main(self) -> bool:
@@ -44,12 +44,12 @@ class Distributed:
         return self.rank == 0
 
     def sum(self, values: Tensor) -> None:
-        """Add up a tensor over all ranks, in place."""
+        """Sum a tensor over all ranks, in place."""
         if self.world > 1:
             dist.all_reduce(values)
 
     def share(self, values: Iterable[Tensor]) -> None:
-        """Give all ranks the main rank's tensors: what was computed on other machines may differ in the last digit."""
+        """Broadcast tensors from the main rank: other machines may round differently."""
         if self.world > 1:
             for value in values:
                 shared = value.detach().to(self.device)
@@ -57,7 +57,7 @@ class Distributed:
                 value.data.copy_(shared)
 
     def from_main(self, value: float) -> float:
-        """The main rank's number, on every rank; also a meeting point."""
+        """Broadcast a number from the main rank; also a barrier."""
         if self.world == 1:
             return value
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)

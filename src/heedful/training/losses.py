@@ -1,6 +1,6 @@
-"""What training lowers: sums over real tokens, and how many there were.
+"""Losses: sums over real tokens, with their number.
 
-An update divides the sum by the number of tokens over all its pieces and all ranks, so that neither changes the result.
+An update divides the sum by the number of tokens over all micro-batches and ranks, so that neither changes the result.
 """
 
 from collections.abc import Callable
@@ -24,31 +24,33 @@ LossFunction = TypeVar("LossFunction", bound=Callable[..., "Loss"])
 
 
 def uniform_label_smoothing(settings: TrainSettings, config: ModelConfig) -> float:
-    """ε of the uniform form that equals the form asked for."""
+    """ε of uniform label smoothing that equals the form that is set."""
     if settings.label_smoothing_form == "others":
         return settings.label_smoothing * config.vocab_size / (config.vocab_size - 1)
     return settings.label_smoothing
 
 
 def with_ponder_cost(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable[[LossFunction], LossFunction]:
-    """Let a loss charge for the steps that halting tokens take; `read` gives ids that show where a token is.
+    """Add the ponder cost of adaptive computation time to a loss; `read` gives ids that tell real tokens from padding.
 
-    A token pays for its steps and for its remainder (Graves, 2016); only the remainder can be differentiated.
+    The cost of a token is its number of steps and its remainder (Graves, 2016); only the remainder has a gradient.
     """
 
     def decorate(loss_of: LossFunction) -> LossFunction:
         @wraps(loss_of)
-        def charged(model: Model, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
+        def charged(model: Model, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
             if not model.config.act_halting:
-                return loss_of(model, piece, smoothing, negatives)
+                return loss_of(model, micro_batch, smoothing, sampled_softmax)
             with ExitStack() as stack:
-                times: list[Tensor] = []  # (B, T) of each side, in the order in which they ran
-                for side in (each for each in model.children() if isinstance(each, UniversalStack)):
-                    stack.enter_context(side.ponder.register_forward_hook(lambda tap, given, out: times.append(out)))
-                loss = loss_of(model, piece, smoothing, negatives)
-            real = [ids != model.config.pad_id for ids in read(piece)]
+                times: list[Tensor] = []  # (B, T) of each stack, in the order of the forward pass
+                for child in model.children():
+                    if isinstance(child, UniversalStack):
+                        hook = child.ponder.register_forward_hook(lambda tap, inputs, out: times.append(out))
+                        stack.enter_context(hook)
+                loss = loss_of(model, micro_batch, smoothing, sampled_softmax)
+            real = [ids != model.config.pad_id for ids in read(micro_batch)]
             spent = torch.cat([time[mask] for time, mask in zip(times, real, strict=True)])  # (N)
-            steps = (spent.detach() - 1e-4).floor().sum()  # without the remainders, which are at most 1
+            steps = (spent.detach() - 1e-4).floor().sum()  # without the remainders, at most 1 each
             pondered = torch.stack((steps, steps.new_tensor(float(len(spent)))))
             return replace(loss, smoothed=loss.smoothed + model.config.ponder_cost * spent.sum(), pondered=pondered)
 
@@ -58,60 +60,70 @@ def with_ponder_cost(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable[[Los
 
 
 @with_ponder_cost(lambda batch: (batch.source, batch.labels))
-def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0, negatives: int = 0) -> Loss:
-    """Label-smoothed cross-entropy of the target, given the source; logits only where there is a real token."""
+def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+    """Label-smoothed cross-entropy of the target given the source; logits are computed only for real tokens."""
     hidden: Tensor = model(batch.source, batch.decoder_input)  # (B, T, D)
     real = batch.labels != model.config.pad_id  # (B, T)
     smoothed, likelihood = linear_cross_entropy(
-        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, negatives
+        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, sampled_softmax
     )
     return Loss(smoothed, likelihood, batch.tokens)
 
 
-def rdrop_loss(model: Any, batch: Any, smoothing: float, negatives: int, consistency: float) -> Loss:
-    """The mean `translation_loss` of both halves of a batch, which are the same, and how far dropout drives them apart.
+def rdrop_loss(model: Any, batch: Any, smoothing: float, sampled_softmax: int, rdrop: float) -> Loss:
+    """R-Drop (Liang et al., 2021): the batch holds every pair twice, and each copy gets its own dropout mask.
 
-    R-Drop (Liang et al., 2021): what is said of a token with some of the network dropped is to be what is said with
-    others dropped. The distance is the divergence of both from each other, `consistency` / 4 times.
+    The loss is the mean `translation_loss` of the copies plus `rdrop` / 4 times their symmetric KL divergence.
     """
     hidden: Tensor = model(batch.source, batch.decoder_input)  # (2B, T, D)
     real = batch.labels != model.config.pad_id  # (2B, T)
     smoothed, likelihood = linear_rdrop_cross_entropy(
-        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, negatives, consistency
+        hidden[real],
+        model.output_weight,
+        model.output_bias,
+        batch.labels[real],
+        smoothing,
+        sampled_softmax,
+        rdrop,
     )
     return Loss(smoothed, likelihood, batch.tokens // 2)
 
 
 @with_ponder_cost(lambda blocks: (blocks.ids[:, :-1],))
-def language_loss(model: DecoderModel, blocks: TokenBlocks, smoothing: float = 0.0, negatives: int = 0) -> Loss:
-    """Cross-entropy of every token of a text, given those before it in its block."""
+def language_loss(model: DecoderModel, blocks: TokenBlocks, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+    """Cross-entropy of every token given the tokens before it in its block."""
     hidden: Tensor = model(blocks.ids[:, :-1])  # (B, T, D)
     smoothed, likelihood = linear_cross_entropy(
-        hidden.flatten(0, 1), model.output_weight, model.output_bias, blocks.ids[:, 1:].flatten(), smoothing, negatives
+        hidden.flatten(0, 1),
+        model.output_weight,
+        model.output_bias,
+        blocks.ids[:, 1:].flatten(),
+        smoothing,
+        sampled_softmax,
     )
     return Loss(smoothed, likelihood, blocks.tokens)
 
 
 @with_ponder_cost(lambda masked: (masked.ids,))
-def masked_loss(model: EncoderModel, masked: MaskedBatch, smoothing: float = 0.0, negatives: int = 0) -> Loss:
-    """Cross-entropy of the tokens that have to be guessed, given what is left; logits only where one is."""
+def masked_loss(model: EncoderModel, masked: MaskedBatch, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+    """Cross-entropy of the masked tokens; logits are computed only for those."""
     hidden: Tensor = model(masked.ids, types=masked.types)  # (B, T, D)
-    guessed = model.before_output(hidden[masked.chosen])  # (N, D)
+    masked_states = model.before_output(hidden[masked.chosen])  # (N, D)
     smoothed, likelihood = linear_cross_entropy(
-        guessed, model.output_weight, model.output_bias, masked.labels[masked.chosen], smoothing, negatives
+        masked_states, model.output_weight, model.output_bias, masked.labels[masked.chosen], smoothing, sampled_softmax
     )
     return Loss(smoothed, likelihood, masked.tokens)
 
 
 @with_ponder_cost(lambda examples: (examples.ids,))
 def classification_loss(
-    model: EncoderModel, examples: LabeledBatch, smoothing: float = 0.0, negatives: int = 0
+    model: EncoderModel, examples: LabeledBatch, smoothing: float = 0.0, sampled_softmax: int = 0
 ) -> Loss:
-    """Cross-entropy of the label of every text."""
+    """Cross-entropy of the labels."""
     assert model.classifier is not None
     hidden: Tensor = model(examples.ids, types=examples.types)  # (B, T, D)
     vectors = model.pool_sequence(hidden, examples.ids != model.config.pad_id)  # (B, D)
     smoothed, likelihood = linear_cross_entropy(
-        vectors, model.classifier.weight, model.classifier.bias, examples.labels, smoothing, negatives
+        vectors, model.classifier.weight, model.classifier.bias, examples.labels, smoothing, sampled_softmax
     )
     return Loss(smoothed, likelihood, len(examples.labels))

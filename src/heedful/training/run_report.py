@@ -1,6 +1,6 @@
-"""What a run says while it goes: a progress bar or plain lines, `metrics.jsonl`, TensorBoard, a table, a curve.
+"""The report of a run: progress bar or log lines, `metrics.jsonl`, TensorBoard, callback, table, learning curve.
 
-All of them are written from the same records, so they agree. A resumed run drops the records after its checkpoint.
+All of them are written from the same records. A resumed run drops the records after its checkpoint.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,42 +24,44 @@ from heedful.storage.atomic import atomic_write, explain_os_errors
 METRICS = "metrics.jsonl"
 CURVE = "learning_curve.png"
 Record = dict[str, float]
+Callback = Callable[[Record], None]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A score of a validation, as it is shown."""
+    """A validation score as it is displayed."""
 
     key: str
     title: str
     digits: int = 2
-    percent: bool = False  # between 0 and 100, more is better: drawn beside the loss
+    percent: bool = False  # between 0 and 100, higher is better; plotted beside the loss
 
     def show(self, record: Record) -> str:
         return f"{record[self.key]:.{self.digits}f}"
 
 
 class RunReport:
-    """The voice of a run. A silent one belongs to every rank but the main one."""
+    """Log, metrics and progress of a run; ranks other than the main one disable theirs."""
 
-    def __init__(self, folder: Path, console: Console | None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, console: Console | None = None, callback: Callback | None = None) -> None:
+        self.folder, self.callback = folder, callback
         self.columns: Sequence[Column] = ()
-        self.console = console or Console(quiet=True)
+        self.console = console or Console(stderr=True)
         self.records: list[Record] = []
-        self._silent = console is None
+        self.enabled = True
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._board: Any = None
-        self._said = 0.0
+        self._logged = 0.0
 
-    def say(self, text: str) -> None:
-        """One line for the user."""
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+    def log(self, text: str) -> None:
+        """Print one line for the user."""
+        if self.enabled:
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def start(self, update: int, total: int) -> None:
         """Open the files, with the records up to `update` of an earlier session."""
-        if self._silent:
+        if not self.enabled:
             return
         self.records = [record for record in read_metrics(self.folder) if record["update"] <= update]
         lines = "".join(json.dumps(record) + "\n" for record in self.records)
@@ -66,7 +69,7 @@ class RunReport:
         from torch.utils.tensorboard import SummaryWriter
 
         self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=update + 1)
-        if self.console.is_terminal:
+        if supports_progress(self.console):
             self._bar = Progress(
                 TextColumn("training"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
                 TextColumn("{task.fields[status]}"), console=self.console,
@@ -75,8 +78,8 @@ class RunReport:
             self._bar.start()
 
     def record(self, record: Record) -> None:
-        """Keep one record, in every place."""
-        if self._silent:
+        """Write one record to `metrics.jsonl` and TensorBoard, and pass it to the callback."""
+        if not self.enabled:
             return
         self.records.append(record)
         path = self.folder / METRICS
@@ -85,26 +88,28 @@ class RunReport:
         for name, value in record.items():
             if name != "update":
                 self._board.add_scalar(name, value, int(record["update"]))
+        if self.callback is not None:
+            self.callback(dict(record))
 
     def progress(self, record: Record, total: int, seconds_per_update: float) -> None:
-        """Show where training is."""
+        """Show the current update, loss and speed."""
         speed = f"{record['tokens_per_second']:,.0f} tokens/s"
         status = f"loss {record['loss']:.3f} · rate {record['learning_rate']:.2e} · {speed}"
         if "ponder" in record:
             status += f" · {record['ponder']:.2f} steps a token"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=int(record["update"]), total=total, status=status)
-        elif not self._silent and time.monotonic() - self._said > 15:
-            self._said = time.monotonic()
+        elif self.enabled and time.monotonic() - self._logged > 15:
+            self._logged = time.monotonic()
             left = (total - record["update"]) * seconds_per_update
-            self.say(f"update {record['update']:,.0f} of {total:,} · {status} · {duration(left)} left")
+            self.log(f"update {record['update']:,.0f} of {total:,} · {status} · {duration(left)} left")
 
     def validation(self, record: Record, best: bool, lines: Sequence[str] = ()) -> None:
-        """Show one validation, and what the model does by now."""
+        """Show the scores of one validation, and sample output."""
         scores = " · ".join(f"{column.title} {column.show(record)}" for column in self.columns)
-        self.say(f"update {record['update']:,.0f}: validation {scores}{' · best so far' if best else ''}")
+        self.log(f"update {record['update']:,.0f}: validation {scores}{' · best so far' if best else ''}")
         for line in lines:
-            self.say(f"  {line}")
+            self.log(f"  {line}")
 
     def close(self) -> None:
         """Stop the bar and close the files."""
@@ -116,7 +121,7 @@ class RunReport:
             self._board = None
 
     def table(self) -> Table:
-        """All validations, as recorded."""
+        """All validations of the run."""
         table = Table(title="Validations")
         for title in ("update", *(column.title for column in self.columns)):
             table.add_column(title, justify="right")
@@ -126,12 +131,17 @@ class RunReport:
         return table
 
     def draw_curve(self) -> Path:
-        """The learning curve as a picture: losses, and the first score that is counted in percent."""
+        """Plot the learning curve: losses, and the first score in percent."""
         return draw_curve(self.folder, next((column for column in self.columns if column.percent), None))
 
 
+def supports_progress(console: Console) -> bool:
+    """Whether rich can show a progress bar: in a terminal, and in a notebook that has ipywidgets."""
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+
+
 def read_metrics(folder: Path) -> list[Record]:
-    """The records of a run; a last line cut short by a crash is left out."""
+    """The records of a run; a last line truncated by a crash is skipped."""
     records: list[Record] = []
     for line in (read_text(folder, METRICS, LARGEST) or "").splitlines():
         with contextlib.suppress(ValueError, RecursionError):
@@ -142,17 +152,15 @@ def read_metrics(folder: Path) -> list[Record]:
 
 
 def draw_curve(folder: Path, score: Column | None) -> Path:
-    """The learning curve of the run in a folder as a picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    """Plot the learning curve of the run in a folder."""
+    from matplotlib.figure import Figure  # without pyplot, whose backend belongs to the user's notebook
 
     records = read_metrics(folder)
     training = [(r["update"], r["loss"]) for r in records if "loss" in r]
     valid = [r for r in records if "valid_loss" in r]
     updates = [r["update"] for r in valid]
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
     axes.plot(*zip(*training, strict=True), color="#999999", label="training loss")
     axes.set_xlabel("update")
     axes.set_ylabel("loss per token")
@@ -168,7 +176,6 @@ def draw_curve(folder: Path, score: Column | None) -> Path:
     axes.set_ylim(bottom=0)
     figure.legend(loc="outside lower center", ncols=3)
     figure.savefig(folder / CURVE, dpi=150)
-    plt.close(figure)
     return folder / CURVE
 
 

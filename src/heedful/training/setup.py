@@ -1,46 +1,45 @@
-"""From settings to a run: the output folder, the corpus, the open settings, the model, and where it stood.
+"""Set up a run: output folder, encoded corpus, resolved settings, model, optimizer, and the checkpoint to resume from.
 
-A run keeps its settings in `run.json`, so resuming takes them from there and refuses others.
+A run keeps its settings in `run.json`; resuming reads them from there and refuses different ones.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from heedful import config as settings
 from heedful.config import SECTIONS, RunConfig, parse_duration
 from heedful.config.schema import Section
-from heedful.data.corpus import Accept
 from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
+from heedful.interop import open_folder
 from heedful.model.transformer import Model, build_model
 from heedful.storage import folder as model_folder
 from heedful.storage.atomic import atomic_write, check_folder, explain_os_errors
 from heedful.storage.folder import ModelFolder, parameter_count
 from heedful.training import checkpoint
-from heedful.training.checkpoint import TrainState
-from heedful.training.checks import check_reading, check_run
+from heedful.training.checks import check_options, check_run
 from heedful.training.distributed import Distributed
 from heedful.training.init.pretrained_embeddings import use_pretrained_embeddings
-from heedful.training.loop import TIME_IS_UP, TrainingRun, default_interval
+from heedful.training.loop import CHECKPOINTS, TIME_IS_UP, TrainingRun, default_interval
+from heedful.training.preset_selection import add_rdrop, fit_preset, passes_in_time
 from heedful.training.run_report import Column, RunReport
 from heedful.training.schedule import peak_rate
 from heedful.training.step import build_optimizer
 from heedful.training.tasks import task_for
-from heedful.training.tasks.task import Scores, Task, layers
-from heedful.training.time_budget import affordable, passes_in_time, thorough
+from heedful.training.tasks.task import Progress, Task, describe_layers
 
-SETTINGS, CHECKPOINTS = "run.json", "checkpoints"
-PONDER = Column("valid_ponder", "steps a token")  # where tokens halt
+SETTINGS = "run.json"
+PONDER = Column("valid_ponder", "steps a token")  # adaptive computation time
 FORMAT = 2  # of run.json and checkpoints; raised when older code could misread them
 NO_LIMIT = 10**9  # updates, where time is the limit
-# What may differ when a run is resumed: the corpus is known by its content, and these do not change what was learned.
+# Settings that may change on resume: a corpus is identified by its content, the others do not affect earlier updates.
 MAY_CHANGE = {
     "data": {
         "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "cache_dir",
@@ -51,130 +50,111 @@ MAY_CHANGE = {
 
 
 def open_run(
-    asked: RunConfig,
-    out: Path,
-    resume: bool,
-    measure: Callable[[ModelFolder], Scores],
-    console: Console,
-    show: Callable[[ModelFolder], list[str]] = lambda folder: [],
-    open_init: Callable[[Path], ModelFolder] = model_folder.load_folder,
+    user_config: RunConfig, out: Path, resume: bool, report: RunReport, task_type: type[Task] | None = None
 ) -> TrainingRun:
-    """Everything that has to be there before the first update.
-
-    `measure` uses a model on the validation set, `show` lets it do something to look at, and `open_init` opens the
-    folder that training starts from.
-    """
-    ranks = Distributed(asked.train.device)
-    report = RunReport(out, console if ranks.main else None)
-    earlier = _check_folder(out, resume)
-    config = _resumed(asked, earlier, out) if earlier else asked
-    init = open_init(config.train.init) if config.train.init else None
+    """Everything that has to be ready before the first update; `task_type` replaces the task of the configuration."""
+    distributed = Distributed(user_config.train.device)
+    report.enabled = distributed.main
+    previous = _check_folder(out, resume)
+    config = _resume_config(user_config, previous, out) if previous else user_config
+    init = open_folder(config.train.init) if config.train.init else None
+    task_type = task_type or task_for(config, init)
     check_folder(out)
-    if earlier is None:
-        check_run(asked, task_for(asked, init), init)
+    if previous is None:
+        check_run(user_config, task_type, init)
 
     def accept(corpus: str) -> None:
-        if earlier is not None and earlier.get("corpus") != corpus:
+        if previous is not None and previous.get("corpus") != corpus:
             raise FolderError(
                 f"{out} was trained on another corpus; resume it with the same files, or train its model on these with"
                 f" --init {out} and another --out."
             )
 
-    task = _open_task(config, out, ranks, report, init, accept)
+    cache = cache_folder(config, out)
+    task = _open_task(partial(task_type.open, config, cache, init=init, accept=accept), cache, distributed, report)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     threads = torch.get_num_threads()
-    if earlier is not None and (before := earlier.get("threads", threads)) != threads:
-        report.say(
+    if previous is not None and (before := previous.get("threads", threads)) != threads:
+        report.log(
             f"{threads} CPU thread{'s' * (threads > 1)} now and {before} before: sums are rounded in another order, so "
             "the weights will not be bit-identical to those of a run that was not interrupted"
         )
-    if earlier is None:
-        config = resolve(asked, task, init, ranks, report)
-    check_reading(config, type(task))
+    if previous is None:
+        config = resolve(user_config, task, init, distributed, report)
+    check_options(config, task_type)
     task.prepare(config)
     report.columns = (*task.columns, *([PONDER] if config.model.act_halting else []))
-    if ranks.main:
+    if distributed.main:
         with explain_os_errors(out):
             out.mkdir(parents=True, exist_ok=True)
+        requested = (
+            previous.get("requested", {}) if previous else user_config.model_dump(mode="json", exclude_unset=True)
+        )
         stored = {
             "format": FORMAT,
             "corpus": task.corpus.path.name,
             "threads": threads,
             "config": config.model_dump(mode="json", exclude_unset=True),
-            "asked": asked.model_dump(mode="json", exclude_unset=True) if earlier is None else earlier.get("asked", {}),
+            "requested": requested,
         }
         atomic_write(out / SETTINGS, json.dumps(stored, indent=2))
-    begins = not checkpoint.steps(out / CHECKPOINTS)
-    model = _fresh_model(config, out, task, init, report, begins)
-    ranks.share(model.parameters())
-    model.to(ranks.device)
-
-    def folder(averaged: Model) -> ModelFolder:
-        return ModelFolder(averaged, *task.tokenizers, config.search, out)  # type: ignore[arg-type]
-
-    run = TrainingRun(
-        config=config,
-        task=task,
-        model=model,
-        optimiser=build_optimizer(model, config.train),
-        ranks=ranks,
-        report=report,
-        checkpoints=out / CHECKPOINTS,
-        measure=lambda averaged: measure(folder(averaged)),
-        publish=lambda averaged, state, scores: model_folder.save_folder(
-            folder(averaged), task.card(config, trained(state), scores)
-        ),
-        show=lambda averaged: show(folder(averaged)),
-    )
-    if earlier is not None:
+    model = _new_model(config, out, task, init, report)
+    distributed.share(model.parameters())
+    model.to(distributed.device)
+    optimizer = build_optimizer(model, config.train)
+    run = TrainingRun(config, task, model, optimizer, distributed, report, out)
+    if previous is not None:
         _restore(run)
     _describe(run)
     return run
 
 
-def resolve(asked: RunConfig, task: Task, init: ModelFolder | None, ranks: Distributed, report: RunReport) -> RunConfig:
-    """Settle what the user left open, and let the time decide where there is one."""
+def cache_folder(config: RunConfig, out: Path) -> Path:
+    """Where encoded corpora are kept."""
+    return config.data.cache_dir or out.parent / ".heedful"
+
+
+def resolve(
+    user_config: RunConfig, task: Task, init: ModelFolder | None, distributed: Distributed, report: RunReport
+) -> RunConfig:
+    """Fill in what the user left open, by the task and by the time budget."""
 
     def passes(config: RunConfig) -> float:
-        return ranks.from_main(passes_in_time(task, config, ranks.device, ranks.world) if ranks.main else 0.0)
+        return distributed.from_main(
+            passes_in_time(task, config, distributed.device, distributed.world) if distributed.main else 0.0
+        )
 
-    config = suited = _shared_out(task.resolve(asked, init), asked, ranks)
+    config = suited = _divide_micro_batches(task.resolve(user_config, init), user_config, distributed)
     if init is None:
-        config = affordable(suited, asked, task, passes, report.say)
+        config = fit_preset(suited, user_config, task, passes, report.log)
         if config.preset == suited.preset:
-            config = thorough(config, asked, passes, report.say)
-    if asked.train.time and "max_updates" not in asked.train.model_fields_set:
+            config = add_rdrop(config, user_config, passes, report.log)
+    if user_config.train.time and "max_updates" not in user_config.train.model_fields_set:
         config = config.replace(train={"max_updates": NO_LIMIT})
     return config
 
 
-def _shared_out(config: RunConfig, asked: RunConfig, ranks: Distributed) -> RunConfig:
-    """Pieces that one GPU would take one after the other, on several at once."""
-    if ranks.device.type == "cpu" or "micro_batches" in asked.train.model_fields_set:
+def _divide_micro_batches(config: RunConfig, user_config: RunConfig, distributed: Distributed) -> RunConfig:
+    """Fewer micro-batches on several GPUs, which compute them in parallel."""
+    if distributed.device.type == "cpu" or "micro_batches" in user_config.train.model_fields_set:
         return config
-    return config.replace(train={"micro_batches": max(1, config.train.micro_batches // ranks.world)})
-
-
-def trained(state: TrainState) -> str:
-    """For the card of a model: how long it was trained."""
-    averaged = f"; the weights of the last {state.average} checkpoints are averaged" if state.average > 1 else ""
-    return f"Trained for {state.update:,} updates on {state.tokens:,} tokens{averaged}."
+    return config.replace(train={"micro_batches": max(1, config.train.micro_batches // distributed.world)})
 
 
 def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
-    """The settings of the run that is there; None for a new one."""
+    """`run.json` of the run to resume; None for a new run."""
     if resume:
-        earlier = read_json(out, SETTINGS)
-        if earlier is not None and (written := earlier.get("format", 1)) != FORMAT:
+        previous = read_json(out, SETTINGS)
+        if previous is not None and (written := previous.get("format", 1)) != FORMAT:
             raise FolderError(
                 f"{out} is a run in format {written!r:.20} and this version resumes format {FORMAT}; start a new run "
                 "with another --out, or resume it with the version that began it."
             )
-        if earlier is None:
+        if previous is None:
             advice = "give the --out of an earlier run" if out.exists() else "leave out --resume to start one"
             raise FolderError(f"{out} holds no run to resume, as it has no {SETTINGS}; {advice}.")
-        return earlier
+        return previous
     if out.exists() and not out.is_dir():
         raise FolderError(f"{out} is a file, and --out is a folder for the model; choose another --out.")
     if out.exists() and any(out.iterdir()):
@@ -182,32 +162,28 @@ def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
     return None
 
 
-def _open_task(
-    config: RunConfig, out: Path, ranks: Distributed, report: RunReport, init: ModelFolder | None, accept: Accept
-) -> Task:
-    """The task with its encoded corpus; the main rank encodes it and the others find it ready."""
-    kind = task_for(config, init)
-    folder = config.data.cache_dir or out.parent / ".heedful"
-    if not ranks.main:
-        ranks.from_main(0.0)
-        return kind.open(config, folder, lambda message: None, init, accept)
-    with explain_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    task = kind.open(config, folder, report.say, init, accept)
+def _open_task(open_: Callable[[Progress], Task], cache: Path, distributed: Distributed, report: RunReport) -> Task:
+    """The task with its encoded corpus; the main rank encodes it and the others open it from the cache."""
+    if not distributed.main:
+        distributed.from_main(0.0)
+        return open_(lambda message: None)
+    with explain_os_errors(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+    task = open_(report.log)
     for line in task.corpus.report.lines():
-        report.say(line)
-    report.say(f"encoded corpus: {task.corpus.path}{', ready from an earlier run' if task.corpus.reused else ''}")
-    ranks.from_main(0.0)
+        report.log(line)
+    report.log(f"encoded corpus: {task.corpus.path}{', ready from an earlier run' if task.corpus.reused else ''}")
+    distributed.from_main(0.0)
     return task
 
 
-def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
-    """The settings that the run began with, and those of the new ones that may change.
+def _resume_config(user_config: RunConfig, previous: dict[str, Any], out: Path) -> RunConfig:
+    """The settings of the earlier session, with those new ones that may change.
 
-    What was asked for at its beginning may be asked for again, even if the corpus made something else of it.
+    A setting may be given again as in the first session, even if it was resolved to another value then.
     """
-    config = settings.validate_section(RunConfig, earlier.get("config", {}), str(out / SETTINGS))
-    before = settings.validate_section(RunConfig, earlier.get("asked", {}), str(out / SETTINGS), draft=True)
+    config = settings.validate_section(RunConfig, previous.get("config", {}), str(out / SETTINGS))
+    before = settings.validate_section(RunConfig, previous.get("requested", {}), str(out / SETTINGS), draft=True)
     changes: dict[str, dict[str, Any]] = {}
 
     def compare(name: str, key: str, new: Section, old: Section, first: Section) -> None:
@@ -219,24 +195,25 @@ def _resumed(asked: RunConfig, earlier: dict[str, Any], out: Path) -> RunConfig:
             )
 
     for name in ("preset", "task"):
-        if getattr(asked, name):
-            compare(name, name, asked, config, before)
+        if getattr(user_config, name):
+            compare(name, name, user_config, config, before)
     for section in SECTIONS:
-        new = getattr(asked, section)
+        new = getattr(user_config, section)
         for key in new.model_fields_set:
             if key in MAY_CHANGE.get(section, ()):
                 changes.setdefault(section, {})[key] = getattr(new, key)
             else:
                 compare(f"{section}.{key}", key, new, getattr(config, section), getattr(before, section))
-    if asked.train.time and "max_updates" not in asked.train.model_fields_set | before.train.model_fields_set:
+    if (
+        user_config.train.time
+        and "max_updates" not in user_config.train.model_fields_set | before.train.model_fields_set
+    ):
         changes["train"]["max_updates"] = NO_LIMIT
     return config.replace(**changes)
 
 
-def _fresh_model(
-    config: RunConfig, out: Path, task: Task, init: ModelFolder | None, report: RunReport, begins: bool
-) -> Model:
-    """The model, ready to learn if the run `begins`, and else to be filled with what it has learned."""
+def _new_model(config: RunConfig, out: Path, task: Task, init: ModelFolder | None, report: RunReport) -> Model:
+    """The model at update 0; the weights of a checkpoint may replace it."""
     torch.manual_seed(config.train.seed)
     model = build_model(config.model)
     model_folder.check_positions(config.model, parameter_count(model), out / SETTINGS)
@@ -244,25 +221,27 @@ def _fresh_model(
         same = config.model.labels == init.model.config.labels
         weights = {k: v for k, v in init.model.state_dict().items() if same or not k.startswith("classifier.")}
         model.load_state_dict(weights, strict=False)
-        report.say(f"weights from {init.path}")
-    elif begins and (begun := task.begin(model, config)):
-        report.say(begun)
+        report.log(f"weights from {init.path}")
+    elif not checkpoint.steps(out / CHECKPOINTS) and (line := task.initialize(model, config)):
+        report.log(line)
     if config.train.pretrained_embeddings:
         target, source = task.tokenizers
         counts = use_pretrained_embeddings(
             model, source, target, config.train.pretrained_embeddings, config.train.freeze_embeddings
         )
-        report.say(f"word vectors from {config.train.pretrained_embeddings}: {' and '.join(map(str, counts))} tokens")
+        report.log(
+            f"pretrained embeddings from {config.train.pretrained_embeddings}: {' and '.join(map(str, counts))} tokens"
+        )
     return model
 
 
 def _restore(run: TrainingRun) -> None:
-    """Go on from the last checkpoint; also of an ended run that has more time or patience, or updates and no time."""
+    """Load the last checkpoint; an ended run continues if it now has more time, patience or updates."""
     path = checkpoint.latest(run.checkpoints)
     if path is None:
-        run.report.say("no checkpoint yet: the run starts from the beginning")
+        run.report.log("no checkpoint yet: the run starts from the beginning")
         return
-    run.state = state = checkpoint.load(path, run.model, run.optimiser)
+    run.state = state = checkpoint.load(path, run.model, run.optimizer)
     train = run.config.train
     given = parse_duration(train.time) if train.time else 0.0
     longer = given > (state.given or (given if state.planned else 0.0))  # planned: by a time that is not known
@@ -277,17 +256,19 @@ def _restore(run: TrainingRun) -> None:
     if patient and state.update < state.total and (longer or state.ended != TIME_IS_UP):
         state.ended = ""
     if lost := checkpoint.drop_lost(run.checkpoints, state):
-        run.report.say(f"weights of update {', '.join(map(str, lost))} are gone: the mean is of those that are left")
-    run.report.say(f"resumed from {path} at update {state.update:,}")
+        run.report.log(
+            f"weights of update {', '.join(map(str, lost))} are missing: checkpoint averaging continues without them"
+        )
+    run.report.log(f"resumed from {path} at update {state.update:,}")
 
 
 def _describe(run: TrainingRun) -> None:
     model, train = run.config.model, run.config.train
-    run.report.say(
-        f"model: {run.config.preset or 'as given'}, {layers(run.config)}, "
+    run.report.log(
+        f"model: {run.config.preset or 'as given'}, {describe_layers(run.config)}, "
         f"{parameter_count(run.model):,} parameters\n"
-        f"training: {run.learning.described()}, "
-        f"{run.ranks.world} process{'es' if run.ranks.world > 1 else ''}, "
+        f"training: {run.backend.describe()}, "
+        f"{run.distributed.world} process{'es' if run.distributed.world > 1 else ''}, "
         f"{train.batch_tokens:,} tokens an update, {train.schedule} schedule to a peak of "
         f"{peak_rate(train, model.d_model):.2e}, "
         + (f"weight decay {train.weight_decay:g}, " if train.weight_decay else "")

@@ -1,7 +1,7 @@
-"""One update: pieces of a batch -> gradients -> weights.
+"""One update: micro-batches -> gradients -> weights.
 
-The gradient of an update is the sum over its real tokens divided by their number, over all pieces and all ranks. Random
-numbers follow from the seed, the update and the piece, so the same update is the same wherever and whenever it is run.
+The gradient of an update is the sum over its real tokens divided by their number, over all micro-batches and ranks.
+Random numbers follow from the seed, the update and the micro-batch, so an update is reproducible anywhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,26 +19,26 @@ from heedful.ops.cross_entropy import Loss
 from heedful.ops.newton_schulz import newton_schulz
 from heedful.training.distributed import Distributed
 from heedful.training.optim.adam import Adam, Optimizer
-from heedful.training.optim.muon import Muon, between_layers
+from heedful.training.optim.muon import Muon, layer_matrices
 
-P = TypeVar("P")  # a piece of a batch, whatever is learned from it
+M = TypeVar("M")  # a micro-batch of any task
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one update did: means over the real tokens of its batch."""
+    """Result of one update: means over the real tokens of its batch."""
 
     loss: float
     tokens: int
     norm: float
     interrupted: bool
-    ponder: float | None = None  # steps a token, if tokens halt
+    ponder: float | None = None  # steps per token with adaptive computation time
 
 
 class Gradients:
-    """All gradients of a model in one flat tensor, with room for the sums that travel with them."""
+    """All gradients of a model in one flat tensor, followed by sums that are reduced with them."""
 
-    SUMS = 4  # loss, ranks that were interrupted, halting tokens: steps and number
+    SUMS = 4  # loss, interrupted ranks, steps and number of halting tokens
 
     def __init__(self, model: nn.Module) -> None:
         parameters = [p for p in model.parameters() if p.requires_grad]
@@ -54,28 +54,23 @@ class Gradients:
 
 
 def build_optimizer(model: nn.Module, settings: TrainSettings) -> Optimizer:
-    """Adam as in section 5.3 of the paper, or Muon; weight decay, if any, on matrices only.
-
-    Embeddings do not decay where some of them have to stay as they are.
-    """
-    matrices = between_layers(model) if settings.optimizer == "muon" else []
+    """Adam as in section 5.3 of the paper, or Muon; weight decay applies to matrices only, not to frozen embeddings."""
+    matrices = layer_matrices(model) if settings.optimizer == "muon" else []
     rest = [p for p in model.parameters() if p.requires_grad and not any(p is matrix for matrix in matrices)]
-    spared = (
-        [each.weight for each in model.modules() if isinstance(each, Embedding)] if settings.freeze_embeddings else []
-    )
-    adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, spared)
+    frozen = [m.weight for m in model.modules() if isinstance(m, Embedding)] if settings.freeze_embeddings else []
+    adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, frozen)
     if not matrices:
         return adam
-    by = newton_schulz if settings.backend == "torch" else newton_schulz_for(matrices[0], settings.precision)
-    return Muon(matrices, settings.weight_decay, adam, by)
+    orthogonalize = newton_schulz if settings.backend == "torch" else newton_schulz_for(matrices[0], settings.precision)
+    return Muon(matrices, settings.weight_decay, adam, orthogonalize)
 
 
 def apply_update(
-    pieces: Sequence[tuple[int, P]],
-    loss_of: Callable[[P], Loss],
+    micro_batches: Sequence[tuple[int, M]],
+    loss_of: Callable[[M], Loss],
     gradients: Gradients,
-    optimiser: Optimizer,
-    ranks: Distributed,
+    optimizer: Optimizer,
+    distributed: Distributed,
     *,
     settings: TrainSettings,
     update: int,
@@ -83,40 +78,40 @@ def apply_update(
     rate: float,
     interrupted: bool = False,
 ) -> StepResult:
-    """Compute the numbered pieces that fall to this rank, sum over ranks, and step.
+    """Accumulate gradients over the numbered micro-batches of this rank, sum over ranks, clip, and step.
 
     `tokens` counts the real target tokens of the whole batch, all ranks included.
     """
     gradients.clear()
-    for number, piece in pieces:
+    for number, micro_batch in micro_batches:
         torch.manual_seed(_seed(settings.seed, update, number))
-        loss = loss_of(piece)
+        loss = loss_of(micro_batch)
         (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         gradients.sums[0] += loss.smoothed.detach()
         if loss.pondered is not None:
             gradients.sums[2:] += loss.pondered
     gradients.sums[1] += float(interrupted)
-    ranks.sum(gradients.flat)
+    distributed.sum(gradients.flat)
     smoothed, interruptions, steps, halted = (float(value) for value in gradients.sums.tolist())
     norm = float(gradients.weights.norm())
     _check_finite(smoothed / tokens, norm, update)
     if settings.clip_norm and norm > settings.clip_norm:
         gradients.weights.mul_(settings.clip_norm / norm)
-    optimiser.step(rate)
+    optimizer.step(rate)
     ponder = steps / halted if halted else None
     return StepResult(smoothed / tokens, tokens, norm, interruptions > 0, ponder)
 
 
 def freeze_rows(weight: Tensor, rows: Tensor) -> None:
-    """Keep some rows of a parameter as they are: their gradient is always zero."""
-    open_rows = torch.ones(len(weight), 1)
-    open_rows[rows] = 0.0
-    weight.register_hook(lambda gradient: gradient * open_rows.to(gradient.device))  # type: ignore[no-untyped-call]
+    """Freeze some rows of a parameter: their gradient is always zero."""
+    trainable = torch.ones(len(weight), 1)
+    trainable[rows] = 0.0
+    weight.register_hook(lambda gradient: gradient * trainable.to(gradient.device))  # type: ignore[no-untyped-call]
 
 
-def _seed(seed: int, update: int, piece: int) -> int:
-    """One number for the three, far from its neighbours' (the finaliser of SplitMix64)."""
-    mixed = (seed << 40) ^ (update << 12) ^ piece
+def _seed(seed: int, update: int, number: int) -> int:
+    """Hash of the three (the finalizer of SplitMix64)."""
+    mixed = (seed << 40) ^ (update << 12) ^ number
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = ((mixed ^ (mixed >> shift)) * factor) & (2**64 - 1)
     return (mixed ^ (mixed >> 31)) & (2**63 - 1)

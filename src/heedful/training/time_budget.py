@@ -1,111 +1,98 @@
-"""What a given time is enough for: the largest preset that reads its corpus often enough, or reading pairs twice."""
+"""The time budget of a run: elapsed time, speed of updates, and how many of them fit.
+
+Everything from the first update to the last file counts. Measurements are kept in `TrainState` for a resumed run.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
-from time import perf_counter
 
-import torch
+from heedful.training.checkpoint import TrainState
 
-from heedful.config import PRESETS, RunConfig, parse_duration
-from heedful.errors import SettingError
-from heedful.model.transformer import build_model
-from heedful.training.backend import LossBackend
-from heedful.training.step import Gradients, build_optimizer
-from heedful.training.tasks.task import Task
-
-PASSES = 8  # a rule of thumb: with fewer of them a large model has seen too little to be worth its time
-OFTEN = 50  # passes; of more than these a small model learns less than of reading every pair twice
-CONSISTENCY = 5.0
-MEASURING = 0.5  # seconds: longer than most of what disturbs it
-DOUBTING = 3.0  # seconds in which no more passes must be found until a smaller model, or reading pairs once, is taken
-FEWEST = 3  # measurements
-
-Passes = Callable[[RunConfig], float]
+MEASURE_SECONDS = 20.0  # of measuring the speed before a timed run is planned; less for short runs
+SPEED_MEMORY = 10.0  # seconds, or a 20th of the budget: time constant of the moving average of the speed
+UNKNOWN_SHARE = 0.1  # of the budget: reserved for the end until a validation has been measured
+VALIDATION_SHARE = 0.1  # of the time between two validations that one of them may take
+MOST_VALIDATIONS, FEWEST_VALIDATIONS = 20, 4  # in a timed run; one per minute within these limits
+LOSS_SHARE, SEARCH_SHARE = 0.02, 0.04  # of the budget: limits of a validation for the loss and for the search
+CURVE_SECONDS = 3.0  # for drawing the learning curve, importing matplotlib included
 
 
-def affordable(
-    config: RunConfig, asked: RunConfig, task: Task, passes_with: Passes, say: Callable[[str], None]
-) -> RunConfig:
-    """`config`, or what a smaller preset makes of what was `asked`, if the time is too short for it.
+class TimeBudget:
+    """Training time of all sessions together, and the speed of the last updates."""
 
-    Where time is short a corpus is read so few times that nothing is learned by heart, and splitting its subwords would
-    hold back. `passes_with` tells how often the time is enough to read the corpus.
-    """
-    names = list(PRESETS)
-    smaller = names[: names.index(config.preset)] if config.preset else []
-    if not smaller or asked.preset or asked.train.time is None or not task.suits_its_size_to_time:
-        return config
-    for name in reversed(smaller):
-        passes = passes_with(config)
-        if passes >= PASSES:
-            break
-        try:
-            smaller_one = task.resolve(asked.model_copy(update={"preset": name}), None)
-        except SettingError:  # what was asked for does not go with it
-            break
-        say(f"preset {name}: {asked.train.time} is enough for {passes:.1f} passes with {config.preset}, under {PASSES}")
-        config = smaller_one
-    if config.preset in smaller and "bpe_dropout" not in asked.train.model_fields_set:
-        config = config.replace(train={"bpe_dropout": 0.0})
-    return config
+    def __init__(self, state: TrainState, given: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
+        self.state, self.given, self.now = state, given, now
+        self.before = state.elapsed
+        self.began = self.ticked = now()
+        self.memory = max(SPEED_MEMORY, given / 20)
+        self.after_first: float | None = None  # end of the first update of this session
+        self.updates = self.spent = 0.0  # exponentially decaying sums over this session
+        self.restart()
 
+    def tick(self, tokens: int) -> None:
+        """Count an update; the first of a session, which includes warm-up, is replaced by the second."""
+        now = self.now()
+        took, self.ticked = now - self.ticked, now
+        self.tokens += tokens
+        if self.after_first is None:
+            self.after_first, self.state.update_seconds = now, took
+            return
+        fade = math.exp(-took / self.memory)
+        self.updates, self.spent = self.updates * fade + 1, self.spent * fade + took
+        self.state.update_seconds = self.spent / self.updates
 
-def thorough(config: RunConfig, asked: RunConfig, passes_with: Passes, say: Callable[[str], None]) -> RunConfig:
-    """`config`, with every pair read twice in an update if there is time for more passes than a small model can use."""
-    fixed = {"rdrop", "max_updates"} & asked.train.model_fields_set
-    model = config.model
-    small = config.preset == "tiny" and model.family == "encoder-decoder" and model.architecture == "transformer"
-    if asked.train.time is None or fixed or not small or model.act_halting or not model.dropout:
-        return config
-    passes = passes_with(config)
-    if passes < OFTEN:
-        return config
-    say(f"pairs are read twice (R-Drop): {asked.train.time} is enough for {passes:.0f} passes, over {OFTEN}")
-    return config.replace(train={"rdrop": CONSISTENCY})
+    def restart(self) -> None:
+        """Start a new record."""
+        self.tokens, self.loss = 0, 0.0
+        self.recorded = self.now()
 
+    def skip(self) -> None:
+        """Exclude the time since the last update from the speed."""
+        self.ticked = self.now()
+        self.restart()
 
-def passes_in_time(task: Task, config: RunConfig, device: torch.device, world: int = 1) -> float:
-    """How often `world` processes like this one read the corpus in the time given.
+    def since_record(self) -> float:
+        return max(1e-9, self.now() - self.recorded)
 
-    A model of that size learns from a batch again and again, for a moment, and is then forgotten. What takes the least
-    time counts: the rest is what disturbed it. The first time, when kernels are made and memory is found, does not
-    count, and few passes are believed only after seconds: another program may have been busy for as long.
-    """
-    assert config.train.time is not None
-    given = parse_duration(config.train.time)
-    if config.train.compile:  # which takes longer than it is worth here
-        config = config.replace(train={"compile": False, "backend": "torch"})
-    task.prepare(config)
-    batches = task.plan(0)
-    middling = sorted(batches, key=len)[len(batches) // 2]
-    cut = task.cut(middling, 1, config.train.micro_batches * world)
-    piece = next(piece for piece in cut.pieces if piece is not None)().to(device)
-    model = build_model(config.model).to(device).train()
-    Gradients(model)
-    learning, optimiser = LossBackend(model, task, config, device), build_optimizer(model, config.train)
+    def elapsed(self) -> float:
+        return self.before + self.now() - self.began
 
-    def learn() -> tuple[float, float]:
-        """-> seconds for a piece, and for a step."""
-        began = _now(device)
-        (learning.loss(piece).smoothed / cut.tokens).backward()  # type: ignore[no-untyped-call]
-        learned = _now(device)
-        optimiser.step(0.0)
-        return learned - began, _now(device) - learned
+    def remaining(self) -> float:
+        """Remaining seconds, less those for the learning curve; infinite without a budget."""
+        return self.given - CURVE_SECONDS - self.elapsed() if self.given else math.inf
 
-    def passes() -> float:
-        update = config.train.micro_batches * min(piece for piece, _ in times) + min(step for _, step in times)
-        return given / (len(batches) * update)
+    def warm(self) -> float:
+        """Seconds of this session since its first update."""
+        return 0.0 if self.after_first is None else self.now() - self.after_first
 
-    learn()
-    began, times = perf_counter(), [learn() for _ in range(FEWEST)]
-    while perf_counter() - began < (MEASURING if passes() >= OFTEN else DOUBTING):
-        times.append(learn())
-    return passes()
+    def affords(self, searches: int) -> bool:
+        """Whether the remaining time is enough for `searches` more searches of the validation set."""
+        return self.remaining() >= searches * self.state.search_seconds
 
+    def exceeded(self, share: float, began: float) -> bool:
+        """Whether more than `share` of the budget has passed since `began`; never without a budget."""
+        return bool(self.given) and self.now() - began > share * self.given
 
-def _now(device: torch.device) -> float:
-    """When the device has done what it was asked for."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return perf_counter()
+    def ready(self) -> bool:
+        """Whether the speed has been measured for long enough to plan the run."""
+        measured = self.warm() >= min(MEASURE_SECONDS, self.given / 20)
+        return self.state.planned or measured or self.elapsed() >= self.given / 2
+
+    def updates_in_time(self, most: int, searches: int) -> int:
+        """Number of updates, at the current speed, that leaves time for a last validation and `searches` after it."""
+        state = self.state
+        if state.validation_seconds is None:
+            end, per_update = UNKNOWN_SHARE * self.given, state.update_seconds
+        else:
+            end = state.validation_seconds + searches * state.search_seconds
+            per_update = state.update_seconds + state.validation_seconds / state.every
+        return min(most, state.update + max(0, round((self.remaining() - end) / max(1e-9, per_update))))
+
+    def interval(self, total: int) -> int:
+        """Updates between two validations of a timed run."""
+        count = min(MOST_VALIDATIONS, max(FEWEST_VALIDATIONS, self.given / 60))
+        apart = (self.state.validation_seconds or 0.0) / VALIDATION_SHARE / max(1e-9, self.state.update_seconds)
+        return max(1, int(total / count), int(apart))

@@ -1,1 +1,1 @@
-"""training/init."""
+"""Initial embeddings: from the corpus (LSA) or from pretrained word vectors."""

@@ -1,9 +1,8 @@
-"""Embeddings to begin with, found in the corpus: tokens that occur in the same pairs are near each other.
+"""LSA-initialized embeddings: tokens that occur in the same sentence pairs start near each other.
 
-A pair is taken for a document of both languages, and tokens get the strongest directions of the matrix of tokens and
-documents: latent semantic analysis (Deerwester et al., 1990), across languages as Littman, Dumais and Landauer (1998)
-have it. Translations, which share all their pairs, are nearest. What is left to learn is how to get from a word to its
-translation, once for all words, instead of once for each.
+Latent semantic analysis (Deerwester et al., 1990), across languages as in Littman, Dumais and Landauer (1998): a pair
+is one document of both languages, and the initial embedding of a token is its row of the left singular vectors of the
+token-document matrix. Translations share their pairs, so they start nearest.
 """
 
 from __future__ import annotations
@@ -22,32 +21,29 @@ from heedful.data.parallel_corpus import ParallelCorpus
 from heedful.errors import FolderError
 
 FILE = "directions.npy"
-FORMAT = 1  # changes whenever the same pairs would give other directions
-MOST_PAIRS = 100_000  # words that are nowhere in so many are left to chance
-SPARE = 32  # directions beyond those that are wanted, which make those more exact
-ROUNDS = 2
+FORMAT = 1  # raised whenever the same pairs would give other vectors
+MAX_PAIRS = 100_000  # evenly spaced; tokens that occur in none of them get random embeddings
+OVERSAMPLING = 32  # extra vectors of the random projection, for accuracy
+POWER_ITERATIONS = 2
 
 
-def lsa_embeddings(found: Tensor, generator: torch.Generator) -> Tensor:
-    """Directions that were found, (V, D) -> embeddings, (V, D): rows of length 1, half from the corpus and half random.
+def lsa_embeddings(vectors: Tensor, generator: torch.Generator) -> Tensor:
+    """Singular vectors (V, D) -> embeddings (V, D) of unit length: the sum of the vector and a random one.
 
-    A word and its translation must not be the same. Tokens that the pairs do not have are random.
+    The random half keeps a word apart from its translation. Tokens that do not occur are random.
     """
-    noise = torch.randn(found.shape, generator=generator)
-    return _unit(_unit(noise) + found)
+    noise = torch.randn(vectors.shape, generator=generator)
+    return _normalize_rows(_normalize_rows(noise) + vectors)
 
 
 def cached_singular_vectors(corpus: ParallelCorpus, sizes: Sequence[int], width: int) -> Tensor:
-    """Those of a corpus, beside which they are kept: to find them takes about as long as to import torch.
+    """Singular vectors of a corpus, from its cache folder; computed again where the cache cannot be written."""
 
-    Where they cannot be kept they are found anew, and are the same.
-    """
-
-    def find() -> Tensor:
+    def compute() -> Tensor:
         return singular_vectors(corpus.train, sizes, width).half()
 
     def fill(path: Path) -> None:
-        np.save(path / FILE, find().numpy())
+        np.save(path / FILE, compute().numpy())
 
     def open_(path: Path, reused: bool) -> Tensor:
         return torch.from_numpy(np.load(path / FILE)).float()
@@ -56,23 +52,23 @@ def cached_singular_vectors(corpus: ParallelCorpus, sizes: Sequence[int], width:
     try:
         return cached(corpus.path.parent, f"{corpus.path.name}-{cache_key(parts)}", fill, open_)
     except FolderError:
-        return find().float()
+        return compute().float()
 
 
 def singular_vectors(pairs: Pairs, sizes: Sequence[int], width: int) -> Tensor:
-    """(V, D) or, for separate vocabularies of two sizes, (V + W, D): rows of length 1, or zeros for unseen tokens."""
+    """(V, D) or, for separate vocabularies of two sizes, (V + W, D): unit rows, zeros for tokens that do not occur."""
     tokens = sum(sizes)
     matrix = _occurrences(pairs, tokens, second=sizes[0] if len(sizes) > 1 else 0)
-    found = _singular(matrix, min(width, *matrix.shape))
-    seen = matrix.crow_indices().diff() > 0  # (V)
+    vectors = _left_singular_vectors(matrix, min(width, *matrix.shape))
+    occurs = matrix.crow_indices().diff() > 0  # (V)
     rows = torch.zeros(tokens, width)
-    rows[seen, : found.size(1)] = _unit(found[seen] - found[seen].mean(0))
+    rows[occurs, : vectors.size(1)] = _normalize_rows(vectors[occurs] - vectors[occurs].mean(0))
     return rows
 
 
 def _occurrences(pairs: Pairs, tokens: int, second: int) -> Tensor:
-    """(V, N), in rows of length 1: which tokens are in which pairs; those of short pairs belong together more."""
-    chosen = np.linspace(0, len(pairs), min(len(pairs), MOST_PAIRS), endpoint=False, dtype=np.int64)
+    """(V, N), rows of unit length: which tokens occur in which pairs; short pairs weigh more."""
+    chosen = np.linspace(0, len(pairs), min(len(pairs), MAX_PAIRS), endpoint=False, dtype=np.int64)
     sides = pairs.sources, pairs.targets
     row = np.concatenate([side.flat(chosen).astype(np.int64) + i * second for i, side in enumerate(sides)])
     column = np.concatenate([np.repeat(np.arange(len(chosen)), side.lengths[chosen]) for side in sides])
@@ -83,28 +79,28 @@ def _occurrences(pairs: Pairs, tokens: int, second: int) -> Tensor:
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=tokens))])
     parts = (torch.from_numpy(starts), torch.from_numpy(column), torch.from_numpy(values).float())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch calls these tensors new
+        warnings.simplefilter("ignore", UserWarning)  # "sparse CSR tensor support is in beta state"
         return torch.sparse_csr_tensor(*parts, (tokens, len(chosen)), check_invariants=True)
 
 
-def _singular(matrix: Tensor, count: int) -> Tensor:
-    """(V, N) -> (V, count): its left singular vectors, by random projection (Halko, Martinsson and Tropp, 2011)."""
-    turned = matrix.t().to_sparse_csr()
-    basis = _random_sums(matrix, min(count + SPARE, *matrix.shape))
-    for _ in range(ROUNDS):
-        basis, within = torch.linalg.qr(matrix @ (turned @ basis))
+def _left_singular_vectors(matrix: Tensor, count: int) -> Tensor:
+    """(V, N) -> (V, count): left singular vectors by random projection (Halko, Martinsson and Tropp, 2011)."""
+    transposed = matrix.t().to_sparse_csr()
+    basis = _random_sums(matrix, min(count + OVERSAMPLING, *matrix.shape))
+    for _ in range(POWER_ITERATIONS):
+        basis, within = torch.linalg.qr(matrix @ (transposed @ basis))
     vectors: Tensor = basis @ torch.linalg.svd(within)[0][:, :count]
     return vectors
 
 
 def _random_sums(matrix: Tensor, count: int) -> Tensor:
-    """(V, N) -> (V, count): each column is added to one of the sums, or subtracted from it.
+    """(V, N) -> (V, count): CountSketch (Clarkson and Woodruff, 2013): add each column to one sum, with a random sign.
 
-    As good as a projection by normal numbers, which would take as long as a round (Clarkson and Woodruff, 2013).
+    As accurate as a Gaussian projection, which would take as long as a power iteration.
     """
     rows, columns = matrix.shape
     generator = torch.Generator().manual_seed(0)
-    into = torch.randperm(columns, generator=generator) % count  # so that no sum is empty
+    into = torch.randperm(columns, generator=generator) % count  # no sum is empty
     signs = torch.randint(2, (columns,), generator=generator) * 2.0 - 1.0
     starts = torch.arange(rows).repeat_interleave(matrix.crow_indices().diff()) * count
     column = matrix.col_indices()
@@ -112,6 +108,6 @@ def _random_sums(matrix: Tensor, count: int) -> Tensor:
     return sums.view(rows, count)
 
 
-def _unit(rows: Tensor) -> Tensor:
+def _normalize_rows(rows: Tensor) -> Tensor:
     unit: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)
     return unit

@@ -1,1 +1,1 @@
-"""training/optim."""
+"""Optimizers: Adam and Muon."""

@@ -1,7 +1,6 @@
-"""Adam (Kingma and Ba, 2015), with weight decay apart from the gradient (Loshchilov and Hutter, 2019).
+"""Adam (Kingma and Ba, 2015) with decoupled weight decay (Loshchilov and Hutter, 2019).
 
-The steps are those of `torch.optim.AdamW`, by the function behind it. With the class would come torch's compiler, which
-takes seconds to import at every start and is not used.
+It calls the function behind `torch.optim.AdamW`: the class itself imports torch.compile, which takes seconds.
 """
 
 from __future__ import annotations
@@ -16,21 +15,18 @@ from torch.optim.adamw import adamw
 
 
 class Optimizer(ABC):
-    """Moves weights along their gradients; `state` is everything that it remembers of each."""
+    """Updates weights from their gradients; `state` holds the moments of each weight."""
 
     def __init__(self) -> None:
         self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
 
     @abstractmethod
     def step(self, rate: float) -> None:
-        """One step at a learning rate."""
+        """Update all weights with learning rate `rate`."""
 
 
 class Adam(Optimizer):
-    """A step for each weight by the mean of its gradients over the root of the mean of their squares.
-
-    Matrices decay, but for those that are `spared`.
-    """
+    """Adam; weight decay applies to matrices, except those in `no_decay`."""
 
     def __init__(
         self,
@@ -38,12 +34,12 @@ class Adam(Optimizer):
         betas: tuple[float, float],
         epsilon: float,
         weight_decay: float,
-        spared: Sequence[nn.Parameter] = (),
+        no_decay: Sequence[nn.Parameter] = (),
     ) -> None:
         super().__init__()
         self.betas, self.epsilon = betas, epsilon
-        matrices = [p for p in parameters if p.dim() > 1 and not any(p is each for each in spared)]
-        rest = [p for p in parameters if not any(p is each for each in matrices)]
+        matrices = [p for p in parameters if p.dim() > 1 and not any(p is other for other in no_decay)]
+        rest = [p for p in parameters if not any(p is matrix for matrix in matrices)]
         self.decays = [(part, decay) for part, decay in ((matrices, weight_decay), (rest, 0.0)) if part]
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Which task the settings describe."""
+"""The tasks, and which of them a configuration describes."""
 
 from heedful.config import DataSettings, RunConfig, TaskName
 from heedful.errors import SettingError
@@ -24,36 +24,34 @@ INPUTS: dict[str, tuple[str, tuple[TaskName, ...]]] = {
 
 
 def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
-    """The task that is named, or the only one that the files and the model to start from leave open."""
+    """The task that is set, or the only one that fits the data files and the `init` model."""
     data = config.data
-    given = [name for name in ("source", "pairs", "text", "labeled") if getattr(data, name)]
-    if len(given) > 1 and given != ["source", "pairs"]:  # which the reader of pairs explains
-        raise SettingError(f"data.{given[0]} and data.{given[1]} are both given; a run learns from one of them.")
-    what, possible = INPUTS[given[0] if given else "pairs"]
+    inputs = [name for name in ("source", "pairs", "text", "labeled") if getattr(data, name)]
+    if len(inputs) > 1 and inputs != ["source", "pairs"]:  # the reader of pairs explains that
+        raise SettingError(f"data.{inputs[0]} and data.{inputs[1]} are both given; a run trains on one of them.")
+    what, possible = INPUTS[inputs[0] if inputs else "pairs"]
     if config.task is not None and config.task not in possible:
         raise SettingError(f"task is {config.task}, but {what} trains {' or '.join(possible)}.")
     fitting = [name for name in possible if init is None or TASKS[name].family == init.config.family] or possible
     if config.task is None and len(fitting) > 1:
         raise SettingError(
-            f"{what} can train more than one kind of model; say which with --task language-model (a GPT) or"
+            f"{what} can train more than one kind of model; choose one with --task language-model (a GPT) or"
             " --task masked-lm (a BERT)."
         )
     task = TASKS[config.task or fitting[0]]
-    _check_validation(data, given)
+    _check_validation(data, inputs)
     if config.text.kind != "bpe" and task is TranslationTask:
-        raise SettingError(
-            f"text.kind is {config.text.kind}, but the vocabulary of a translator is learned: leave it out."
-        )
+        raise SettingError(f"text.kind is {config.text.kind}, but a translator learns a BPE vocabulary; leave it out.")
     return task
 
 
-def _check_validation(data: DataSettings, given: list[str]) -> None:
-    """Refuse validation files of another kind than the corpus, which would not be read."""
+def _check_validation(data: DataSettings, inputs: list[str]) -> None:
+    """Refuse validation files of another kind than the training data."""
     pairs = ["valid_source", "valid_target", "valid_pairs"]
     fitting = {"source": pairs, "pairs": pairs, "text": ["valid_text"], "labeled": ["valid_labeled"]}
     for name in [*pairs, "valid_text", "valid_labeled"]:
-        if given and getattr(data, name) and name not in fitting[given[0]]:
-            wanted = " or ".join(f"data.{each}" for each in fitting[given[0]])
+        if inputs and getattr(data, name) and name not in fitting[inputs[0]]:
+            wanted = " or ".join(f"data.{key}" for key in fitting[inputs[0]])
             raise SettingError(
-                f"data.{name} is given, but this run learns from data.{given[0]}; leave it out, or give {wanted}."
+                f"data.{name} is given, but this run trains on data.{inputs[0]}; leave it out, or give {wanted}."
             )

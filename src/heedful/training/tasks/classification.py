@@ -1,4 +1,4 @@
-"""Learning labels: what kind of text this is, or how two texts belong together, with an encoder that has read much."""
+"""Classification of texts or text pairs with a pretrained encoder."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from heedful.data.corpus import Accept, accept_any
 from heedful.data.labeled_corpus import LabeledCorpus, prepare_labeled
 from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
+from heedful.evaluation.metrics import label_scores
+from heedful.inference.encoder import Encoder
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 from heedful.training.losses import classification_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, layers, resolved_model
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
+from heedful.training.time_budget import TimeBudget
 
-PASSES = 8  # over the examples, if nothing else is asked for
+EPOCHS = 8  # unless train.max_updates is set
 
 
 class ClassificationTask(Task):
-    """Labelled texts; macro-F1 decides, and the loss where it is equal."""
+    """Labeled texts; models are ranked by macro-F1 on the validation set, and by loss where it is equal."""
 
     family: ClassVar[Family] = "encoder"
     columns: ClassVar[tuple[Column, ...]] = (
@@ -51,13 +54,13 @@ class ClassificationTask(Task):
         longest = init.config.max_length
         return cls(prepare_labeled(config, init.tokenizer, longest, folder, progress, accept))
 
-    def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
+    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         defaults = TODAY["train"] | FINE_TUNING
-        batch_tokens = asked.with_defaults({"train": defaults}).train.batch_tokens
-        passes = sum(len(self._plan(batch_tokens, 1, epoch)) for epoch in range(PASSES))
-        config = asked.with_defaults({"train": defaults | {"max_updates": max(100, passes)}})
-        found = {"labels": self.corpus.labels}
-        return config.replace(model=resolved_model(asked, init, "encoder", found))
+        batch_tokens = user_config.with_defaults({"train": defaults}).train.batch_tokens
+        updates = sum(len(self._plan(batch_tokens, 1, epoch)) for epoch in range(EPOCHS))
+        config = user_config.with_defaults({"train": defaults | {"max_updates": max(100, updates)}})
+        derived = {"labels": self.corpus.labels}
+        return config.replace(model=resolved_model(user_config, init, "encoder", derived))
 
     def prepare(self, config: RunConfig) -> None:
         self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
@@ -70,15 +73,15 @@ class ClassificationTask(Task):
     def plan(self, epoch: int) -> list[Indices]:
         return self._plan(self.batch_tokens, self.seed, epoch)
 
-    def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
+    def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
         corpus = self.corpus
         collate = partial(self._collate, corpus.train, corpus.train_labels)
         return MicroBatches(
             len(batch), [partial(collate, part) if len(part) else None for part in micro_batches(batch, count)]
         )
 
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
-        return classification_loss(model, piece, smoothing, negatives)
+    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+        return classification_loss(model, micro_batch, smoothing, sampled_softmax)
 
     def validation(self) -> Iterator[LabeledBatch]:
         lengths = _lengths(self.corpus.valid)
@@ -88,6 +91,14 @@ class ClassificationTask(Task):
     def scores(self, likelihood: float, tokens: int) -> Scores:
         return {"valid_loss": likelihood / tokens}
 
+    def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
+        """Accuracy and macro-F1."""
+        examples = self.corpus.valid_examples
+        encoder = Encoder(folder, device=str(next(folder.model.parameters()).device))
+        encoder.notice = lambda text: None  # the data report counts the texts that are truncated
+        predicted = encoder.classify([example.text for example in examples], [example.second for example in examples])
+        return label_scores([result.label for result in predicted], [example.label for example in examples])
+
     def rank(self, scores: Scores) -> list[float]:
         return [scores["valid_macro_f1"], -scores["valid_loss"]]
 
@@ -95,7 +106,7 @@ class ClassificationTask(Task):
         labels = ", ".join(self.corpus.labels[:20])
         return (
             "---\nlibrary_name: heedful\npipeline_tag: text-classification\nmetrics:\n- accuracy\n- f1\n---\n\n"
-            f"# A classifier trained with heedful\n\n{layers(config)}; labels: {labels}.\n\n"
+            f"# A classifier trained with heedful\n\n{describe_layers(config)}; labels: {labels}.\n\n"
             f"{done} On examples that were held out: accuracy {scores['valid_accuracy']:.2f} %, "
             f"macro-F1 {scores['valid_macro_f1']:.2f} %.\n\n"
             "Use it: `heedful classify FOLDER < lines`, or `heedful.load(FOLDER).classify([...])` in Python.\n"
@@ -112,5 +123,5 @@ class ClassificationTask(Task):
 
 
 def _lengths(pairs: Pairs) -> Indices:
-    """Tokens of each example without the first one of its frame."""
+    """Tokens of each example without BOS."""
     return pairs.source_lengths + pairs.target_lengths + (pairs.target_lengths > 0)

@@ -1,4 +1,4 @@
-"""Learning to continue text: each token, given those before it (a GPT)."""
+"""Language modeling: a decoder predicts each token given the tokens before it (a GPT)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from heedful.data.bucketing import micro_batches
 from heedful.data.corpus import Accept, accept_any
 from heedful.data.pairs import Ids
 from heedful.data.text_corpus import TextCorpus, prepare_text
+from heedful.inference.generator import Generator
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 from heedful.training.losses import language_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, layers, resolved_model
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
 
 
 class LanguageModelTask(Task):
-    """A text in blocks; the loss on the held-out part decides."""
+    """Text in blocks of tokens; models are ranked by the loss on the validation text."""
 
     family: ClassVar[Family] = "decoder"
     columns: ClassVar[tuple[Column, ...]] = (
@@ -36,7 +37,7 @@ class LanguageModelTask(Task):
 
     def __init__(self, corpus: TextCorpus) -> None:
         self.corpus: TextCorpus = corpus
-        self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
+        self.block = self.batch_tokens = self.micro_batch_tokens = self.seed = self.valid_tokens = 0
 
     @classmethod
     def open(
@@ -44,23 +45,23 @@ class LanguageModelTask(Task):
     ) -> LanguageModelTask:
         return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept))
 
-    def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
+    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         corpus, tokenizer = self.corpus, self.corpus.tokenizer
-        config = asked.with_preset(asked.preset or preset_for_text(len(corpus.train)), "decoder")
+        config = user_config.with_preset(user_config.preset or preset_for_text(len(corpus.train)), "decoder")
         block = min(config.train.block_size, len(corpus.train) - 1)
-        end = tokenizer.eos_id  # what follows an end is a beginning
-        found: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
-        found |= {"bos_id": end, "eos_id": end}
-        if "max_length" not in asked.model.model_fields_set:
-            found["max_length"] = max(block, 2)
-        model = resolved_model(asked, init, "decoder", found)
+        end = tokenizer.eos_id  # the end of a document is also the start of the next
+        derived: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
+        derived |= {"bos_id": end, "eos_id": end}
+        if "max_length" not in user_config.model.model_fields_set:
+            derived["max_length"] = max(block, 2)
+        model = resolved_model(user_config, init, "decoder", derived)
         longest = model.get("max_length", config.model.max_length)
         return config.replace(model=model, train={"block_size": min(block, longest)})
 
     def prepare(self, config: RunConfig) -> None:
-        train = config.train
+        self.config, train = config, config.train
         self.block, self.batch_tokens, self.seed = train.block_size, train.batch_tokens, train.seed
-        self.piece_tokens = max(1, train.batch_tokens // train.micro_batches)
+        self.micro_batch_tokens = max(1, train.batch_tokens // train.micro_batches)
         self.valid_tokens = train.valid_tokens
 
     @property
@@ -70,31 +71,40 @@ class LanguageModelTask(Task):
     def plan(self, epoch: int) -> list[Indices]:
         return plan_blocks(len(self.corpus.train), self.block, self.batch_tokens, self.seed, epoch)
 
-    def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
+    def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
         train = self.corpus.train
-        cut = [
-            partial(self._blocks, train, piece, self.block) if len(piece) else None
-            for piece in micro_batches(batch, count)
+        builders = [
+            partial(self._blocks, train, starts, self.block) if len(starts) else None
+            for starts in micro_batches(batch, count)
         ]
-        return MicroBatches(len(batch) * self.block, cut)
+        return MicroBatches(len(batch) * self.block, builders)
 
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
-        return language_loss(model, piece, smoothing, negatives)
+    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+        return language_loss(model, micro_batch, smoothing, sampled_softmax)
 
     def validation(self) -> Iterator[TokenBlocks]:
         valid = self.corpus.valid
-        for starts, length in held_out_blocks(len(valid), self.block, self.valid_tokens, 4 * self.piece_tokens):
+        for starts, length in held_out_blocks(len(valid), self.block, self.valid_tokens, 4 * self.micro_batch_tokens):
             yield self._blocks(valid, starts, length)
 
     def scores(self, likelihood: float, tokens: int) -> Scores:
-        """Bits per byte of text do not depend on the vocabulary; the end of a document counts as a byte."""
+        """Loss, perplexity and bits per byte, which do not depend on the vocabulary; EOS counts as a byte."""
         size = self.corpus.report.valid_bytes / self.corpus.report.valid_tokens * tokens
         return super().scores(likelihood, tokens) | {"valid_bits_per_byte": likelihood / math.log(2) / size}
+
+    def show(self, folder: ModelFolder) -> list[str]:
+        """A sampled text of `train.sample` tokens."""
+        settings = self.config.train
+        if not settings.sample:
+            return []
+        generator = Generator(folder, device=str(next(folder.model.parameters()).device))
+        text = generator.generate(max_tokens=settings.sample, temperature=0.8, seed=settings.seed)
+        return ["", *text.split("\n"), ""]
 
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:
         return (
             "---\nlibrary_name: heedful\npipeline_tag: text-generation\n---\n\n"
-            f"# A language model trained with heedful\n\nPreset {config.preset}: {layers(config)}, "
+            f"# A language model trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
             f"{config.model.vocab_size:,} tokens ({config.text.kind}), {config.model.max_length} of them at once.\n\n"
             f"{done} On text that was held out: loss {scores['valid_loss']:.4f} a token, "
             f"{scores['valid_bits_per_byte']:.3f} bits per byte.\n\n"

@@ -1,4 +1,4 @@
-"""Learning to fill in blanks: tokens that were hidden, given everything around them (a BERT)."""
+"""Masked language modeling: an encoder predicts masked tokens from both sides of their context (a BERT)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from heedful.data.masking import MaskedBatch, Masking, frame
 from heedful.data.pairs import Ids
 from heedful.data.text_corpus import TextCorpus, prepare_text
 from heedful.errors import SettingError
+from heedful.inference.encoder import Encoder
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 from heedful.training.losses import masked_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, layers, resolved_model
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
 
-FRAME = 2  # tokens around the text of a block
+FRAME = 2  # [CLS] and [SEP] around the text of a block
 
 
 class MaskedLMTask(Task):
-    """A text in blocks, some of whose tokens are hidden; the loss on the held-out part decides."""
+    """Text in blocks with masked tokens; models are ranked by the loss on the validation text."""
 
     family: ClassVar[Family] = "encoder"
     guesses_tokens: ClassVar[bool] = True
@@ -39,7 +40,7 @@ class MaskedLMTask(Task):
 
     def __init__(self, corpus: TextCorpus) -> None:
         self.corpus: TextCorpus = corpus
-        self.block = self.batch_tokens = self.piece_tokens = self.seed = self.valid_tokens = 0
+        self.block = self.batch_tokens = self.micro_batch_tokens = self.seed = self.valid_tokens = 0
         self.pairs = False
 
     @classmethod
@@ -47,28 +48,28 @@ class MaskedLMTask(Task):
         cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> MaskedLMTask:
         if init is not None and init.tokenizer.mask_id is None:
-            raise SettingError(f"{init.path} has no token to hide others with; give a BERT as train.init.")
+            raise SettingError(f"{init.path} has no mask token; give a BERT as train.init.")
         return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept, masked=True))
 
-    def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
+    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         corpus, tokenizer = self.corpus, self.corpus.tokenizer
-        config = asked.with_preset(asked.preset or preset_for_text(len(corpus.train)), "encoder")
+        config = user_config.with_preset(user_config.preset or preset_for_text(len(corpus.train)), "encoder")
         block = min(config.train.block_size, len(corpus.train) - 1 + FRAME)
-        found: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
-        found |= {"bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
-        if "max_length" not in asked.model.model_fields_set:
-            found["max_length"] = block
-        model = resolved_model(asked, init, "encoder", found)
+        derived: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
+        derived |= {"bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
+        if "max_length" not in user_config.model.model_fields_set:
+            derived["max_length"] = block
+        model = resolved_model(user_config, init, "encoder", derived)
         longest = model.get("max_length", config.model.max_length)
         return config.replace(model=model, train={"block_size": min(block, longest)})
 
     def prepare(self, config: RunConfig) -> None:
         train = config.train
         self.block, self.batch_tokens, self.seed = train.block_size, train.batch_tokens, train.seed
-        self.piece_tokens = max(1, train.batch_tokens // train.micro_batches)
+        self.micro_batch_tokens = max(1, train.batch_tokens // train.micro_batches)
         self.valid_tokens = train.valid_tokens
         self.pairs = config.model.token_types > 1
-        self.corruption = Masking.of(self.corpus.tokenizer, train.mask_prob, train.whole_words)
+        self.masking = Masking.of(self.corpus.tokenizer, train.mask_prob, train.whole_words)
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -79,8 +80,8 @@ class MaskedLMTask(Task):
         text = self.block - FRAME
         return plan_blocks(len(self.corpus.train), text, rows * text, self.seed, epoch)
 
-    def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
-        """The whole batch is corrupted wherever a part of it is computed, so that all agree on the number of blanks."""
+    def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
+        """Every rank masks the whole batch, so that all agree on the number of masked tokens."""
         random = np.random.default_rng((self.seed, update, FRAME))
         whole = self._masked(self.corpus.train, batch, self.block - FRAME, random)
         borders = np.cumsum([0, *(len(part) for part in np.array_split(batch, count))]).tolist()
@@ -89,19 +90,31 @@ class MaskedLMTask(Task):
             whole.tokens, [partial(whole.rows, part) if part.stop > part.start else None for part in parts]
         )
 
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
-        return masked_loss(model, piece, smoothing, negatives)
+    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+        return masked_loss(model, micro_batch, smoothing, sampled_softmax)
 
     def validation(self) -> Iterator[MaskedBatch]:
         valid, text = self.corpus.valid, self.block - FRAME
         random = np.random.default_rng(0)
-        for starts, length in held_out_blocks(len(valid) + 1, text, self.valid_tokens, 4 * self.piece_tokens):
+        for starts, length in held_out_blocks(len(valid) + 1, text, self.valid_tokens, 4 * self.micro_batch_tokens):
             yield self._masked(valid, starts, length, random)
+
+    def show(self, folder: ModelFolder) -> list[str]:
+        """Predictions for one masked word in the first words of the validation text."""
+        encoder = Encoder(folder, device=str(next(folder.model.parameters()).device))
+        words = encoder.tokenizer.decode(self.corpus.valid[: min(24, self.block - 3)].tolist()).split()
+        if len(words) < 3:
+            return []
+        masked_word = words[len(words) // 2]
+        words[len(words) // 2] = "[MASK]"
+        predictions = encoder.fill_mask(" ".join(words), top=3)[0]
+        likely = ", ".join(f"{prediction.token} {prediction.probability:.2f}" for prediction in predictions)
+        return [" ".join(words), f"masked word {masked_word!r}; predicted: {likely}"]
 
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:
         return (
             "---\nlibrary_name: heedful\npipeline_tag: fill-mask\n---\n\n"
-            f"# An encoder trained with heedful\n\nPreset {config.preset}: {layers(config)}, "
+            f"# An encoder trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
             f"{config.model.vocab_size:,} tokens, {config.model.max_length} of them at once.\n\n"
             f"{done} On text that was held out: loss {scores['valid_loss']:.4f} a hidden token.\n\n"
             'Use it: `heedful fill-mask FOLDER "Paris is the [MASK] of France."`, `heedful embed FOLDER < lines`, or '
@@ -110,4 +123,4 @@ class MaskedLMTask(Task):
 
     def _masked(self, stream: Ids, starts: Indices, length: int, random: np.random.Generator) -> MaskedBatch:
         content = read_blocks(stream, starts, length)
-        return self.corruption.apply(*frame(content, self.corpus.tokenizer.specials, self.pairs, random), random)
+        return self.masking.apply(*frame(content, self.corpus.tokenizer.specials, self.pairs, random), random)

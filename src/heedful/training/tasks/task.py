@@ -1,7 +1,7 @@
-"""What a run learns: the part of training that differs between a translator, a GPT, a BERT and a classifier.
+"""A task: the part of training that differs between a translator, a GPT, a BERT and a classifier.
 
-The loop asks its task for the batches of an epoch, for one batch in pieces, for the loss of a piece and for the numbers
-of a validation, and knows nothing else of it. A task knows no optimiser, rank or file of a run.
+The loop takes from its task the batches of an epoch, the micro-batches of a batch, their losses, and the scores of a
+validation. A task knows no optimizer, no rank and no file of a run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 from heedful.training.run_report import Column
+from heedful.training.time_budget import TimeBudget
 
 Indices = NDArray[np.int64]
 Scores = dict[str, float]
@@ -31,29 +32,29 @@ Progress = Callable[[str], None]
 
 
 class MicroBatch(Protocol):
-    """A part of a batch as tensors."""
+    """Part of a batch, as tensors."""
 
     def to(self, device: torch.device | str) -> Self: ...
 
 
 @dataclass(frozen=True)
 class MicroBatches:
-    """A batch in pieces, made when they are asked for; None is an empty one.
+    """A batch, split for gradient accumulation; each micro-batch is built when it is needed, None is an empty one.
 
-    `tokens` counts what the loss of the whole batch is divided by, wherever its pieces are computed.
+    `tokens` is the divisor of the loss of the whole batch, on whichever ranks its micro-batches are computed.
     """
 
     tokens: int
-    pieces: Sequence[Callable[[], MicroBatch] | None]
+    builders: Sequence[Callable[[], MicroBatch] | None]
 
 
 class Task(ABC):
-    """What is learned from an encoded corpus."""
+    """What a model learns from an encoded corpus, and how it is measured."""
 
     family: ClassVar[Family]  # of the models that it trains
-    guesses_tokens: ClassVar[bool] = False  # whether it is an encoder's head that learns
-    columns: ClassVar[tuple[Column, ...]]  # the scores of a validation, as they are shown
-    suits_its_size_to_time: ClassVar[bool] = False  # whether a short time leads to a smaller preset
+    guesses_tokens: ClassVar[bool] = False  # whether it trains the output head of an encoder
+    columns: ClassVar[tuple[Column, ...]]  # validation scores as they are displayed
+    suits_its_size_to_time: ClassVar[bool] = False  # whether a short time budget selects a smaller preset
 
     corpus: Corpus[Any]
 
@@ -62,26 +63,26 @@ class Task(ABC):
     def open(
         cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> Self:
-        """Read and encode the corpus of a run, or find it encoded in `folder`.
+        """Read and encode the corpus of a run, or open it from the cache in `folder`.
 
-        `accept` is told the name of the encoded corpus before anything is encoded, and may refuse it.
+        `accept` gets the name of the encoded corpus before anything is encoded, and may raise.
         """
 
     @classmethod
-    def known(cls, asked: RunConfig) -> dict[str, Any]:
+    def known(cls, user_config: RunConfig) -> dict[str, Any]:
         """Settings of a new model that follow from other settings, before the corpus is read."""
         return {}
 
     @abstractmethod
-    def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
-        """Settle what the user left open: the preset, and what follows from the corpus and its vocabulary."""
+    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
+        """Fill in what the user left open: the preset, and what follows from the corpus and its vocabulary."""
 
     @abstractmethod
     def prepare(self, config: RunConfig) -> None:
-        """Take over the settled settings."""
+        """Read the resolved settings; called before any batch is planned."""
 
-    def begin(self, model: Any, config: RunConfig) -> str:
-        """Give a fresh model what the corpus tells before anything is learned; what that was, in a line."""
+    def initialize(self, model: Any, config: RunConfig) -> str:
+        """Initialize a new model from the corpus; a line for the log, empty if nothing was done."""
         return ""
 
     @property
@@ -94,70 +95,88 @@ class Task(ABC):
         """The global batches of an epoch: a pure function of the corpus, the seed and the epoch."""
 
     @abstractmethod
-    def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
-        """A global batch in `count` pieces; what is random about it follows from the seed and the update."""
+    def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
+        """A global batch as `count` micro-batches; its random numbers follow from the seed and the update."""
 
     @abstractmethod
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
-        """Sums over what is learned of a piece."""
+    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+        """Loss of a micro-batch, summed over its tokens."""
 
     @abstractmethod
     def validation(self) -> Iterator[MicroBatch]:
-        """The held-out part, always the same."""
+        """The validation set as micro-batches, always the same."""
 
     def scores(self, likelihood: float, tokens: int) -> Scores:
-        """The numbers that follow from the loss over the held-out part."""
+        """Scores that follow from the loss on the validation set."""
         loss = likelihood / tokens
         return {"valid_loss": loss, "valid_perplexity": math.exp(min(loss, 50.0))}
 
+    def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
+        """Scores that need more than the loss, such as BLEU of translations of the validation set."""
+        return {}
+
+    def show(self, folder: ModelFolder) -> list[str]:
+        """Sample output of a model, as lines for the log."""
+        return []
+
+    def count_final_searches(self) -> int:
+        """How often `tune_search` translates the validation set at least."""
+        return 0
+
+    def tune_search(self, folder: ModelFolder, best_score: float, budget: TimeBudget, log: Progress) -> None:
+        """Choose search settings on the validation set at the end of a run, and save them with the model."""
+        return
+
     def rank(self, scores: Scores) -> list[float]:
-        """What decides which of two models is better; more is better, the first difference counts."""
+        """Sort key of a model by its scores; higher is better."""
         return [-scores["valid_loss"]]
 
     @abstractmethod
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        """README.md of the model folder; `done` says how long it was trained."""
+        """README.md of the model folder; `done` tells how long the model was trained."""
 
 
-def resolved_model(asked: RunConfig, init: ModelFolder | None, family: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the model that are not the user's to choose: `found` in the corpus, or those of `init`.
+def resolved_model(
+    user_config: RunConfig, init: ModelFolder | None, family: str, derived: dict[str, Any]
+) -> dict[str, Any]:
+    """Model settings that the user cannot choose: `derived` from the corpus, or those of the `init` folder.
 
-    Of a model that is trained further, only dropout may change.
+    Only dropout may change when a model is trained further.
     """
-    if "family" in asked.model.model_fields_set and asked.model.family != family:
+    model = user_config.model
+    if "family" in model.model_fields_set and model.family != family:
         raise SettingError(
-            f"model.family is {asked.model.family}, and follows from what is trained, which is the {family} family; "
-            "leave it out, or set task."
+            f"model.family is {model.family}, but this task trains the {family} family; leave it out, or set task."
         )
     if init is None:
-        for key in asked.model.model_fields_set & found.keys():
-            if getattr(asked.model, key) != found[key]:
+        for key in model.model_fields_set & derived.keys():
+            if getattr(model, key) != derived[key]:
                 instead = "set text.vocab_size instead" if key == "vocab_size" else "leave it out"
                 raise SettingError(
-                    f"model.{key} is {quote(getattr(asked.model, key))}, and follows from the corpus, where it is "
-                    f"{quote(found[key])}; {instead}."
+                    f"model.{key} is {quote(getattr(model, key))}, and follows from the corpus, where it is "
+                    f"{quote(derived[key])}; {instead}."
                 )
-        return {"family": family} | found
-    ours = init.config
-    if ours.family != family:
+        return {"family": family} | derived
+    loaded = init.config
+    if loaded.family != family:
         raise SettingError(
-            f"{init.path} holds a model of the {ours.family} family, and this run trains the {family} one; "
-            f"start from a folder of the {family} family, or give what the {ours.family} family learns from."
+            f"{init.path} holds a model of the {loaded.family} family, but this run trains the {family} family; "
+            f"start from a folder of the {family} family, or give the data that the {loaded.family} family trains on."
         )
     free = {"dropout", "attention_dropout", "activation_dropout", "labels"}
-    for key in asked.model.model_fields_set - free:
-        if getattr(asked.model, key) != getattr(ours, key):
+    for key in model.model_fields_set - free:
+        if getattr(model, key) != getattr(loaded, key):
             raise SettingError(
-                f"model.{key} is {quote(getattr(asked.model, key))}, and {init.path} has {quote(getattr(ours, key))}; "
+                f"model.{key} is {quote(getattr(model, key))}, and {init.path} has {quote(getattr(loaded, key))}; "
                 "leave it out to train that model further."
             )
-    return ours.model_dump(exclude=free & asked.model.model_fields_set) | {
-        key: value for key, value in found.items() if key in free
+    return loaded.model_dump(exclude=free & model.model_fields_set) | {
+        key: value for key, value in derived.items() if key in free
     }
 
 
-def layers(config: RunConfig) -> str:
-    """'4+4 layers, d_model 128' for a card or a line of the report, and what is not the paper's."""
+def describe_layers(config: RunConfig) -> str:
+    """'4+4 layers, d_model 128' for a model card or a log line, and how the model differs from the paper's."""
     model = config.model
     depth = {
         "encoder-decoder": f"{model.encoder_layers}+{model.decoder_layers}",

@@ -1,8 +1,9 @@
-"""Learning to translate: a target, given its source."""
+"""Translation: an encoder-decoder learns a target given its source; BLEU on the validation set selects the model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,18 +20,24 @@ from heedful.data.corpus import Accept, accept_any
 from heedful.data.pairs import Pairs
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.errors import SettingError
+from heedful.evaluation.metrics import quick_scores
+from heedful.inference.translator import Translator
 from heedful.ops.cross_entropy import Loss
-from heedful.storage.folder import ModelFolder
+from heedful.storage.folder import ModelFolder, save_search
 from heedful.text import Tokenizer
 from heedful.training.init.lsa import cached_singular_vectors, lsa_embeddings
 from heedful.training.losses import translation_loss
 from heedful.training.run_report import Column
 from heedful.training.schedule import peak_rate
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, layers, resolved_model
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
+from heedful.training.time_budget import SEARCH_SHARE, TimeBudget
+
+PENALTY_STEP, MAX_PENALTY = 0.2, 1.0  # of the length penalty
+CHUNK = 25  # sentences between two checks of the time budget
 
 
 class TranslationTask(Task):
-    """Sentence pairs; BLEU on the validation set decides, and the loss where it is equal."""
+    """Sentence pairs; models are ranked by BLEU on the validation set, and by loss where BLEU is equal."""
 
     family: ClassVar[Family] = "encoder-decoder"
     columns: ClassVar[tuple[Column, ...]] = (
@@ -44,7 +51,7 @@ class TranslationTask(Task):
     def __init__(self, corpus: ParallelCorpus) -> None:
         self.corpus: ParallelCorpus = corpus
         self.batch_tokens, self.planned_tokens, self.seed, self.longest = 0, 0, 0, 0
-        self.splits: tuple[BPEDropout, BPEDropout] | None = None
+        self.bpe_dropout: tuple[BPEDropout, BPEDropout] | None = None
 
     @classmethod
     def open(
@@ -54,51 +61,54 @@ class TranslationTask(Task):
         return cls(prepare_parallel(config, folder, progress, tokenizers, accept))
 
     @classmethod
-    def known(cls, asked: RunConfig) -> dict[str, Any]:
-        return _lengths_and_ties(asked, asked.text.joint) | ({} if asked.text.joint else {"source_vocab_size": 1})
+    def known(cls, user_config: RunConfig) -> dict[str, Any]:
+        return _lengths_and_ties(user_config, user_config.text.joint) | (
+            {} if user_config.text.joint else {"source_vocab_size": 1}
+        )
 
-    def resolve(self, asked: RunConfig, init: ModelFolder | None) -> RunConfig:
+    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         corpus = self.corpus
-        name = asked.preset or preset_for(len(corpus.train))
-        sections = preset("encoder-decoder", name, asked.model.architecture)
-        tokens = int(corpus.train.target_lengths.sum()) + len(corpus.train)  # each target ends in one more token
+        name = user_config.preset or preset_for(len(corpus.train))
+        sections = preset("encoder-decoder", name, user_config.model.architecture)
+        tokens = int(corpus.train.target_lengths.sum()) + len(corpus.train)  # each target ends in EOS
         if init is not None:
             sections["train"] |= GOING_ON
-        config = asked.with_defaults(sections, preset=name)
-        if config.train.optimizer == "muon" and "weight_decay" not in asked.train.model_fields_set:
+        config = user_config.with_defaults(sections, preset=name)
+        if config.train.optimizer == "muon" and "weight_decay" not in user_config.train.model_fields_set:
             decay = weight_decay_for(tokens / config.train.batch_tokens, peak_rate(config.train, config.model.d_model))
             config = config.replace(train={"weight_decay": decay})
         source, target = corpus.source_tokenizer, corpus.target_tokenizer
-        found: dict[str, Any] = {
+        derived: dict[str, Any] = {
             "vocab_size": target.vocab_size,
             "source_vocab_size": None if corpus.joint else source.vocab_size,
             "pad_id": target.pad_id,
             "bos_id": target.bos_id,
             "eos_id": target.eos_id,
-        } | _lengths_and_ties(asked, corpus.joint)
-        config = config.replace(model=resolved_model(asked, init, "encoder-decoder", found))
+        } | _lengths_and_ties(user_config, corpus.joint)
+        config = config.replace(model=resolved_model(user_config, init, "encoder-decoder", derived))
         self._check_lengths(config.model.max_length)
         return config
 
     def prepare(self, config: RunConfig) -> None:
+        self.config = config
         self.batch_tokens = self.planned_tokens = config.train.batch_tokens
         self.seed, self.longest = config.train.seed, config.model.max_length - 1
-        self.splits = None
+        self.bpe_dropout = None
         if config.train.bpe_dropout:
-            self.splits = self._splits(config.train.bpe_dropout)
-            sides = zip(self.splits, (self.corpus.train.sources, self.corpus.train.targets), strict=True)
-            self.planned_tokens = int(self.batch_tokens / max(splits.growth(side) for splits, side in sides))
+            self.bpe_dropout = self._open_bpe_dropout(config.train.bpe_dropout)
+            sides = zip(self.bpe_dropout, (self.corpus.train.sources, self.corpus.train.targets), strict=True)
+            self.planned_tokens = int(self.batch_tokens / max(dropout.growth(side) for dropout, side in sides))
 
-    def begin(self, model: Any, config: RunConfig) -> str:
+    def initialize(self, model: Any, config: RunConfig) -> str:
         if config.train.embedding_init == "random":
             return ""
-        sides = [each for each in (model.source_embedding, model.embedding) if each is not None]
-        sizes = [len(each.weight) for each in sides]
+        embeddings = [table for table in (model.source_embedding, model.embedding) if table is not None]
+        sizes = [len(table.weight) for table in embeddings]
         generator = torch.Generator().manual_seed(config.train.seed)
-        found = lsa_embeddings(cached_singular_vectors(self.corpus, sizes, config.model.d_model), generator)
-        for side, rows in zip(sides, torch.split(found, sizes), strict=True):
-            side.weight.data.copy_(rows)
-        return "embeddings begin with which tokens occur in the same pairs"
+        initial = lsa_embeddings(cached_singular_vectors(self.corpus, sizes, config.model.d_model), generator)
+        for table, rows in zip(embeddings, torch.split(initial, sizes), strict=True):
+            table.weight.data.copy_(rows)
+        return "LSA-initialized embeddings: singular vectors of the token-pair matrix of the corpus"
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -108,22 +118,61 @@ class TranslationTask(Task):
         train = self.corpus.train
         return plan_batches(train.source_lengths, train.target_lengths, self.planned_tokens, self.seed, epoch)
 
-    def cut(self, batch: Indices, update: int, count: int) -> MicroBatches:
+    def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
         pairs = self.corpus.train
-        if self.splits is not None:
+        if self.bpe_dropout is not None:
             random = np.random.default_rng((self.seed, update, 0))
-            pairs, batch = apply_bpe_dropout(pairs, batch, self.splits, self.longest, random), np.arange(len(batch))
-        tokens = int(pairs.target_lengths[batch].sum()) + len(batch)  # each target ends in one more token
-        cut = [partial(self._collate, pairs, piece) if len(piece) else None for piece in micro_batches(batch, count)]
-        return MicroBatches(tokens, cut)
+            pairs, batch = (
+                apply_bpe_dropout(pairs, batch, self.bpe_dropout, self.longest, random),
+                np.arange(len(batch)),
+            )
+        tokens = int(pairs.target_lengths[batch].sum()) + len(batch)  # each target ends in EOS
+        parts = micro_batches(batch, count)
+        return MicroBatches(tokens, [partial(self._collate, pairs, part) if len(part) else None for part in parts])
 
-    def loss(self, model: Any, piece: Any, smoothing: float = 0.0, negatives: int = 0) -> Loss:
-        return translation_loss(model, piece, smoothing, negatives)
+    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+        return translation_loss(model, micro_batch, smoothing, sampled_softmax)
 
     def validation(self) -> Iterator[Batch]:
         valid = self.corpus.valid
         for indices in plan_batches(valid.source_lengths, valid.target_lengths, self.batch_tokens, 0, 0):
             yield self._collate(valid, indices)
+
+    def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
+        """BLEU and chrF of translations of the validation set."""
+        sentences = self.corpus.valid_text[: budget.state.valid_sentences or self.config.train.valid_sentences]
+        sources = [source for source, _ in sentences]
+        translator = Translator([folder], device=str(next(folder.model.parameters()).device))
+        translated = translate_in_time(translator, sources, budget, log)
+        normalize = self.corpus.target_tokenizer.normalize  # a lower-case model is scored on lower-case references
+        return quick_scores(translated, [normalize(target) for _, target in sentences[: len(translated)]])
+
+    def count_final_searches(self) -> int:
+        return 0 if "length_penalty" in self.config.search.model_fields_set else 2
+
+    def tune_search(self, folder: ModelFolder, best_score: float, budget: TimeBudget, log: Progress) -> None:
+        """Choose the length penalty by BLEU on the validation set, unless it is set.
+
+        Models trained briefly or on little data prefer sentences that are too short. The paper, too, chose its penalty
+        on the development set. A penalty of 1 scores a sentence by about its mean token; a larger one would reward
+        length itself and fit the lengths of these references. A timed run tries as many values as there is time for.
+        """
+        if not self.count_final_searches():
+            return
+        penalty = self.config.search.length_penalty
+        if not budget.affords(1):
+            log(f"length penalty {penalty:g}: no time is left to try others")
+            return
+
+        def bleu(value: float) -> float:
+            if not budget.affords(1):
+                return 0.0  # lower than any score so far
+            search = folder.search.model_copy(update={"length_penalty": value})
+            return self.measure(replace(folder, search=search), budget, log)["valid_bleu"]
+
+        penalty, best_score = climb(bleu, penalty, best_score, PENALTY_STEP, MAX_PENALTY)
+        save_search(folder.path, folder.search.model_copy(update={"length_penalty": penalty}))
+        log(f"length penalty {penalty:g}, chosen on the validation set: BLEU {best_score:.2f}")
 
     def rank(self, scores: Scores) -> list[float]:
         return [scores["valid_bleu"], -scores["valid_loss"]]
@@ -132,8 +181,8 @@ class TranslationTask(Task):
         model = config.model
         return (
             "---\nlibrary_name: heedful\npipeline_tag: translation\nmetrics:\n- bleu\n- chrf\n---\n\n"
-            f"# A translator trained with heedful\n\nPreset {config.preset}: {layers(config)}, d_ff {model.d_ff}, "
-            f"{model.n_heads} heads, {model.vocab_size:,} tokens.\n\n{done} On the validation set: "
+            f"# A translator trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
+            f"d_ff {model.d_ff}, {model.n_heads} heads, {model.vocab_size:,} tokens.\n\n{done} On the validation set: "
             f"BLEU {scores['valid_bleu']:.2f}, chrF {scores['valid_chrf']:.2f}, loss {scores['valid_loss']:.3f}.\n\n"
             "Use it: `heedful translate FOLDER < text`, or `heedful.load(FOLDER).translate([...])` in Python.\n"
         )
@@ -147,12 +196,12 @@ class TranslationTask(Task):
                     f"set data.max_length={most - 1}, or give the model more."
                 )
 
-    def _splits(self, rate: float) -> tuple[BPEDropout, BPEDropout]:
+    def _open_bpe_dropout(self, rate: float) -> tuple[BPEDropout, BPEDropout]:
         source = BPEDropout.of(self.corpus.source_tokenizer, rate)
         target = source if self.corpus.joint else BPEDropout.of(self.corpus.target_tokenizer, rate)
         if source is None or target is None:
             raise SettingError(
-                f"train.bpe_dropout is {rate:g}, but the vocabulary of this model was not made by merging pieces; "
+                f"train.bpe_dropout is {rate:g}, but the vocabulary of this model has no BPE merges; "
                 "set train.bpe_dropout=0."
             )
         return source, target
@@ -161,9 +210,38 @@ class TranslationTask(Task):
         return collate(pairs, indices, self.corpus.source_tokenizer.specials, self.corpus.target_tokenizer.specials)
 
 
-def _lengths_and_ties(asked: RunConfig, joint: bool) -> dict[str, Any]:
-    """What follows from the longest pair and from the number of vocabularies, where it was left open."""
-    found: dict[str, Any] = {} if joint or "tie" in asked.model.model_fields_set else {"tie": "target"}
-    if "max_length" not in asked.model.model_fields_set:
-        found["max_length"] = 2 * (asked.data.max_length + 1)  # twice the longest source, for its translation
-    return found
+def climb(
+    score: Callable[[float], float], start: float, best_score: float, step: float, largest: float
+) -> tuple[float, float]:
+    """Hill climbing from `start`, whose score is known: up while the score rises, else down, not below 0."""
+    best = start
+    for direction in (step, -step):
+        while 0 <= (value := round(best + direction, 6)) <= largest and (new_score := score(value)) > best_score:
+            best, best_score = value, new_score
+        if best != start:
+            break
+    return best, best_score
+
+
+def translate_in_time(translator: Translator, sources: list[str], budget: TimeBudget, log: Progress) -> list[str]:
+    """All sentences; the first validation of a timed run translates only what its share of the time allows.
+
+    Later validations translate as many sentences, so that scores can be compared.
+    """
+    if not budget.given or budget.state.validated:
+        return translator.translate(sources)
+    began, translated = budget.now(), list[str]()
+    while len(translated) < len(sources) and not budget.exceeded(SEARCH_SHARE, began):
+        translated += translator.translate(sources[len(translated) : len(translated) + CHUNK])
+    if len(translated) < len(sources):
+        budget.state.valid_sentences = len(translated)
+        log(f"BLEU is computed on the first {len(translated)} validation sentences: train.time is too short for more")
+    return translated
+
+
+def _lengths_and_ties(user_config: RunConfig, joint: bool) -> dict[str, Any]:
+    """Model settings that follow from the longest pair and the number of vocabularies, unless the user set them."""
+    derived: dict[str, Any] = {} if joint or "tie" in user_config.model.model_fields_set else {"tie": "target"}
+    if "max_length" not in user_config.model.model_fields_set:
+        derived["max_length"] = 2 * (user_config.data.max_length + 1)  # twice the longest source, for its translation
+    return derived
