@@ -49,14 +49,14 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def assert_same_slopes(inputs: list[Tensor], ours: Tensor, theirs: Tensor) -> None:
+def assert_same_gradients(inputs: list[Tensor], ours: Tensor, theirs: Tensor) -> None:
     """Gradients for the inputs here; those for the weights are left in `.grad` on both sides."""
-    slope = random(*ours.shape, seed=9)
+    upstream = random(*ours.shape, seed=9)
     pairs = []
     for out in (ours, theirs):
         for x in inputs:
             x.grad = None
-        out.backward(slope)
+        out.backward(upstream)
         pairs.append([x.grad for x in inputs])
     torch.testing.assert_close(*pairs)
 
@@ -94,7 +94,7 @@ def test_attention_equals_multihead_attention(batch, over, masks):
 
     torch.testing.assert_close(out, expected)
     torch.testing.assert_close(seen, [weights])
-    assert_same_slopes([x, memory], out, expected)
+    assert_same_gradients([x, memory], out, expected)
     torch.testing.assert_close(attention_in_torch(gradients(ours)), gradients(theirs))
 
 
@@ -120,7 +120,7 @@ def test_block_equals_the_layers_of_torch(cross, activation, norm, batch):
         out = ours(x, LayerContext(NO_POSITION, keep))
         expected = theirs(x, src_key_padding_mask=~padding(lengths))
     torch.testing.assert_close(out, expected)
-    assert_same_slopes([x, memory] if cross else [x], out, expected)
+    assert_same_gradients([x, memory] if cross else [x], out, expected)
     torch.testing.assert_close(block_in_torch(gradients(ours), cross), gradients(theirs))
 
 
@@ -165,9 +165,9 @@ def test_the_whole_model_equals_the_stacks_of_torch(layers, activation, norm):
     torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)  # our table of positions is in single precision
     logits = ours.project(out)
     torch.testing.assert_close(logits, out @ ours.embedding.weight.t())
-    (slope,) = torch.autograd.grad(logits[target != 0].logsumexp(-1).sum(), ours.embedding.weight)
+    (gradient,) = torch.autograd.grad(logits[target != 0].logsumexp(-1).sum(), ours.embedding.weight)
     reference = (expected @ ours.embedding.weight.t())[target != 0].logsumexp(-1).sum()
-    torch.testing.assert_close(slope, torch.autograd.grad(reference, ours.embedding.weight)[0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(gradient, torch.autograd.grad(reference, ours.embedding.weight)[0], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "gelu_tanh", "silu", "swiglu"])

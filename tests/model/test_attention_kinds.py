@@ -43,34 +43,34 @@ KINDS = (
 every_kind = pytest.mark.parametrize("shape", KINDS)
 
 
-def listened(model, *inputs):
-    """The same with somebody who listens to all weights, and what they hear."""
-    heard = {}
+def run_with_hooks(model, *inputs):
+    """The output with a hook on all attention weights, and the recorded weights."""
+    recorded = {}
     handles = [
-        module.register_forward_hook(lambda module, given, out, name=name: heard.update({name: out}))
+        module.register_forward_hook(lambda module, given, out, name=name: recorded.update({name: out}))
         for name, module in model.named_modules()
         if name.endswith(".weights")
     ]
     out = model(*inputs)
     for handle in handles:
         handle.remove()
-    return out, heard
+    return out, recorded
 
 
 @every_kind
 @pytest.mark.parametrize("family", ["encoder", "decoder"])
 def test_what_is_found_is_what_the_weights_say(shape, family):
-    """A listener makes the weights be computed; without one they never are, in values and in gradients."""
+    """Values and gradients are the same with a hook, which makes the weights be computed, and without."""
     ids = sentences(LENGTHS)
     real = ids != 0
     results = []
-    for listening in (False, True):
+    for hooked in (False, True):
         model = fresh(small(**shape, family=family))
-        out, heard = listened(model, ids) if listening else (model(ids), {})
-        slopes = torch.autograd.grad(out[real].square().cos().sum(), list(model.parameters()))
-        results.append([out[real], *slopes])
+        out, recorded = run_with_hooks(model, ids) if hooked else (model(ids), {})
+        gradients = torch.autograd.grad(out[real].square().cos().sum(), list(model.parameters()))
+        results.append([out[real], *gradients])
     torch.testing.assert_close(*results, atol=1e-9, rtol=1e-7)
-    weights = heard[f"{family}.1.self.weights"]
+    weights = recorded[f"{family}.1.self.weights"]
     assert weights.shape == (3, 4, 41, 41)
     if shape["attention"] != "linformer":
         torch.testing.assert_close(weights.sum(-1), torch.ones(3, 4, 41, dtype=weights.dtype))

@@ -92,7 +92,7 @@ def test_rows_of_a_language_model_may_be_rearranged(positions):
 
 @every_shape
 def test_rows_of_different_lengths_join_and_leave(shape):
-    """A language model: whoever comes and goes, every row has the hidden states that it has alone."""
+    """Continuous batching of a language model: every row has the hidden states that it has alone."""
     model = shared(small(**shape, family="decoder"))
     texts = [sentences([length], seed=length, start=2)[0].tolist() for length in (5, 9, 3, 5)]
     cache, written = model.start(), []
@@ -118,7 +118,7 @@ def test_rows_of_different_lengths_join_and_leave(shape):
         assert cache.length == max(map(len, written))
 
 
-def test_rows_of_one_length_skip_nothing():
+def test_rows_of_one_length_have_no_padding():
     model = shared(small(family="decoder"))
     caches = [model.start() for _ in range(3)]
     for cache, length in zip(caches, (4, 7, 4), strict=True):

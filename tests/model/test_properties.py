@@ -158,8 +158,8 @@ def test_the_fused_attention_makes_the_same_model(positions, d_key, monkeypatch)
         for family in ("encoder-decoder", "decoder", "encoder"):
             model = fresh(small(family=family, positions=positions, d_key=d_key))
             out = model(source, target) if family == "encoder-decoder" else model(source)
-            slopes = torch.autograd.grad(out.square().cos().sum(), list(model.parameters()))
-            results.append([out, *slopes])
+            gradients = torch.autograd.grad(out.square().cos().sum(), list(model.parameters()))
+            results.append([out, *gradients])
     for plain, fused in zip(results[:3], results[3:], strict=True):
         torch.testing.assert_close(plain, fused, atol=1e-9, rtol=1e-7)
 

@@ -125,7 +125,7 @@ def test_without_attention_one_vector_is_all_there_is():
 
 
 @pytest.mark.parametrize("score", ["additive", "dot"])
-def test_a_listener_sees_the_weights_of_all_steps_and_may_replace_them(score):
+def test_a_hook_records_the_weights_of_all_steps_and_may_replace_them(score):
     model = fresh(recurrent(source_attention=score))
     source, target = sentences(SOURCE_LENGTHS), sentences([5, 5, 5], seed=1, start=2)
     silent, seen = model(source, target), []

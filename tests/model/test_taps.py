@@ -1,4 +1,4 @@
-"""Taps show what is inside, change nothing by listening, and carry on what a listener puts in its place."""
+"""Taps record activations without changing them, and pass on what a hook puts in their place."""
 
 import copy
 
@@ -18,13 +18,13 @@ def taps(model: nn.Module) -> dict[str, nn.Module]:
     return {name: module for name, module in model.named_modules() if isinstance(module, nn.Identity)}
 
 
-def listen(model: nn.Module, *endings: str) -> dict[str, list[Tensor]]:
+def record_taps(model: nn.Module, *endings: str) -> dict[str, list[Tensor]]:
     """Everything that passes the taps of these names from now on."""
-    heard: dict[str, list[Tensor]] = {}
+    recorded: dict[str, list[Tensor]] = {}
     for name, tap in taps(model).items():
         if name.endswith(endings):
-            tap.register_forward_hook(lambda _, given, out, name=name: heard.setdefault(name, []).append(out))
-    return heard
+            tap.register_forward_hook(lambda _, given, out, name=name: recorded.setdefault(name, []).append(out))
+    return recorded
 
 
 def beams(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,10 +47,10 @@ def test_listening_changes_nothing(positions):
     model = fresh(small(positions=positions))
     source, target, silent = beams(model)
     whole = model.project(model(source, target))
-    heard = listen(model, "")
+    recorded = record_taps(model, "")
     torch.testing.assert_close(beams(model)[2], silent)
     torch.testing.assert_close(model.project(model(source, target)), whole)
-    assert set(heard) == set(taps(model))
+    assert set(recorded) == set(taps(model))
 
 
 @pytest.mark.parametrize("part", ["cross", "self"])
@@ -58,11 +58,11 @@ def test_listening_changes_nothing(positions):
 def test_beams_are_shown_as_rows(part, tap):
     """What a row shows in a search is what it shows when it is decoded alone and at once."""
     model = fresh(small())
-    heard = listen(model, f"decoder.1.{part}.{tap}")
+    recorded = record_taps(model, f"decoder.1.{part}.{tap}")
     source, target, _ = beams(model)
-    pieces = heard.pop(f"decoder.1.{part}.{tap}")
+    pieces = recorded.pop(f"decoder.1.{part}.{tap}")
     model(source, target)
-    (whole,) = heard[f"decoder.1.{part}.{tap}"]
+    (whole,) = recorded[f"decoder.1.{part}.{tap}"]
     start = 0
     for piece in pieces:
         rows = whole[:, :, start : start + piece.size(2), : piece.size(3)]  # of the past, as much as there was
@@ -73,9 +73,9 @@ def test_beams_are_shown_as_rows(part, tap):
 
 def test_the_keys_and_values_of_a_memory_are_shown_once_for_all_beams():
     model = fresh(small())
-    heard = listen(model, "decoder.0.cross.keys", "decoder.0.cross.values")
+    recorded = record_taps(model, "decoder.0.cross.keys", "decoder.0.cross.values")
     beams(model)
-    assert {name: [tuple(x.shape) for x in shown] for name, shown in heard.items()} == {
+    assert {name: [tuple(x.shape) for x in shown] for name, shown in recorded.items()} == {
         "decoder.0.cross.keys": [(2, 4, 6, 4)],
         "decoder.0.cross.values": [(2, 4, 6, 4)],
     }
@@ -109,11 +109,11 @@ def test_taps_outside_attention_replace_too(tap):
 def test_a_copy_of_a_model_has_ears_of_its_own():
     model = fresh(small())
     twin = copy.deepcopy(model)
-    heard = listen(twin, "cross.weights")
+    recorded = record_taps(twin, "cross.weights")
     model(sentences([6, 4]), sentences([5, 3], start=2))
-    assert not heard
+    assert not recorded
     twin(sentences([6, 4]), sentences([5, 3], start=2))
-    assert set(heard) == {"decoder.0.cross.weights", "decoder.1.cross.weights"}
+    assert set(recorded) == {"decoder.0.cross.weights", "decoder.1.cross.weights"}
 
 
 @pytest.mark.parametrize("fused_from", [0, 1 << 20])

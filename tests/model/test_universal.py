@@ -130,10 +130,12 @@ def test_the_price_of_thinking_reaches_the_halting_unit():
 
 def test_every_step_has_names_of_its_own():
     model = fresh(universal())
-    heard = {}
+    recorded = {}
     for name, module in model.named_modules():
         if name.endswith(("cross.weights", "cross.output")):
-            module.register_forward_hook(lambda module, given, out, name=name: heard.setdefault(name, []).append(out))
+            module.register_forward_hook(
+                lambda module, given, out, name=name: recorded.setdefault(name, []).append(out)
+            )
     model(sentences([6, 4]), sentences([5, 3], seed=1, start=2))
-    assert set(heard) == {f"decoder.{step}.cross.{what}" for step in range(3) for what in ("weights", "output")}
-    assert all(len(calls) == 1 for calls in heard.values())
+    assert set(recorded) == {f"decoder.{step}.cross.{what}" for step in range(3) for what in ("weights", "output")}
+    assert all(len(calls) == 1 for calls in recorded.values())

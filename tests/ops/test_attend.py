@@ -64,8 +64,8 @@ def test_fused_equals_plain_in_values_and_gradients(masks, batch, dtype):
         tensors, options = example(masks, batch, dtype)
         inputs = [*tensors, *(x for x in options.values() if x.requires_grad)]
         out = body(*tensors, **options)
-        slope = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
-        results.append([out, *torch.autograd.grad(out, inputs, slope)])
+        gradient = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+        results.append([out, *torch.autograd.grad(out, inputs, gradient)])
     torch.testing.assert_close(results[0], results[1])
 
 
@@ -106,9 +106,9 @@ def test_the_tap_may_replace_the_weights():
 def test_hidden_keys_neither_count_nor_receive_gradients():
     (query, key, value), options = example("padding")
     out = attend(query, key, value, **options)
-    slopes = torch.autograd.grad(out.square().sum(), [key, value])
+    gradients = torch.autograd.grad(out.square().sum(), [key, value])
     hidden = ~options["keep"].transpose(2, 3).expand(3, 2, 6, 1)
-    assert all((slope.masked_select(hidden) == 0).all() for slope in slopes)
+    assert all((gradient.masked_select(hidden) == 0).all() for gradient in gradients)
     noisy = torch.where(hidden, 1e3, key.detach()), torch.where(hidden, 1e3, value.detach())
     assert torch.equal(attend(query, *noisy, **options), out)
 

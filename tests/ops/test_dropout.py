@@ -92,10 +92,10 @@ def test_the_gradient_is_dropped_where_the_value_was(shape, dtype):
     torch.manual_seed(7)
     x = torch.rand(shape, dtype=dtype).add(1).requires_grad_()
     out = dropout(x, 0.4, training=True)
-    slope = torch.randn(shape, dtype=dtype)
-    (gradient,) = torch.autograd.grad(out, x, slope)
+    upstream = torch.randn(shape, dtype=dtype)
+    (gradient,) = torch.autograd.grad(out, x, upstream)
     assert out.dtype == gradient.dtype == dtype
-    torch.testing.assert_close(gradient, torch.where(out == 0, 0, slope / 0.6).to(dtype))
+    torch.testing.assert_close(gradient, torch.where(out == 0, 0, upstream / 0.6).to(dtype))
 
 
 def test_transposed_tensors_keep_their_values():

@@ -95,9 +95,9 @@ def test_a_weight_used_twice_gets_both_gradients():
 
 def test_no_rows_cost_nothing():
     tensors, labels = example(0)
-    smoothed, likelihood, *slopes = values_and_gradients(linear_cross_entropy, tensors, labels, 0.1)
+    smoothed, likelihood, *gradients = values_and_gradients(linear_cross_entropy, tensors, labels, 0.1)
     assert smoothed == likelihood == 0
-    assert all((slope == 0).all() for slope in slopes)
+    assert all((gradient == 0).all() for gradient in gradients)
 
 
 def test_enormous_logits_stay_finite(chunk):
@@ -140,37 +140,37 @@ def test_autocast_leaves_gradients_in_float32(hidden):
         assert (mine - theirs).norm() < 2**-6 * theirs.norm()
 
 
-def sampled(negatives, tensors, labels, smoothing, seed):
+def sampled(samples, tensors, labels, smoothing, seed):
     torch.manual_seed(seed)
-    smoothed, likelihood = linear_cross_entropy(*tensors, labels, smoothing, negatives)
+    smoothed, likelihood = linear_cross_entropy(*tensors, labels, smoothing, samples)
     return [smoothed, likelihood, *torch.autograd.grad(smoothed, [x for x in tensors if x is not None])]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("bias", [True, False])
-def test_as_many_negatives_as_there_are_tokens_is_no_estimate(chunk, bias, smoothing):
+def test_sampling_all_tokens_is_exact(chunk, bias, smoothing):
     tensors, labels = example(9, bias)
     exact = values_and_gradients(linear_cross_entropy_plain, tensors, labels, smoothing)
-    for negatives in (VOCABULARY - 1, VOCABULARY, VOCABULARY + 1):
-        torch.testing.assert_close(sampled(negatives, tensors, labels, smoothing, 0), exact, atol=1e-5, rtol=1e-5)
+    for samples in (VOCABULARY - 1, VOCABULARY, VOCABULARY + 1):
+        torch.testing.assert_close(sampled(samples, tensors, labels, smoothing, 0), exact, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_negatives_stand_for_all_tokens_that_were_not_drawn(bias):
+def test_samples_represent_all_other_tokens(bias):
     """Over many draws: the nearer to the exact loss and gradient, the more tokens are drawn."""
     tensors, labels = example(9, bias)
     tensors[0] = (tensors[0].detach() / 3).requires_grad_()  # no few tokens that have it all
     exact = values_and_gradients(linear_cross_entropy_plain, tensors, labels, 0.1)
     errors = []
-    for negatives in (2, 5, 12):
-        draws = [sampled(negatives, tensors, labels, 0.1, seed) for seed in range(200)]
+    for samples in (2, 5, 12):
+        draws = [sampled(samples, tensors, labels, 0.1, seed) for seed in range(200)]
         means = [torch.stack(each).mean(0) for each in zip(*draws, strict=True)]
         errors.append([((mean - right).norm() / right.norm()).item() for mean, right in zip(means, exact, strict=True)])
     assert all(few > some > many for few, some, many in zip(*errors, strict=True))
     assert max(errors[-1]) < 0.1
 
 
-def test_negatives_are_drawn_alike_and_never_twice():
+def test_samples_are_drawn_alike_and_never_twice():
     labels = torch.tensor([3, 3, 7])
     counts = torch.zeros(VOCABULARY)
     for seed in range(2000):
@@ -186,14 +186,14 @@ def test_negatives_are_drawn_alike_and_never_twice():
     assert ((others - expected).abs() < 5 * (expected * (1 - 5 / 21)) ** 0.5).all()
 
 
-def test_the_same_seed_draws_the_same_negatives():
+def test_the_same_seed_draws_the_same_samples():
     tensors, labels = example(9)
     first, again, other = (sampled(4, tensors, labels, 0.1, seed) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not torch.equal(first[0], other[0])
 
 
-def test_negatives_in_autocast_leave_gradients_in_float32():
+def test_samples_in_autocast_leave_gradients_in_float32():
     tensors, labels = example(9)
     with torch.autocast("cpu", torch.bfloat16):
         estimate = sampled(5, tensors, labels, 0.1, 0)
@@ -218,13 +218,13 @@ def test_twins_are_the_mean_of_both_and_how_far_they_are_apart(bias, smoothing):
     torch.testing.assert_close(found, [expected, likelihood, *torch.autograd.grad(expected, inputs)])
 
 
-@pytest.mark.parametrize("negatives", [0, 5, VOCABULARY])
-def test_twins_that_agree_lose_what_one_loses(negatives):
+@pytest.mark.parametrize("samples", [0, 5, VOCABULARY])
+def test_twins_that_agree_lose_what_one_loses(samples):
     tensors, labels = example()
     torch.manual_seed(7)
-    expected = values_and_gradients(lambda *given: linear_cross_entropy(*given, negatives), tensors, labels, 0.1)
+    expected = values_and_gradients(lambda *given: linear_cross_entropy(*given, samples), tensors, labels, 0.1)
     hidden, *rest = tensors
     torch.manual_seed(7)
-    found = linear_rdrop_cross_entropy(torch.cat((hidden, hidden)), *rest, labels.repeat(2), 0.1, negatives, 5.0)
+    found = linear_rdrop_cross_entropy(torch.cat((hidden, hidden)), *rest, labels.repeat(2), 0.1, samples, 5.0)
     gradients = torch.autograd.grad(found[0], tensors)
     torch.testing.assert_close([*found, *gradients], expected, atol=1e-4, rtol=1e-4)

@@ -35,9 +35,7 @@ class UniversalStack(Stack):
         self.register_buffer("depth", table, persistent=False)
         self.halt = nn.Linear(config.d_model, 1) if config.act_halting else None
         if config.act_halting:
-            self.ponder = (
-                nn.Identity()
-            )  # a tap: (B, T), the ponder time N(t) + R(t): steps of each token plus remainder
+            self.ponder = nn.Identity()  # a tap: (B, T), the ponder time, steps of a token plus its remainder
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """(B, T, D) embeddings -> (B, T, D) hidden states."""
