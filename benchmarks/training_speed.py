@@ -30,7 +30,7 @@ import yaml
 from torch.utils.benchmark import Timer
 
 from heedful.native.engine import library, training_precision
-from heedful.native.muon_step import made
+from heedful.native.muon_step import newton_schulz_native
 from heedful.ops.newton_schulz import ROUNDS
 from heedful.text.tokenizer import Tokenizer
 
@@ -278,7 +278,7 @@ def print_share(task: Task, ours: Sequence[Speed]) -> None:
         print(f"  {reached / rate:.0%} of the {rate / 1e9:.0f} GFLOP/s that torch reaches in {name}")
     loaded = library()
     if loaded is not None and training_precision("auto", loaded) == "bfloat16":  # in float32 it needs fewer products
-        work = {"made": partial(made, torch.randn(8, 512, 512), loaded, "bfloat16")}
+        work = {"made": partial(newton_schulz_native, torch.randn(8, 512, 512), loaded, "bfloat16")}
         timer = Timer("made()", globals=work, num_threads=task.threads)
         rate = 8 * ROUNDS * 3 * 2 * 512**3 / min(timer.blocked_autorange(min_run_time=1).times)
         print(f"  {reached / rate:.0%} of the {rate / 1e9:.0f} GFLOP/s that the engine reaches in Muon's steps")

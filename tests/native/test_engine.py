@@ -20,7 +20,7 @@ from heedful.inference.scheduler import QueuedRequest, Scheduler, search_in_orde
 from heedful.inference.torch_backend import ModelNextToken
 from heedful.model.transformer import EncoderDecoder, build_model
 from heedful.native import Engine, EngineSearch, library, supports
-from heedful.native.capi import Shape
+from heedful.native.capi import ModelConfigStruct
 from heedful.native.torch_bridge import EngineNextToken, ModuleWeights
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.search.beam import beam_search
@@ -430,7 +430,7 @@ class NoMemory:
     def __init__(self, library: Any) -> None:
         self.library = library
 
-    def heedful_search(self, *_: Any) -> None:
+    def heedful_search_new(self, *_: Any) -> None:
         return None
 
     def heedful_error(self) -> bytes:
@@ -443,8 +443,8 @@ class NoMemory:
 def test_an_allocation_that_fails_is_a_sentence() -> None:
     loaded = library()
     assert loaded is not None
-    huge = Shape(width=2**20, inner=2**20, heads=2, vocabulary=2**30)  # more than an address space
-    assert not loaded.heedful_model(ctypes.byref(huge))
+    huge = ModelConfigStruct(width=2**20, inner=2**20, heads=2, vocabulary=2**30)  # more than an address space
+    assert not loaded.heedful_model_new(ctypes.byref(huge))
     assert loaded.heedful_error() == b"there is not enough memory"
 
 
@@ -454,10 +454,10 @@ def test_no_exception_leaves_the_library() -> None:
     schemas = dict(
         re.findall(r"\b(heedful_\w+)\([^{;]*?\) {(.*?)(?=\n\w[^\n]*\bheedful_\w+\(|\n#pragma GCC)", code, re.S)
     )
-    harmless = {"abi", "supported", "error", "panel", "fast_halves", *(f"{kind}_free" for kind in FREED)}
+    harmless = {"abi", "supported_isa", "error", "panel_width", "prefers_bf16", *(f"{kind}_free" for kind in FREED)}
     assert len(schemas) >= 18
     for name, body in schemas.items():
         assert "guarded(" in body or name.removeprefix("heedful_") in harmless, name
 
 
-FREED = ("model", "search", "steps", "learner")
+FREED = ("model", "search", "decoder", "trainer")

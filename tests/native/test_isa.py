@@ -109,7 +109,7 @@ def test_what_is_no_library_is_one_line(fresh: Path, caplog) -> None:
 @needs_engine
 @pytest.mark.parametrize("field", ["ABI", "STRUCTURES"])
 def test_a_library_of_another_version_is_one_line(fresh: Path, monkeypatch, caplog, field: str) -> None:
-    other = {"ABI": capi.ABI + 1, "STRUCTURES": (*capi.STRUCTURES[:-1], capi.Tensor)}
+    other = {"ABI": capi.ABI + 1, "STRUCTURES": (*capi.STRUCTURES[:-1], capi.WeightStruct)}
     monkeypatch.setattr(capi, field, other[field])
     assert "belongs to another version of heedful" in noticed(caplog)
 

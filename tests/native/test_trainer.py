@@ -1,4 +1,4 @@
-"""Learning by the compiled engine: the same loss and gradients as torch, and dropout that keeps its rate."""
+"""Training by the compiled engine: the loss and gradients of torch, and dropout at its rate."""
 
 import copy
 import math
@@ -18,11 +18,11 @@ from heedful.training.losses import rdrop_loss, translation_loss
 
 V = 211
 LIBRARY = library()
-WIDTH = 3 * LIBRARY.heedful_panel() // 2 if LIBRARY else 24
+WIDTH = 3 * LIBRARY.heedful_panel_width() // 2 if LIBRARY else 24
 SHAPES = {
     "one head": {"n_heads": 1},
     "heads of a panel and a half": {"d_model": 96, "n_heads": 96 // WIDTH},
-    "norms after": {"pre_norm": False},
+    "post-norm": {"pre_norm": False},
     "deep decoder": {"encoder_layers": 1, "decoder_layers": 3},
     "wide": {"d_model": 128, "d_ff": 320, "n_heads": 4},
     "plain embeddings": {"scale_embedding": False, "norm_eps": 1e-3},
@@ -36,7 +36,7 @@ def model_of(**settings):
     shape = {"d_model": 64, "d_ff": 96, "n_heads": 2, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
     model = build_model(ModelConfig(vocab_size=V, max_length=64, **{"pre_norm": True, **shape, **settings}))
     for parameter in model.parameters():
-        if parameter.dim() == 1:  # norms and biases that would hide a mistake if they were 1 and 0
+        if parameter.dim() == 1:  # norms and biases of 1 and 0 would hide mistakes
             torch.nn.init.normal_(parameter, mean=0.5, std=0.3)
     return model.train()
 
@@ -70,13 +70,13 @@ def assert_same(found, expected):
 def test_loss_and_gradients_are_those_of_torch(shape, sentences, threads, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     model, batch = model_of(**SHAPES[shape]), batch_of(sentences)
-    exact = copy.deepcopy(model).double()  # in float32 torch itself may be further away, on some CPUs
+    exact = copy.deepcopy(model).double()  # on some CPUs torch in float32 is less exact than the engine
     expected = gradients(exact, lambda: translation_loss(exact, batch, 0.1))
     assert_same(gradients(model, lambda: native_trainer(model).loss(batch, 0.1)), expected)
 
 
 def assert_near(found, expected, bound):
-    """All gradients together, and each that is not small, within what rounding to 8 bits leaves."""
+    """All gradients together, and each that is not small, within the rounding error of bf16."""
     assert found[1:] == pytest.approx(expected[1:], rel=2e-3)
     apart, lengths = ({name: float(each.norm()) for name, each in of.items()} for of in (
         {name: found[0][name] - each for name, each in expected[0].items()}, expected[0]))  # fmt: skip
@@ -98,24 +98,24 @@ def test_bfloat16_is_right_to_its_precision(shape, sentences, threads, monkeypat
 
 @pytest.mark.parametrize("negatives", [0, 7, 50, V])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_negatives_in_bfloat16_are_right_to_its_precision(negatives, smoothing):
+def test_sampled_softmax_in_bfloat16_is_right_to_its_precision(negatives, smoothing):
     model, batch = model_of(), batch_of(20)
     expected = gradients(model, lambda: translation_loss(model, batch, smoothing, negatives))
     found = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, smoothing, negatives))
     assert_near(found, expected, 0.04)
 
 
-@pytest.mark.parametrize("consistency", [0.0, 5.0])
-def test_what_a_model_is_sure_of_moves_it_as_little_in_bfloat16(consistency):
-    """The slopes of such tokens are small differences of large numbers, which are not to be rounded before."""
-    model, batch = model_of(), batch_of(4).doubled() if consistency else batch_of(8)
-    engine, optimiser = native_trainer(model), torch.optim.Adam(model.parameters(), 3e-3)
+@pytest.mark.parametrize("rdrop", [0.0, 5.0])
+def test_gradients_of_confident_predictions_are_as_small_in_bfloat16(rdrop):
+    """Gradients of such labels are small differences of large numbers, which must not be rounded to bf16 first."""
+    model, batch = model_of(), batch_of(4).doubled() if rdrop else batch_of(8)
+    engine, optimizer = native_trainer(model), torch.optim.Adam(model.parameters(), 3e-3)
     while (loss := engine.loss(batch)).likelihood / loss.tokens > 1e-3:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (loss.smoothed / loss.tokens).backward()
-        optimiser.step()
-    expected, *_ = gradients(model, lambda: engine.loss(batch, consistency=consistency))
-    found, *_ = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, consistency=consistency))
+        optimizer.step()
+    expected, *_ = gradients(model, lambda: engine.loss(batch, rdrop=rdrop))
+    found, *_ = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, rdrop=rdrop))
     apart, whole = (math.hypot(*(float(each.norm()) for each in of)) for of in (
         [found[name] - each for name, each in expected.items()], expected.values()))  # fmt: skip
     assert apart < 0.5 * whole
@@ -123,7 +123,7 @@ def test_what_a_model_is_sure_of_moves_it_as_little_in_bfloat16(consistency):
 
 @pytest.mark.parametrize("negatives", [0, 7, 50, V])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_negatives_are_those_of_torch(negatives, smoothing):
+def test_sampled_softmax_is_that_of_torch(negatives, smoothing):
     model, batch = model_of(), batch_of(20)
     expected = gradients(model, lambda: translation_loss(model, batch, smoothing, negatives))
     assert_same(gradients(model, lambda: native_trainer(model).loss(batch, smoothing, negatives)), expected)
@@ -132,8 +132,8 @@ def test_negatives_are_those_of_torch(negatives, smoothing):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("negatives", [0, 50])
 @pytest.mark.parametrize("sentences", [1, 40])
-def test_twins_are_those_of_torch(sentences, negatives, threads, monkeypatch):
-    """What is dropped differs from torch, so it is the sources that differ between the halves here.
+def test_rdrop_is_that_of_torch(sentences, negatives, threads, monkeypatch):
+    """Dropout masks differ from torch's, so here the sources of the two passes differ instead.
 
     In float32 torch is further from its own float64 than the engine.
     """
@@ -142,14 +142,14 @@ def test_twins_are_those_of_torch(sentences, negatives, threads, monkeypatch):
     batch.source[: len(batch) // 2].clamp_(max=60)
     exact = copy.deepcopy(model).double()
     expected = gradients(exact, lambda: rdrop_loss(exact, batch, 0.1, negatives, 5.0))
-    agreeing = gradients(exact, lambda: rdrop_loss(exact, batch, 0.1, negatives, 0.0))
-    assert expected[1] > agreeing[1] + 0.01 * sentences
+    without = gradients(exact, lambda: rdrop_loss(exact, batch, 0.1, negatives, 0.0))
+    assert expected[1] > without[1] + 0.01 * sentences
     assert_same(gradients(model, lambda: native_trainer(model).loss(batch, 0.1, negatives, 5.0)), expected)
-    in_halves = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, 0.1, negatives, 5.0))
-    assert_near(in_halves, expected, 0.06)
+    in_bf16 = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, 0.1, negatives, 5.0))
+    assert_near(in_bf16, expected, 0.06)
 
 
-def test_many_candidates_are_worked_on_in_parts():
+def test_many_candidates_are_computed_in_chunks():
     torch.manual_seed(3)
     config = ModelConfig(
         vocab_size=9001, d_model=64, d_ff=64, n_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0, max_length=64
@@ -160,7 +160,7 @@ def test_many_candidates_are_worked_on_in_parts():
     assert_near(gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, 0.1)), expected, 0.04)
 
 
-def test_weights_are_seen_as_they_are_now():
+def test_changed_weights_are_used_by_the_next_step():
     model, batch = model_of(), batch_of(5)
     by = native_trainer(model)
     before = by.loss(batch, 0.1).smoothed.item()
@@ -172,31 +172,31 @@ def test_weights_are_seen_as_they_are_now():
     assert after == pytest.approx(translation_loss(model, batch, 0.1).smoothed.item(), rel=1e-5)
 
 
-def test_what_is_longer_than_the_model_takes_is_refused():
+def test_sentences_longer_than_max_length_are_refused():
     pairs = Pairs.of([([5] * 64, [6])])  # and its end
     with pytest.raises(ValueError, match="65 tokens, but the model takes 64 at most"):
         native_trainer(model_of()).loss(collate(pairs, [0], Specials(pad=0, bos=2, eos=3)))
 
 
-def test_what_is_dropped_does_not_depend_on_the_precision():
+def test_dropout_masks_do_not_depend_on_the_precision():
     model, batch = model_of(dropout=0.3), batch_of(60)
     exact = gradients(model, lambda: native_trainer(model).loss(batch, 0.1))
     assert_near(gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, 0.1)), exact, 0.04)
 
 
-@pytest.mark.parametrize("consistency", [0.0, 5.0])
-def test_gradients_of_dropout_are_those_of_what_was_dropped(consistency):
-    """Along the gradient, the loss changes as the gradient says, if the same is dropped again."""
+@pytest.mark.parametrize("rdrop", [0.0, 5.0])
+def test_gradients_with_dropout_predict_the_change_of_the_loss(rdrop):
+    """Finite differences along the gradient, with the same dropout masks."""
     model, batch = model_of(dropout=0.3), batch_of(12).doubled()
-    by, tokens = native_trainer(model), batch.tokens // 2 if consistency else batch.tokens
-    found, _, _ = gradients(model, lambda: by.loss(batch, 0.1, 0, consistency))
+    by, tokens = native_trainer(model), batch.tokens // 2 if rdrop else batch.tokens
+    found, _, _ = gradients(model, lambda: by.loss(batch, 0.1, 0, rdrop))
     length = math.sqrt(sum(float(each.pow(2).sum()) for each in found.values()))
     losses = []
     for step in (-1e-3, 1e-3):
         with torch.no_grad():
             for name, each in model.named_parameters():
                 each.add_(found[name], alpha=step / length)
-        losses.append(gradients(model, lambda: by.loss(batch, 0.1, 0, consistency))[1] / tokens)
+        losses.append(gradients(model, lambda: by.loss(batch, 0.1, 0, rdrop))[1] / tokens)
         with torch.no_grad():
             for name, each in model.named_parameters():
                 each.sub_(found[name], alpha=step / length)
@@ -204,7 +204,7 @@ def test_gradients_of_dropout_are_those_of_what_was_dropped(consistency):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_what_is_dropped_follows_from_the_seed_alone(precision, monkeypatch):
+def test_dropout_masks_follow_from_the_seed_alone(precision, monkeypatch):
     model, batch = model_of(dropout=0.3), batch_of(60)
     by = native_trainer(model, precision)
     first, again = gradients(model, lambda: by.loss(batch)), gradients(model, lambda: by.loss(batch))
@@ -215,8 +215,8 @@ def test_what_is_dropped_follows_from_the_seed_alone(precision, monkeypatch):
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_dropout_keeps_its_rate_and_draws_anew_everywhere(rate):
-    """With layers that give nothing, hidden states are embeddings: what is dropped shows in their gradients."""
+def test_dropout_has_its_rate_and_independent_masks(rate):
+    """With layers that output zeros, hidden states are embeddings, whose gradients show the dropout masks."""
     model = model_of(dropout=rate, encoder_layers=1, decoder_layers=1, pre_norm=True)
     with torch.no_grad():
         for name, each in model.named_parameters():
@@ -227,7 +227,7 @@ def test_dropout_keeps_its_rate_and_draws_anew_everywhere(rate):
     dropped = []
     for seed in range(400):
         found, _, _ = gradients(model, lambda: native_trainer(model).loss(batch, 0.0, negatives=1), seed)
-        # of a token that is no label here, the decoder's input is all that has a gradient
+        # a token that is not a label has a gradient only as decoder input
         only_read = [i for i in ids.tolist() if i not in batch.labels[0].tolist()]
         dropped.append(found["embedding.weight"][only_read] == 0)
     zeros = torch.stack(dropped).float()  # (seeds, tokens, D)
@@ -254,12 +254,12 @@ def test_dropout_keeps_its_rate_and_draws_anew_everywhere(rate):
     ],
     ids=str,
 )
-def test_what_the_engine_does_not_know_is_left_to_torch(settings):
+def test_unsupported_models_are_left_to_torch(settings):
     assert native_trainer(model_of(**settings)) is None
     assert native_trainer(model_of()) is not None
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_of_a_translator_is_one_that_the_engine_knows(name):
+def test_every_preset_of_a_translator_is_supported(name):
     words = [f"model.vocab_size={V}", "model.encoder_layers=1", "model.decoder_layers=1"]
     assert native_trainer(build_model(load_config(None, words).with_preset(name).model)) is not None

@@ -1,4 +1,4 @@
-"""The C interface of the native engine: structures as ctypes, and loading a library that matches them."""
+"""The C interface of the compiled engine (csrc/engine.cpp) for ctypes: structures, functions, and loading a library."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ import struct
 from ctypes import c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
-ABI = 1  # raised with every change of the functions and structures in csrc/engine.cpp
+ABI = 2  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):
-    """Why the native engine is unavailable, as a clause without a full stop."""
+    """The engine cannot be loaded; the message is a clause that the caller puts into a sentence."""
 
 
-class Shape(ctypes.Structure):
+class ModelConfigStruct(ctypes.Structure):
+    """`ModelConfig` of csrc/model.h."""
+
     _fields_ = [
         *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        *((name, c_int32) for name in ("source_vocabulary", "longest", "activation", "positions")),
-        *((name, c_int32) for name in ("norm_first", "embedding_norm", "tied", "int8", "shortlists")),
+        *((name, c_int32) for name in ("source_vocabulary", "max_length", "activation", "positions")),
+        *((name, c_int32) for name in ("pre_norm", "embedding_norm", "tied", "int8", "shortlists")),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
     ]
 
 
-class Tensor(ctypes.Structure):
-    _fields_ = [*((name, c_void_p) for name in ("floats", "wholes", "scales")), ("count", c_int64)]
+class WeightStruct(ctypes.Structure):
+    """`WeightTensor` of csrc/gemm_inference.h: float32 values, or int8 values with a scale per row."""
+
+    _fields_ = [*((name, c_void_p) for name in ("floats", "values", "scales")), ("count", c_int64)]
 
 
 class SearchOptionsStruct(ctypes.Structure):
+    """`SearchOptions` of csrc/search.h."""
+
     _fields_ = [
         *((name, c_int32) for name in ("beam", "n_best", "limit", "bos", "eos", "pad")),
         ("length_penalty", c_double),
@@ -35,40 +41,45 @@ class SearchOptionsStruct(ctypes.Structure):
 
 
 class TrainConfigStruct(ctypes.Structure):
+    """`TrainConfig` of csrc/trainer.h."""
+
     _fields_ = [
         *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        ("norm_first", c_int32),
+        ("pre_norm", c_int32),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale", "dropout")),
     ]
 
 
 class BatchStruct(ctypes.Structure):
+    """`Batch` of csrc/trainer.h."""
+
     _fields_ = [
         *((name, c_void_p) for name in ("sources", "source_lengths", "inputs", "target_lengths", "labels")),
-        *((name, c_void_p) for name in ("candidates", "shifts")),
+        *((name, c_void_p) for name in ("candidates", "logit_bias")),
         *((name, c_int32) for name in ("sentences", "candidate_count")),
-        ("smoothing", c_float),
-        ("consistency", c_float),
+        *((name, c_float) for name in ("label_smoothing", "rdrop")),
         ("seed", c_uint64),
     ]
 
 
-class Quintic(ctypes.Structure):
-    _fields_ = [*((name, c_float) for name in "abc"), ("rounds", c_int32)]
+class QuinticStruct(ctypes.Structure):
+    """`Quintic` of csrc/newton_schulz.h."""
+
+    _fields_ = [*((name, c_float) for name in "abc"), ("iterations", c_int32)]
 
 
-STRUCTURES = (
-    Shape,
-    Tensor,
+STRUCTURES = (  # in the order of heedful_abi
+    ModelConfigStruct,
+    WeightStruct,
     SearchOptionsStruct,
     TrainConfigStruct,
     BatchStruct,
-    Quintic,
-)  # in the order of heedful_abi
+    QuinticStruct,
+)
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load a library and declare its functions; refuses one of another version of heedful."""
+    """Load a library of this version of heedful and declare its functions."""
     if not path.exists():
         raise EngineError(f"{path} is missing; install heedful again with a C++ compiler, or run `make engine`")
     _check_complete(path)
@@ -77,8 +88,8 @@ def open_library(path: Path) -> ctypes.CDLL:
     except OSError as error:
         raise EngineError(f"{path} cannot be loaded: {error}") from None
     _check_abi(library, path)
-    for name in ("model", "search", "steps", "learner"):
-        getattr(library, f"heedful_{name}").restype = c_void_p
+    for kind in ("model", "search", "decoder", "trainer"):
+        getattr(library, f"heedful_{kind}_new").restype = c_void_p
     library.heedful_error.restype = c_char_p
     return library
 
@@ -94,10 +105,10 @@ def _check_abi(library: ctypes.CDLL, path: Path) -> None:
 
 
 def _check_complete(path: Path) -> None:
-    """Refuse a truncated ELF file: a process that touches the missing pages dies with SIGBUS.
+    """Refuse a truncated ELF file: a process that touches the missing pages is killed by SIGBUS.
 
-    The loaders of other systems check this themselves. Comparing sizes also works for libraries edited by tools such
-    as auditwheel, which a digest from build time would reject.
+    Loaders of other systems check this themselves. The file's size is compared with its segments; unlike a digest from
+    build time, that also holds for libraries that tools such as auditwheel have edited.
     """
     with path.open("rb") as file:
         head = file.read(64)
@@ -107,7 +118,7 @@ def _check_complete(path: Path) -> None:
             segments, _, _, _, entry, count = struct.unpack_from("<QQIHHH", head, 32)
             file.seek(segments)
             table = file.read(entry * count)
-            # type and flags; offset in the file; two addresses; size in the file
+            # type and flags; the segment's offset in the file; two addresses; its size in the file
             ends = [sum(struct.unpack_from("<8xQ16xQ", table, entry * i)) for i in range(count)]
         except struct.error:
             ends = [2**64]

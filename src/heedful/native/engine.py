@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
-from heedful.native.capi import EngineError, SearchOptionsStruct, Shape, Tensor
+from heedful.native.capi import EngineError, ModelConfigStruct, SearchOptionsStruct, WeightStruct
 from heedful.native.isa import LibraryChoice, choose_library
 from heedful.native.support import POSITIONS, position_tensors
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
@@ -48,20 +48,20 @@ class Engine:
         loaded = library()
         assert loaded is not None
         self.library = loaded
-        self.model = c_void_p(self.library.heedful_model(byref(_shape(self.config, int8, shortlists))))
+        self.model = c_void_p(self.library.heedful_model_new(byref(_shape(self.config, int8, shortlists))))
         self._check_loaded(0 if self.model else -1)
         for name, tensor, scale in weights.tensors():
             self._load_tensor(name, tensor, scale)
         for name, table in position_tensors(self.config):
             self._load_tensor(name, table)
-        self._check_loaded(self.library.heedful_filled(self.model))
+        self._check_loaded(self.library.heedful_model_check_complete(self.model))
 
     def _load_tensor(self, name: str, tensor: Array, scale: Array | None = None) -> None:
         tensor = np.ascontiguousarray(tensor, np.float32 if scale is None else np.int8)
-        values = Tensor(tensor.ctypes.data, None, None, tensor.size)
+        values = WeightStruct(tensor.ctypes.data, None, None, tensor.size)
         if scale is not None:
-            values = Tensor(None, tensor.ctypes.data, scale.ctypes.data, tensor.size)
-        self._check_loaded(self.library.heedful_fill(self.model, name.encode(), byref(values)))
+            values = WeightStruct(None, tensor.ctypes.data, scale.ctypes.data, tensor.size)
+        self._check_loaded(self.library.heedful_model_load(self.model, name.encode(), byref(values)))
 
     def _check_loaded(self, code: int) -> None:
         if code < 0:
@@ -96,7 +96,7 @@ class EngineSearch:
 
     def __init__(self, engine: Engine, threads: int = 1) -> None:
         self.engine, self.max_rows = engine, rows_per_step(engine)
-        self.search = c_void_p(engine.library.heedful_search(engine.model, threads))
+        self.search = c_void_p(engine.library.heedful_search_new(engine.model, threads))
         engine.checked(0 if self.search else -1)
         self.options: dict[int, SearchOptions] = {}  # of the requests in the search
         self.rows = 0  # of all requests, with full beams
@@ -122,7 +122,7 @@ class EngineSearch:
         allowed = c_void_p(None if shortlist is None else shortlist.ctypes.data)
         count = 0 if shortlist is None else len(shortlist)
         number = self.engine.checked(
-            self.engine.library.heedful_add(
+            self.engine.library.heedful_search_add(
                 self.search, ids, len(source), byref(settings), forced_ids, len(prefix), allowed, count
             )
         )
@@ -134,21 +134,21 @@ class EngineSearch:
         """Decode a token for each request, up to `steps` times or until `enough` finish -> these, with hypotheses."""
         finished = (c_int32 * len(self.options))()
         count = self.engine.checked(
-            self.engine.library.heedful_run(self.search, steps, enough, self.max_rows, finished)
+            self.engine.library.heedful_search_run(self.search, steps, enough, self.max_rows, finished)
         )
         return [(number, self._take_hypotheses(number)) for number in finished[:count]]
 
     def drop(self, number: int) -> None:
         """Remove a request, finished or not."""
         self.rows -= self.options.pop(number).beam
-        self.engine.checked(self.engine.library.heedful_drop(self.search, number))
+        self.engine.checked(self.engine.library.heedful_search_remove(self.search, number))
 
     def _take_hypotheses(self, number: int) -> list[Hypothesis]:
         options, hypotheses = self.options[number], list[Hypothesis]()
         ids, log_probs, finished = POINTER(c_int32)(), POINTER(c_float)(), c_int32()
-        for index in range(self.engine.checked(self.engine.library.heedful_found(self.search, number))):
+        for index in range(self.engine.checked(self.engine.library.heedful_search_count(self.search, number))):
             length = self.engine.checked(
-                self.engine.library.heedful_hypothesis(
+                self.engine.library.heedful_search_hypothesis(
                     self.search, number, index, byref(ids), byref(log_probs), byref(finished)
                 )
             )
@@ -159,10 +159,10 @@ class EngineSearch:
         return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))[: options.n_best]
 
 
-def _shape(config: ModelConfig, int8: bool, shortlists: bool) -> Shape:
+def _shape(config: ModelConfig, int8: bool, shortlists: bool) -> ModelConfigStruct:
     scale = config.d_model**0.5 if config.scale_embedding else 1.0
     source = 0 if config.tie == "all" else config.source_vocab_size or config.vocab_size
-    return Shape(
+    return ModelConfigStruct(
         config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers, config.vocab_size,
         source, config.max_length, ACTIVATIONS.index(config.activation), POSITIONS[config.positions],
         config.pre_norm, config.embedding_norm, config.tie != "none", int8, shortlists, config.norm_eps, scale,
@@ -187,4 +187,4 @@ def training_precision(precision: str, loaded: ctypes.CDLL) -> str:
     """The precision to train in; 'auto' is the faster one on this CPU."""
     if precision != "auto":
         return precision
-    return "bfloat16" if loaded.heedful_fast_halves() else "float32"
+    return "bfloat16" if loaded.heedful_prefers_bf16() else "float32"

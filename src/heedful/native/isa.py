@@ -51,7 +51,7 @@ def supported_instruction_sets() -> tuple[tuple[str, ...], str]:
     """The instruction sets of this CPU that have a library, lowest first, and why there is no higher one."""
     portable = open_library(library_path(INSTRUCTION_SETS[0]))
     reason = c_char_p()
-    highest = portable.heedful_supported(byref(reason))
+    highest = portable.heedful_supported_isa(byref(reason))
     why_not_higher = (reason.value or b"").decode()
     available = []
     for name in INSTRUCTION_SETS[: highest + 1]:

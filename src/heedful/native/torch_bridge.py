@@ -51,7 +51,7 @@ class EngineCache:
         lengths = source_lengths.int().contiguous()
         keep = torch.arange(source.size(1)) < lengths.unsqueeze(1)
         ids = source[keep].int()
-        steps = engine.library.heedful_steps(
+        steps = engine.library.heedful_decoder_new(
             engine.model, torch.get_num_threads(), _pointer(ids), _pointer(lengths), len(lengths)
         )
         if not steps:
@@ -62,7 +62,7 @@ class EngineCache:
 
     def __del__(self) -> None:
         if getattr(self, "steps", None):
-            self.engine.library.heedful_steps_free(self.steps)
+            self.engine.library.heedful_decoder_free(self.steps)
 
     def advance(self, ids: Tensor) -> Tensor:
         """(R,) next token of each row -> (R, V) log-probabilities of the token after it."""
@@ -72,7 +72,7 @@ class EngineCache:
         sentence_of_row = self.sentences.repeat_interleave(rows // len(self.sentences))
         log_probs = torch.empty(rows, self.engine.config.vocab_size)
         self.engine.checked(
-            self.engine.library.heedful_advance(
+            self.engine.library.heedful_decoder_step(
                 self.steps, rows, _pointer(sentence_of_row), _pointer(self.nodes), _pointer(tokens), _pointer(log_probs)
             )
         )

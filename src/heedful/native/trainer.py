@@ -1,7 +1,8 @@
-"""Learning on a CPU by the compiled engine: the loss of a batch and all gradients, as torch has them, sooner.
+"""Training on a CPU by the compiled engine: the loss of a batch and the gradients of all weights.
 
-It knows the encoder-decoder of the paper, with norms before or after; anything else is left to torch. Products with
-weights are computed in float32, or in bfloat16 where the CPU is faster in it: by tiles (AMX) or by pairs (AVX-512).
+`training.backend` uses it in place of torch for the encoder-decoder of the paper, pre-norm or post-norm; other models
+are left to torch. GEMMs with weights are computed in float32, or in bfloat16 where that is faster on the CPU (AMX, or
+AVX-512 with bf16 instructions).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from heedful.native.engine import library, training_precision
 from heedful.ops.cross_entropy import Loss, sample_softmax_tokens
 from heedful.ops.position_tables import sinusoids
 
-# What a model has to be like, besides an encoder-decoder on a CPU whose widths suit the CPU's registers.
-KNOWN = {
+# Settings that the engine requires of an encoder-decoder, besides widths that are multiples of its panels.
+REQUIRED = {
     "architecture": "transformer",
     "attention": "full",
     "attention_of_decoder": "full",
@@ -40,100 +41,99 @@ KNOWN = {
 
 
 def native_trainer(model: Model, precision: str = "float32") -> NativeTrainer | None:
-    """The engine for this model, if it knows such models and there is an engine; 'auto' takes what is faster."""
+    """The engine's trainer, or None if there is no engine or it does not support the model."""
     config = model.config
-    if not isinstance(model, EncoderDecoder) or any(getattr(config, name) != KNOWN[name] for name in KNOWN):
+    if not isinstance(model, EncoderDecoder) or any(getattr(config, name) != value for name, value in REQUIRED.items()):
         return None
-    if config.key_width != config.d_head or any(each.device.type != "cpu" for each in model.parameters()):
+    if config.key_width != config.d_head or any(parameter.device.type != "cpu" for parameter in model.parameters()):
         return None
     loaded = library()
     if loaded is None:
         return None
-    panel = loaded.heedful_panel()  # of two registers; heads may end with the first of them
+    panel = loaded.heedful_panel_width()  # two registers; the width of a head may be a multiple of one
     if config.d_model % panel or config.d_ff % panel or config.d_head % (panel // 2):
         return None
     return NativeTrainer(model, loaded, training_precision(precision, loaded))
 
 
 class NativeTrainer:
-    """The weights of a model that learns, where they are."""
+    """Computes losses and gradients of a model; reads the weights of its parameters in place."""
 
     def __init__(self, model: EncoderDecoder, loaded: ctypes.CDLL, precision: str) -> None:
         self.library, self.config, self.precision = loaded, model.config, precision
-        self.parameters = _in_order(model)
-        self.sizes = [each.numel() for each in self.parameters]
+        self.parameters = _ordered_parameters(model)
+        self.sizes = [parameter.numel() for parameter in self.parameters]
         config, count = self.config, len(self.parameters)
         self.positions = torch.from_numpy(sinusoids(config.max_length, config.d_model))
         scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        outline = TrainConfigStruct(
+        struct = TrainConfigStruct(
             config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers,
             config.vocab_size, config.pre_norm, config.norm_eps, scale, config.dropout,
         )  # fmt: skip
-        where = (c_void_p * count)(*(each.data_ptr() for each in self.parameters))
-        sizes = (c_int64 * count)(*self.sizes)
-        halves = precision == "bfloat16"
-        found = loaded.heedful_learner(byref(outline), where, sizes, count, _at(self.positions), halves)
-        self.learner = c_void_p(found)
-        self._checked(0 if self.learner else -1)
+        weights = (c_void_p * count)(*(parameter.data_ptr() for parameter in self.parameters))
+        sizes, bf16 = (c_int64 * count)(*self.sizes), precision == "bfloat16"
+        trainer = loaded.heedful_trainer_new(byref(struct), weights, sizes, count, _pointer(self.positions), bf16)
+        self.trainer = c_void_p(trainer)
+        self._check(0 if self.trainer else -1)
 
     def __del__(self) -> None:
-        if getattr(self, "learner", None):
-            self.library.heedful_learner_free(self.learner)
+        if getattr(self, "trainer", None):
+            self.library.heedful_trainer_free(self.trainer)
 
-    def loss(self, batch: Batch, smoothing: float = 0.0, negatives: int = 0, consistency: float = 0.0) -> Loss:
-        """What `translation_loss` gives for the model while it learns; what is dropped follows from torch's seed."""
-        smoothed, likelihood = _Learned.apply(self, batch, smoothing, negatives, consistency, *self.parameters)  # type: ignore[no-untyped-call]
-        return Loss(smoothed, likelihood, batch.tokens // 2 if consistency else batch.tokens)
+    def loss(self, batch: Batch, smoothing: float = 0.0, negatives: int = 0, rdrop: float = 0.0) -> Loss:
+        """`translation_loss` or `rdrop_loss` in training mode; the dropout masks follow from torch's seed."""
+        smoothed, likelihood = _NativeLoss.apply(self, batch, smoothing, negatives, rdrop, *self.parameters)  # type: ignore[no-untyped-call]
+        return Loss(smoothed, likelihood, batch.tokens // 2 if rdrop else batch.tokens)
 
-    def learn(self, batch: Batch, smoothing: float, negatives: int, consistency: float = 0.0) -> tuple[Tensor, Tensor]:
-        """(2) sums of the smoothed loss and of the negative log-likelihood; the gradients of the first, flat."""
-        if consistency:  # twins stand side by side there
+    def train_step(self, batch: Batch, smoothing: float, negatives: int, rdrop: float = 0.0) -> tuple[Tensor, Tensor]:
+        """(2) sums of the smoothed loss and the negative log-likelihood; all gradients of the first, concatenated."""
+        if rdrop:  # the engine expects the two passes of a sentence side by side
             batch = batch.rows(torch.arange(len(batch)).view(2, -1).t().flatten())
         longest = max(batch.source.size(1), batch.labels.size(1))
         if longest > self.config.max_length:
             raise ValueError(f"{longest} tokens, but the model takes {self.config.max_length} at most")
-        real = torch.arange(batch.labels.size(1)) < batch.target_lengths.unsqueeze(1)  # (B, T)
-        read = torch.arange(batch.source.size(1)) < batch.source_lengths.unsqueeze(1)  # (B, S)
-        labels = batch.labels[real]
+        target_mask = torch.arange(batch.labels.size(1)) < batch.target_lengths.unsqueeze(1)  # (B, T)
+        source_mask = torch.arange(batch.source.size(1)) < batch.source_lengths.unsqueeze(1)  # (B, S)
+        labels = batch.labels[target_mask]
         vocabulary = self.config.vocab_size
         candidates, weights = sample_softmax_tokens(labels, vocabulary, negatives or vocabulary)
-        place = torch.empty(self.config.vocab_size, dtype=torch.int32)
-        place[candidates] = torch.arange(len(candidates), dtype=torch.int32)
-        shifts = torch.full((len(candidates) + 64,), -1e30)  # a whole number of registers
-        shifts[: len(candidates)] = weights.log()
-        lent = [
-            each.int().contiguous()
-            for each in (batch.source[read], batch.source_lengths, batch.decoder_input[real], batch.target_lengths)
-        ]
-        lent += [place[labels], candidates.int(), shifts]
+        index = torch.empty(vocabulary, dtype=torch.int32)  # of each candidate, by its token
+        index[candidates] = torch.arange(len(candidates), dtype=torch.int32)
+        logit_bias = torch.full((len(candidates) + 64,), -1e30)  # padded to whole panels
+        logit_bias[: len(candidates)] = weights.log()
+        sources, inputs = batch.source[source_mask], batch.decoder_input[target_mask]
+        integers = (sources, batch.source_lengths, inputs, batch.target_lengths, index[labels], candidates)
+        arrays = [*(tensor.int().contiguous() for tensor in integers), logit_bias]
         seed = int(torch.randint(2**63 - 1, ()).item())
-        lesson = BatchStruct(*map(_at, lent), len(batch), len(candidates), smoothing, consistency, seed)
+        struct = BatchStruct(*map(_pointer, arrays), len(batch), len(candidates), smoothing, rdrop, seed)
         sums, gradients = (c_double * 2)(), torch.empty(sum(self.sizes))
-        self._checked(
-            self.library.heedful_learn(self.learner, byref(lesson), torch.get_num_threads(), _at(gradients), sums)
+        self._check(
+            self.library.heedful_train_step(
+                self.trainer, byref(struct), torch.get_num_threads(), _pointer(gradients), sums
+            )
         )
         return torch.tensor(sums[:]), gradients
 
-    def _checked(self, code: int) -> None:
+    def _check(self, code: int) -> None:
         if code < 0:
-            raise HeedfulError(f"the engine cannot learn: {self.library.heedful_error().decode()}.")
+            raise HeedfulError(f"the engine cannot train: {self.library.heedful_error().decode()}.")
 
 
-class _Learned(torch.autograd.Function):
-    """Gradients are found with the loss, and handed out when they are asked for."""
+class _NativeLoss(torch.autograd.Function):
+    """The engine computes gradients together with the loss; the backward pass hands them out."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        by: NativeTrainer,
+        trainer: NativeTrainer,
         batch: Batch,
         smoothing: float,
         negatives: int,
-        consistency: float,
+        rdrop: float,
         *parameters: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        sums, ctx.gradients = by.learn(batch, smoothing, negatives, consistency)
-        ctx.sizes, ctx.shapes = by.sizes, [each.shape for each in parameters]
+        sums, ctx.gradients = trainer.train_step(batch, smoothing, negatives, rdrop)
+        ctx.sizes, ctx.shapes = trainer.sizes, [parameter.shape for parameter in parameters]
         smoothed, likelihood = sums.float().unbind()
         ctx.mark_non_differentiable(likelihood)
         return smoothed, likelihood
@@ -144,10 +144,10 @@ class _Learned(torch.autograd.Function):
         return None, None, None, None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
 
 
-def _in_order(model: EncoderDecoder) -> list[nn.Parameter]:
-    """All weights in the order in which the engine meets them, which is that of the tensor spec."""
+def _ordered_parameters(model: EncoderDecoder) -> list[nn.Parameter]:
+    """All weights in the order of the tensor spec, which is the order in which the engine numbers them."""
     return [model.get_parameter(name) for name in tensor_spec(model.config)]
 
 
-def _at(tensor: Tensor) -> c_void_p:
+def _pointer(tensor: Tensor) -> c_void_p:
     return c_void_p(tensor.data_ptr())

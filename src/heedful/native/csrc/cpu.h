@@ -1,6 +1,6 @@
-// The highest instruction set that both the CPU and the operating system support, found by CPUID and XGETBV.
+// Run-time detection of the highest instruction set that the CPU and the operating system support (CPUID and XGETBV).
 //
-// Every library exports it, but only the portable one is asked: it runs on every CPU of its kind.
+// Every library contains it, but Python calls only that of the portable library, which runs on any CPU.
 #pragma once
 
 #include <cstdint>
@@ -31,22 +31,22 @@ struct Registers {
 
 inline Registers cpuid(uint32_t leaf, uint32_t subleaf) {
     Registers r;
-    __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);  // zeros for a leaf that the CPU does not have
+    __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);  // zeros if the CPU does not have the leaf
     return r;
 }
 
 inline bool has(uint32_t value, uint32_t mask) { return (value & mask) == mask; }
 
-// The registers that the operating system saves: XCR0. To be asked only where CPUID lists OSXSAVE.
+// XCR0: the register state that the operating system saves. Requires OSXSAVE.
 inline uint32_t saved_registers() {
     uint32_t low, high;
-    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low), "=d"(high) : "c"(0));  // xgetbv, which needs no option so
+    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low), "=d"(high) : "c"(0));  // xgetbv; as bytes it needs no compiler option
     return low;
 }
 
-inline bool lists_amx() { return has(cpuid(7, 0).edx, 1u << 22 | 1u << 24); }  // bfloat16 and tiles
+inline bool lists_amx() { return has(cpuid(7, 0).edx, 1u << 22 | 1u << 24); }  // AMX-BF16 and AMX-TILE
 
-// Linux gives a process tiles when it asks for them.
+// Linux grants a process the use of AMX tiles on request.
 inline bool kernel_allows_amx() {
 #if defined(__linux__)
     constexpr int REQUEST = 0x1023, TILE_DATA = 18;
@@ -77,7 +77,7 @@ inline Supported supported() {
 #else
 
 inline bool lists_amx() { return false; }
-inline Supported supported() { return {PORTABLE, "for this kind of CPU there is one library"}; }
+inline Supported supported() { return {PORTABLE, "for this CPU architecture there is one library"}; }
 
 #endif
 

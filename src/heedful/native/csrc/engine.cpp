@@ -1,12 +1,12 @@
-// What Python calls. Every function that can fail returns a negative number or a null pointer then, and `heedful_error`
-// says why: no exception leaves this file. Functions and structures change together with native/capi.py and its ABI.
+// The C interface of the engine. A function that fails returns a negative number or a null pointer, and `heedful_error`
+// returns the reason: no exception leaves this file. Functions and structures change together with native/capi.py and ABI.
 
 #include <cstdio>
 
 #include "cpu.h"
-#include "learning.h"
-#include "orthogonal.h"
+#include "newton_schulz.h"
 #include "search.h"
+#include "train.h"
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -16,27 +16,27 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 1;
+constexpr int ABI = 2;
 
-thread_local char error[256];  // of a fixed size: it also has to say that there is no memory left
+thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 
 template <typename Work>
 int32_t guarded(Work work) noexcept {
-    const char* said = "an unknown exception";
+    const char* message = "an unknown exception";
     try {
         return work();
     } catch (const std::bad_alloc&) {
-        said = "there is not enough memory";
-    } catch (const std::exception& problem) {
-        std::snprintf(error, sizeof error, "%s", problem.what());
+        message = "there is not enough memory";
+    } catch (const std::exception& exception) {
+        std::snprintf(error, sizeof error, "%s", exception.what());
         return -1;
     } catch (...) {
     }
-    std::snprintf(error, sizeof error, "%s", said);
+    std::snprintf(error, sizeof error, "%s", message);
     return -1;
 }
 
-struct Steps {  // rows that Python searches by itself
+struct DecoderSession {  // a decoder whose search runs in Python
     Decoder decoder;
     std::vector<std::unique_ptr<Sentence>> sentences;
 };
@@ -46,156 +46,158 @@ struct Steps {  // rows that Python searches by itself
 #pragma GCC visibility push(default)
 extern "C" {
 
-// The version of this interface and the sizes of all structures that Python passes, in the order of native/capi.py.
+// The version of this interface, and the sizes of all structures that Python passes, in the order of native/capi.py.
 int32_t heedful_abi(int64_t* sizes, int32_t count) {
-    const size_t own[] = {sizeof(Shape),   sizeof(Tensor),           sizeof(Options),
-                          sizeof(learning::Outline), sizeof(learning::Lesson), sizeof(learning::Quintic)};
+    const size_t own[] = {sizeof(ModelConfig),        sizeof(WeightTensor), sizeof(SearchOptions),
+                          sizeof(train::TrainConfig), sizeof(train::Batch), sizeof(Quintic)};
     if (count != int32_t(sizeof own / sizeof *own)) return -1;
     std::copy(std::begin(own), std::end(own), sizes);
     return ABI;
 }
 
-// The highest instruction set of this machine, and what the next one lacks here.
-int32_t heedful_supported(const char** why_not_higher) {
-    const Supported found = supported();
-    *why_not_higher = found.why_not_higher;
-    return found.set;
+// The highest instruction set that this machine supports, and why the next one is not supported.
+int32_t heedful_supported_isa(const char** why_not_higher) {
+    const Supported highest = supported();
+    *why_not_higher = highest.why_not_higher;
+    return highest.set;
 }
 
 const char* heedful_error() { return error; }
 
-Model* heedful_model(const Shape* shape) {
+Model* heedful_model_new(const ModelConfig* config) {
     Model* model = nullptr;
-    guarded([&] { return model = new Model(*shape), 0; });
+    guarded([&] { return model = new Model(*config), 0; });
     return model;
 }
-int32_t heedful_fill(Model* model, const char* name, const Tensor* tensor) {
-    return guarded([&] { return model->places.fill(name, *tensor), 0; });
+int32_t heedful_model_load(Model* model, const char* name, const WeightTensor* tensor) {
+    return guarded([&] { return model->loader.load(name, *tensor), 0; });
 }
-// To be called when all tensors are given; what they took on their way here goes back to the system.
-int32_t heedful_filled(const Model* model) {
+// Call it after the last tensor. It also returns the memory of temporary copies to the operating system.
+int32_t heedful_model_check_complete(const Model* model) {
 #if defined(__GLIBC__)
     malloc_trim(0);
 #endif
-    return guarded([&] { return model->places.check_filled(), 0; });
+    return guarded([&] { return model->loader.check_complete(), 0; });
 }
 void heedful_model_free(Model* model) { delete model; }
 
-Search* heedful_search(const Model* model, int32_t threads) {
+Search* heedful_search_new(const Model* model, int32_t threads) {
     Search* search = nullptr;
     guarded([&] { return search = new Search(*model, threads), 0; });
     return search;
 }
 void heedful_search_free(Search* search) { delete search; }
 
-int32_t heedful_add(Search* search, const int32_t* source, int32_t length, const Options* options,
-                    const int32_t* prefix, int32_t prefix_length, const int32_t* shortlist, int32_t tokens) {
+// Queues a sentence -> its number.
+int32_t heedful_search_add(Search* search, const int32_t* source, int32_t length, const SearchOptions* options,
+                           const int32_t* prefix, int32_t prefix_length, const int32_t* shortlist,
+                           int32_t shortlist_length) {
     return guarded([&] {
         return search->add({source, source + length}, *options, {prefix, prefix + prefix_length},
-                           {shortlist, shortlist + tokens});
+                           {shortlist, shortlist + shortlist_length});
     });
 }
 
-// How many sentences ended; their numbers are written to `ended`, which has room for all that were added.
-int32_t heedful_run(Search* search, int32_t steps, int32_t enough, int32_t most, int32_t* ended) {
+// -> how many sentences ended; their numbers are written to `ended`, which has space for all that were added.
+int32_t heedful_search_run(Search* search, int32_t steps, int32_t enough, int32_t max_rows, int32_t* ended) {
     return guarded([&] {
-        std::vector<int32_t> done = search->run(steps, enough, most);
-        std::copy(done.begin(), done.end(), ended);
-        return int32_t(done.size());
+        std::vector<int32_t> numbers = search->run(steps, enough, max_rows);
+        std::copy(numbers.begin(), numbers.end(), ended);
+        return int32_t(numbers.size());
     });
 }
 
-int32_t heedful_found(const Search* search, int32_t number) {
-    return guarded([&] { return int32_t(search->job(number).found.size()); });
+// -> the number of hypotheses of a sentence.
+int32_t heedful_search_count(const Search* search, int32_t number) {
+    return guarded([&] { return int32_t(search->job(number).hypotheses.size()); });
 }
-// The i-th of what was found: its length; ids and log-probabilities are lent until the sentence is dropped.
-int32_t heedful_hypothesis(const Search* search, int32_t number, int32_t i, const int32_t** ids,
-                           const float** log_probs, int32_t* finished) {
+// The i-th hypothesis -> its length; ids and log-probabilities are borrowed until the sentence is removed.
+int32_t heedful_search_hypothesis(const Search* search, int32_t number, int32_t i, const int32_t** ids,
+                                  const float** log_probs, int32_t* finished) {
     return guarded([&] {
-        const Found& found = search->job(number).found.at(i);
-        *ids = found.ids.data(), *log_probs = found.log_probs.data(), *finished = found.finished;
-        return int32_t(found.ids.size());
+        const Hypothesis& hypothesis = search->job(number).hypotheses.at(i);
+        *ids = hypothesis.ids.data(), *log_probs = hypothesis.log_probs.data(), *finished = hypothesis.finished;
+        return int32_t(hypothesis.ids.size());
     });
 }
-int32_t heedful_drop(Search* search, int32_t number) {
-    return guarded([&] { return search->drop(number), 0; });
+int32_t heedful_search_remove(Search* search, int32_t number) {
+    return guarded([&] { return search->remove(number), 0; });
 }
 
-// Sources one after the other, `lengths` of them.
-Steps* heedful_steps(const Model* model, int32_t threads, const int32_t* sources, const int32_t* lengths,
-                     int32_t count) {
-    Steps* steps = nullptr;
+// Encodes `count` concatenated sources.
+DecoderSession* heedful_decoder_new(const Model* model, int32_t threads, const int32_t* sources, const int32_t* lengths,
+                                    int32_t count) {
+    DecoderSession* session = nullptr;
     guarded([&] {
-        auto made = std::make_unique<Steps>(Steps{Decoder(*model, threads), {}});
+        auto created = std::make_unique<DecoderSession>(DecoderSession{Decoder(*model, threads), {}});
         std::vector<Sentence*> all;
         for (int32_t s = 0; s < count; sources += lengths[s++]) {
-            made->sentences.push_back(std::make_unique<Sentence>());
-            made->sentences.back()->source.assign(sources, sources + lengths[s]);
-            all.push_back(made->sentences.back().get());
+            created->sentences.push_back(std::make_unique<Sentence>());
+            created->sentences.back()->source.assign(sources, sources + lengths[s]);
+            all.push_back(created->sentences.back().get());
         }
-        made->decoder.read(all);
-        steps = made.release();
+        created->decoder.encode(all);
+        session = created.release();
         return 0;
     });
-    return steps;
+    return session;
 }
-void heedful_steps_free(Steps* steps) { delete steps; }
+void heedful_decoder_free(DecoderSession* session) { delete session; }
 
-// (R) sentences, the nodes that each row follows (-1 at first) and its last tokens -> (R) its new nodes, and (R, V)
+// (R) sentences, the node that each row extends (-1 at first) and its last token -> (R) its new node, and (R, V)
 // log-probabilities of the next token.
-int32_t heedful_advance(Steps* steps, int32_t rows, const int32_t* sentences, int32_t* nodes, const int32_t* ids,
-                        float* log_probs) {
+int32_t heedful_decoder_step(DecoderSession* session, int32_t rows, const int32_t* sentences, int32_t* nodes,
+                             const int32_t* ids, float* log_probs) {
     return guarded([&] {
         std::vector<Row> all;
-        for (int32_t r = 0; r < rows; ++r) all.push_back({steps->sentences[sentences[r]].get(), nodes[r], ids[r], 0});
-        const size_t V = steps->decoder.model.shape.vocabulary;
-        steps->decoder.step(all);
-        std::map<int32_t, int32_t> of_sentence;
-        for (int32_t r = 0; r < rows; ++r) of_sentence[sentences[r]] += 1;
-        for (auto& [s, count] : of_sentence) count = int32_t(steps->sentences[s]->nodes.size()) - count;
-        for (int32_t r = 0; r < rows; ++r) nodes[r] = of_sentence[sentences[r]]++;
-        steps->decoder.each_row(rows, [&](int r) {
+        for (int32_t r = 0; r < rows; ++r) all.push_back({session->sentences[sentences[r]].get(), nodes[r], ids[r], 0});
+        const size_t V = session->decoder.model.config.vocabulary;
+        session->decoder.step(all);
+        std::map<int32_t, int32_t> next_node;  // of each sentence
+        for (int32_t r = 0; r < rows; ++r) next_node[sentences[r]] += 1;
+        for (auto& [s, count] : next_node) count = int32_t(session->sentences[s]->nodes.size()) - count;
+        for (int32_t r = 0; r < rows; ++r) nodes[r] = next_node[sentences[r]]++;
+        session->decoder.for_each_row(rows, [&](int r) {
             float* row = all[r].logits;
-            float most = maximum(row, int(V));
-            float normaliser = most + std::log(exponentials<true>(row, int(V), most));
-            for (size_t i = 0; i < V; ++i) log_probs[r * V + i] = row[i] - normaliser;
+            float max_logit = max_value(row, int(V));
+            float logsumexp = max_logit + std::log(sum_exp<true>(row, int(V), max_logit));
+            for (size_t i = 0; i < V; ++i) log_probs[r * V + i] = row[i] - logsumexp;
         });
         return 0;
     });
 }
 
-// Widths of layers have to be multiples of this to be learned, and those of heads of half of it.
-int32_t heedful_panel() { return PANEL; }
+// To be trained, a model needs layer widths that are multiples of this, and head widths that are multiples of half of it.
+int32_t heedful_panel_width() { return PANEL; }
 
-// Whether products in halves are faster than those of floats.
-int32_t heedful_fast_halves() { return learning::fast_halves(); }
+// Whether bf16 GEMMs are faster than float32 GEMMs.
+int32_t heedful_prefers_bf16() { return prefers_bf16(); }
 
-// One that computes products with weights in halves, if `halves`.
-learning::Learning* heedful_learner(const learning::Outline* outline, const float* const* weights, const int64_t* sizes,
-                                    int32_t count, const float* positions, int32_t halves) {
-    learning::Learning* learner = nullptr;
+// A trainer whose GEMMs with weights are computed in bf16 if `bf16`, else in float32.
+train::Trainer* heedful_trainer_new(const train::TrainConfig* config, const float* const* weights, const int64_t* sizes,
+                                    int32_t count, const float* positions, int32_t bf16) {
+    train::Trainer* trainer = nullptr;
     guarded([&] {
-        if (halves)
-            learner = new learning::Learner<learning::Half>(*outline, weights, sizes, count, positions);
+        if (bf16)
+            trainer = new train::TransformerTrainer<BF16>(*config, weights, sizes, count, positions);
         else
-            learner = new learning::Learner<float>(*outline, weights, sizes, count, positions);
+            trainer = new train::TransformerTrainer<float>(*config, weights, sizes, count, positions);
         return 0;
     });
-    return learner;
+    return trainer;
 }
-void heedful_learner_free(learning::Learning* learner) { delete learner; }
+void heedful_trainer_free(train::Trainer* trainer) { delete trainer; }
 
-int32_t heedful_learn(learning::Learning* learner, const learning::Lesson* lesson, int32_t threads, float* gradients,
-                      double* sums) {
-    return guarded([&] { return learner->learn(*lesson, threads, gradients, sums), 0; });
+int32_t heedful_train_step(train::Trainer* trainer, const train::Batch* batch, int32_t threads, float* gradients,
+                           double* sums) {
+    return guarded([&] { return trainer->train_step(*batch, threads, gradients, sums), 0; });
 }
 
-int32_t heedful_orthogonal(float* matrices, int32_t count, int32_t rows, int32_t columns,
-                           const learning::Quintic* quintic, int32_t threads, int32_t halves) {
+int32_t heedful_newton_schulz(float* matrices, int32_t count, int32_t rows, int32_t columns, const Quintic* quintic,
+                              int32_t threads, int32_t bf16) {
     return guarded([&] {
-        const auto make = halves ? learning::make_orthogonal<learning::HalvedOrthogonal>
-                                 : learning::make_orthogonal<learning::Orthogonal>;
-        return make(matrices, count, rows, columns, *quintic, threads), 0;
+        const auto orthogonalize = bf16 ? orthogonalize_all<NewtonSchulzBF16> : orthogonalize_all<NewtonSchulzF32>;
+        return orthogonalize(matrices, count, rows, columns, *quintic, threads), 0;
     });
 }
 }

@@ -1,237 +1,238 @@
-// The loss of a group of sentences, with its gradients at once, so that few logits are held.
+// The loss of a group of sentences together with its gradients, so that few logits exist at a time.
 #pragma once
 
-#include "flows.h"
-#include "learner.h"
+#include "tensor.h"
+#include "trainer.h"
 
-namespace heedful::learning {
+namespace heedful::train {
 
-constexpr size_t LOGITS_AT_ONCE = 1 << 17;  // numbers
-constexpr int ROWS_AT_ONCE = 32;            // of logits, at least
-constexpr int CANDIDATES_AT_ONCE = 512;     // of all rows
+constexpr size_t MAX_LOGITS = 1 << 17;   // of a chunk of rows
+constexpr int MIN_CHUNK_ROWS = 32;       // rows of a chunk, at least
+constexpr int CHUNK_CANDIDATES = 512;    // candidates of a chunk of columns
 
-// Cross-entropy of the labels among the candidates, and, where sentences come twice, how far what is said of both is apart.
-template <typename Number>
+// Cross-entropy over the candidates with label smoothing, and R-Drop's divergence between two passes.
+template <typename Scalar>
 class Losses {
   public:
-    // Gradients of the candidates, (C, D), are added to what is there.
-    Losses(const Learner<Number>& model, const Lesson& batch, Arena& memory, float* of_the_candidates)
-        : hidden_sum(model.outline.width), learner(model), lesson(batch), D(model.outline.width), arena(memory),
-          layout(memory), of_candidates(of_the_candidates) {}
+    // candidate_grads, (C, D), are accumulated into.
+    Losses(const TransformerTrainer<Scalar>& trainer, const Batch& batch, Arena& arena, float* candidate_grads)
+        : hidden_sum(trainer.config.width), trainer(trainer), batch(batch), D(trainer.config.width), arena(arena),
+          packer(arena), candidate_grads(candidate_grads) {}
 
-    std::vector<double> hidden_sum;  // (D): of all hidden states, which smoothing pushes all embeddings away from
-    double smoothed = 0, likelihood = 0;
+    std::vector<double> hidden_sum;  // (D): the sum of all hidden states; label smoothing's gradient of each embedding
+    double smoothed_loss = 0, nll = 0;
 
-    // x: hidden states; dx: (N, D) to add to.
-    void add(const Flow& x, float* dx, const int32_t* labels, const std::vector<Span>& spans) {
-        if (lesson.consistency > 0)
-            of_twins(x, dx, labels, spans);
-        else if constexpr (std::is_same_v<Number, Half>)
-            by_candidates(x, dx, labels);
+    // x: hidden states (N, D); dx: their gradient, accumulated into.
+    void add(const Tensor& x, float* dx, const int32_t* labels, const std::vector<Span>& spans) {
+        if (batch.rdrop > 0)
+            rdrop(x, dx, labels, spans);
+        else if constexpr (std::is_same_v<Scalar, BF16>)
+            cross_entropy_by_candidates(x, dx, labels);
         else
-            by_rows(x, dx, labels);
+            cross_entropy_by_rows(x, dx, labels);
     }
 
   private:
-    const Learner<Number>& learner;
-    const Lesson& lesson;
+    const TransformerTrainer<Scalar>& trainer;
+    const Batch& batch;
     const int D;
     Arena& arena;
-    Layout<Number> layout;
-    Room<float> part;  // logits of some candidates
-    float* of_candidates;
+    OperandPacker<Scalar> packer;
+    Buffer<float> chunk;  // logits of some candidates
+    float* candidate_grads;
 
-    // All logits of a few rows at once.
-    void by_rows(const Flow& x, float* dx, const int32_t* labels) {
-        const int C = lesson.candidate_count, P = int(panelled(C));
-        const int most = std::max(ROWS_AT_ONCE, int(LOGITS_AT_ONCE / P));
-        float* logits = arena.take(size_t(std::min(most, x.rows)) * P);
-        for (int first = 0; first < x.rows; first += most) {
-            const int rows = std::min(most, x.rows - first);
+    // Chunks of rows: all logits of a few rows at a time.
+    void cross_entropy_by_rows(const Tensor& x, float* dx, const int32_t* labels) {
+        const int C = batch.candidate_count, P = int(round_up_panel(C));
+        const int chunk_rows = std::max(MIN_CHUNK_ROWS, int(MAX_LOGITS / P));
+        float* logits = arena.allocate(size_t(std::min(chunk_rows, x.rows)) * P);
+        for (int first = 0; first < x.rows; first += chunk_rows) {
+            const int rows = std::min(chunk_rows, x.rows - first);
             const float* hidden = x.value + size_t(first) * D;
-            float* slope = dx + size_t(first) * D;
-            multiply<false>(hidden, D, rows, D, learner.candidates[0].get(), P, logits, P, lesson.shifts);
+            float* d_hidden = dx + size_t(first) * D;
+            gemm<false>(hidden, D, rows, D, trainer.candidates[0].get(), P, logits, P, batch.logit_bias);
             for (int r = 0; r < rows; ++r) {
                 float* row = logits + size_t(r) * P;
                 const int label = labels[first + r];
-                const float most_likely = maximum(row, C), right = row[label];
-                const float total = exponentials<false>(row, C, most_likely);
-                count(hidden + size_t(r) * D, slope + size_t(r) * D, most_likely + std::log(total), right, 1);
+                const float max_logit = max_value(row, C), label_logit = row[label];
+                const float total = sum_exp<false>(row, C, max_logit);
+                add_token(hidden + size_t(r) * D, d_hidden + size_t(r) * D, max_logit + std::log(total), label_logit, 1);
                 const float inverse = 1 / total;
                 for (int i = 0; i < C; ++i) row[i] *= inverse;
                 std::fill(row + C, row + P, 0.0f);
-                row[label] -= 1 - lesson.smoothing;
+                row[label] -= 1 - batch.label_smoothing;
             }
-            multiply<true>(logits, P, rows, P, learner.candidates[1].get(), D, slope, D);
-            add_products(logits, P, rows, C, layout.panels(hidden, rows, D), D, of_candidates, layout.turned);
+            gemm<true>(logits, P, rows, P, trainer.candidates[1].get(), D, d_hidden, D);
+            gemm_tn_add(logits, P, rows, C, packer.panels(hidden, rows, D), D, candidate_grads, packer.transposed);
         }
     }
 
-    // Some logits of all rows at once: gradients of the candidates are many, and are read and written once. Logits are
-    // computed twice, at first to find the largest of each row; what is kept of them is e^(logit - largest).
-    void by_candidates(const Flow& x, float* dx, const int32_t* labels) {
-        const int P = int(panelled(lesson.candidate_count)), N = x.rows;
-        const Number* hidden = layout.rows(x);
-        Number* likely = arena.template take<Number>(stacked(N) * P);
-        float* pulled = arena.take(stacked(N) * D);
-        std::vector<float> right(N), total(N);
-        const std::vector<float> most = largest(hidden, N, labels, right);
-        std::fill_n(pulled, size_t(N) * D, 0.0f);
-        each_part(hidden, N, [&](int first, int width, const float* logits, long apart) {
+    // Chunks of candidates: some logits of all rows at a time, so that the candidates' gradients are read and written once.
+    // Logits are computed twice, first for the maximum of each row; e^(logit - maximum) is what is stored.
+    void cross_entropy_by_candidates(const Tensor& x, float* dx, const int32_t* labels) {
+        const int P = int(round_up_panel(batch.candidate_count)), N = x.rows;
+        const Scalar* hidden = packer.persistent_rows(x);
+        Scalar* exps = arena.template allocate<Scalar>(round_up_tile(N) * P);
+        float* d_hidden = arena.allocate(round_up_tile(N) * D);
+        std::vector<float> label_logit(N), total(N);
+        const std::vector<float> max_logit = max_logits(hidden, N, labels, label_logit);
+        std::fill_n(d_hidden, size_t(N) * D, 0.0f);
+        for_each_chunk(hidden, N, [&](int first, int width, const float* logits, long ld) {
             for (int r = 0; r < N; ++r)
-                total[r] += exponentials_of(logits + r * apart, width, most[r], likely + size_t(r) * P + first);
-            leave_out(labels, first, width, N, likely);
-            pull(likely, first, width, N, pulled);
+                total[r] += store_exps(logits + r * ld, width, max_logit[r], exps + size_t(r) * P + first);
+            clear_labels(labels, first, width, N, exps);
+            add_hidden_grad(exps, first, width, N, d_hidden);
         });
         for (int r = 0; r < N; ++r) {
             const float *row = x.value + size_t(r) * D, inverse = 1 / total[r];
-            float *slope = dx + size_t(r) * D, *from = pulled + size_t(r) * D;
-            count(row, slope, most[r] + std::log(total[r]), right[r], 1);
-            add_scaled(slope, from, inverse, D);
-            push(labels[r], row, slope, std::exp(right[r] - most[r]) * inverse - (1 - lesson.smoothing));
+            float *to = dx + size_t(r) * D, *from = d_hidden + size_t(r) * D;
+            add_token(row, to, max_logit[r] + std::log(total[r]), label_logit[r], 1);
+            axpy(to, from, inverse, D);
+            add_label_grad(labels[r], row, to,
+                           std::exp(label_logit[r] - max_logit[r]) * inverse - (1 - batch.label_smoothing));
             for (int j = 0; j < D; ++j) from[j] = row[j] * inverse;
         }
-        add_candidates(likely, layout.rows_for_now(pulled, x), N);
+        add_candidate_grads(exps, packer.temporary_rows(d_hidden, x), N);
     }
 
-    // Sentences stand there twice, one beside the other, with other numbers dropped: half of the cross-entropy of both, and
-    // a quarter of `consistency` times the divergences of what is said of each token, KL(p, q) + KL(q, p) (R-Drop; Liang et
-    // al., 2021). The first depends on the logits of p by p (log p - log q - KL), the second by p - q.
-    void of_twins(const Flow& x, float* dx, const int32_t* labels, const std::vector<Span>& spans) {
-        const int P = int(panelled(lesson.candidate_count)), N = x.rows;
-        const float weight = lesson.consistency / 4;
-        const Number* hidden = layout.rows(x);
-        Number* slopes = arena.template take<Number>(stacked(N) * P);
-        float* pulled = arena.take(stacked(N) * D);
-        std::vector<int> twin(N);
+    // R-Drop (Liang et al., 2021): each sentence is there twice with different dropout masks. The loss is half of the
+    // cross-entropy of both passes plus alpha / 4 times KL(p, q) + KL(q, p) of each token's distributions p and q. The
+    // gradient of KL(p, q) by the logits of p is p (log p - log q - KL); that of KL(q, p) is p - q.
+    void rdrop(const Tensor& x, float* dx, const int32_t* labels, const std::vector<Span>& spans) {
+        const int P = int(round_up_panel(batch.candidate_count)), N = x.rows;
+        const float weight = batch.rdrop / 4;
+        const Scalar* hidden = packer.persistent_rows(x);
+        Scalar* d_logits = arena.template allocate<Scalar>(round_up_tile(N) * P);
+        float* d_hidden = arena.allocate(round_up_tile(N) * D);
+        std::vector<int> other(N);  // the row of the same token in the other pass
         for (size_t s = 0; s < spans.size(); s += 2)
             for (int i = 0; i < spans[s].count; ++i) {
-                const int one = spans[s].first + i, other = spans[s + 1].first + i;
-                twin[one] = other, twin[other] = one;
+                const int first = spans[s].first + i, second = spans[s + 1].first + i;
+                other[first] = second, other[second] = first;
             }
-        std::vector<float> right(N), total(N), lead(N), level(N), apart_by(N);
-        const std::vector<float> most = largest(hidden, N, labels, right);
-        each_part(hidden, N, [&](int, int width, const float* logits, long apart) {
+        std::vector<float> label_logit(N), total(N), difference(N), logsumexp(N), kl(N);
+        const std::vector<float> max_logit = max_logits(hidden, N, labels, label_logit);
+        for_each_chunk(hidden, N, [&](int, int width, const float* logits, long ld) {
             for (int r = 0; r < N; ++r) {
-                const float *row = logits + r * apart, *other = logits + twin[r] * apart;
-                Floats sums{}, leads{};
+                const float *row = logits + r * ld, *other_row = logits + other[r] * ld;
+                VecF32 sums{}, differences{};
                 for (int i = 0; i < width; i += LANES) {
-                    const Floats e = exponential(load(row + i) - most[r]);
+                    const VecF32 e = exp_nonpositive(load(row + i) - max_logit[r]);
                     sums += e;
-                    leads = fused(e, load(row + i) - load(other + i), leads);
+                    differences = fmadd(e, load(row + i) - load(other_row + i), differences);
                 }
-                total[r] += sum(sums), lead[r] += sum(leads);
+                total[r] += reduce_sum(sums), difference[r] += reduce_sum(differences);
             }
         });
-        for (int r = 0; r < N; ++r) level[r] = most[r] + std::log(total[r]);
-        for (int r = 0; r < N; ++r) apart_by[r] = lead[r] / total[r] - (level[r] - level[twin[r]]);  // KL
-        std::fill_n(pulled, size_t(N) * D, 0.0f);
-        each_part(hidden, N, [&](int first, int width, const float* logits, long apart) {
+        for (int r = 0; r < N; ++r) logsumexp[r] = max_logit[r] + std::log(total[r]);
+        for (int r = 0; r < N; ++r) kl[r] = difference[r] / total[r] - (logsumexp[r] - logsumexp[other[r]]);
+        std::fill_n(d_hidden, size_t(N) * D, 0.0f);
+        for_each_chunk(hidden, N, [&](int first, int width, const float* logits, long ld) {
             for (int r = 0; r < N; ++r)
                 for (int i = 0; i < width; i += PANEL) {
-                    Floats slope[2];
+                    VecF32 d[2];
                     for (int half = 0; half < 2; ++half) {
                         const int at = i + half * LANES;
-                        const Floats log_p = load(logits + r * apart + at) - level[r];
-                        const Floats log_q = load(logits + twin[r] * apart + at) - level[twin[r]];
-                        const Floats p = exponential(log_p), q = exponential(log_q);
-                        slope[half] = p * 0.5f + weight * (p * (log_p - log_q - apart_by[r]) + p - q);
+                        const VecF32 log_p = load(logits + r * ld + at) - logsumexp[r];
+                        const VecF32 log_q = load(logits + other[r] * ld + at) - logsumexp[other[r]];
+                        const VecF32 p = exp_nonpositive(log_p), q = exp_nonpositive(log_q);
+                        d[half] = p * 0.5f + weight * (p * (log_p - log_q - kl[r]) + p - q);
                     }
-                    put(slopes + size_t(r) * P + first + i, slope[0], slope[1]);
+                    store_panel(d_logits + size_t(r) * P + first + i, d[0], d[1]);
                 }
-            leave_out(labels, first, width, N, slopes);
-            pull(slopes, first, width, N, pulled);
+            clear_labels(labels, first, width, N, d_logits);
+            add_hidden_grad(d_logits, first, width, N, d_hidden);
         });
         for (int r = 0; r < N; ++r) {
             const float* row = x.value + size_t(r) * D;
-            float* slope = dx + size_t(r) * D;
-            count(row, slope, level[r], right[r], 0.5f);
-            smoothed += double(weight) * apart_by[r];
-            add_scaled(slope, pulled + size_t(r) * D, 1, D);
-            const float log_p = right[r] - level[r], log_q = right[twin[r]] - level[twin[r]];
+            float* to = dx + size_t(r) * D;
+            add_token(row, to, logsumexp[r], label_logit[r], 0.5f);
+            smoothed_loss += double(weight) * kl[r];
+            axpy(to, d_hidden + size_t(r) * D, 1, D);
+            const float log_p = label_logit[r] - logsumexp[r], log_q = label_logit[other[r]] - logsumexp[other[r]];
             const float p = std::exp(log_p), q = std::exp(log_q);
-            push(labels[r], row, slope,
-                 0.5f * (p - (1 - lesson.smoothing)) + weight * (p * (log_p - log_q - apart_by[r]) + p - q));
+            add_label_grad(labels[r], row, to,
+                           0.5f * (p - (1 - batch.label_smoothing)) + weight * (p * (log_p - log_q - kl[r]) + p - q));
         }
-        add_candidates(slopes, hidden, N);
+        add_candidate_grads(d_logits, hidden, N);
     }
 
-    // Logits of some candidates after the other; they stay until the next.
+    // Computes the logits of one chunk of candidates after another; they are valid until the next.
     template <typename Work>
-    void each_part(const Number* hidden, int N, Work work) {
-        const int P = int(panelled(lesson.candidate_count)), W = std::min(CANDIDATES_AT_ONCE, P);
-        float* logits = part.at_least(stacked(N) * W);
+    void for_each_chunk(const Scalar* hidden, int N, Work work) {
+        const int P = int(round_up_panel(batch.candidate_count)), W = std::min(CHUNK_CANDIDATES, P);
+        float* logits = chunk.ensure(round_up_tile(N) * W);
         for (int first = 0; first < P; first += W) {
             const int width = std::min(W, P - first);
-            multiply<false>(hidden, D, N, D, learner.candidates[0].get() + size_t(first) * D, width, logits, W,
-                            lesson.shifts + first);
+            gemm<false>(hidden, D, N, D, trainer.candidates[0].get() + size_t(first) * D, width, logits, W,
+                        batch.logit_bias + first);
             work(first, width, logits, W);
         }
     }
 
-    // Of each row, the largest logit, and that of its label.
-    std::vector<float> largest(const Number* hidden, int N, const int32_t* labels, std::vector<float>& right) {
-        std::vector<float> most(N, -INFINITE);
-        each_part(hidden, N, [&](int first, int width, const float* logits, long apart) {
+    // The largest logit of each row; label_logit receives that of its label.
+    std::vector<float> max_logits(const Scalar* hidden, int N, const int32_t* labels, std::vector<float>& label_logit) {
+        std::vector<float> result(N, -INF);
+        for_each_chunk(hidden, N, [&](int first, int width, const float* logits, long ld) {
             for (int r = 0; r < N; ++r) {
-                const float* row = logits + r * apart;
-                most[r] = std::max(most[r], maximum(row, width));
-                if (labels[r] >= first && labels[r] < first + width) right[r] = row[labels[r] - first];
+                const float* row = logits + r * ld;
+                result[r] = std::max(result[r], max_value(row, width));
+                if (labels[r] >= first && labels[r] < first + width) label_logit[r] = row[labels[r] - first];
             }
         });
-        return most;
+        return result;
     }
 
-    // to += slopes of some logits times the embeddings of their candidates
-    void pull(const Number* slopes, int first, int width, int N, float* to) {
-        const int P = int(panelled(lesson.candidate_count));
-        multiply<true>(slopes + first, P, N, width, learner.candidates[1].get() + size_t(first) * PANEL, D, to, D, nullptr,
-                       size_t(P) * PANEL);
+    // to += d_logits of one chunk times the embeddings of its candidates
+    void add_hidden_grad(const Scalar* d_logits, int first, int width, int N, float* to) {
+        const int P = int(round_up_panel(batch.candidate_count));
+        gemm<true>(d_logits + first, P, N, width, trainer.candidates[1].get() + size_t(first) * PANEL, D, to, D, nullptr,
+                   size_t(P) * PANEL);
     }
 
-    // Gradients of the candidates, of all slopes and rows.
-    void add_candidates(const Number* slopes, const Number* rows, int N) {
-        const int P = int(panelled(lesson.candidate_count));
-        const Number* panels = layout.panels(rows, N, D);
-        for (int first = 0; first < P; first += CANDIDATES_AT_ONCE)
-            add_products(slopes + first, P, N, std::min(CANDIDATES_AT_ONCE, P - first), panels, D,
-                         of_candidates + size_t(first) * D, layout.turned);
+    // candidate_grads += d_logitsᵀ times the rows
+    void add_candidate_grads(const Scalar* d_logits, const Scalar* rows, int N) {
+        const int P = int(round_up_panel(batch.candidate_count));
+        const Scalar* panels = packer.panels(rows, N, D);
+        for (int first = 0; first < P; first += CHUNK_CANDIDATES)
+            gemm_tn_add(d_logits + first, P, N, std::min(CHUNK_CANDIDATES, P - first), panels, D,
+                        candidate_grads + size_t(first) * D, packer.transposed);
     }
 
-    // The loss of one token, and what smoothing does to its hidden state.
-    void count(const float* hidden, float* slope, float level, float right, float share) {
-        const double loss = double(level) - right;
-        const float mean = dot(hidden, learner.mean.data(), D);
-        likelihood += share * loss;
-        smoothed += share * (loss + double(lesson.smoothing) * (double(right) - mean));
-        add_scaled(slope, learner.mean.data(), -share * lesson.smoothing, D);
+    // Adds the loss of one token, `share` times, and the gradient of label smoothing by its hidden state.
+    void add_token(const float* hidden, float* d_hidden, float logsumexp, float label_logit, float share) {
+        const double token_nll = double(logsumexp) - label_logit;
+        const float mean_logit = dot(hidden, trainer.mean.data(), D);
+        nll += share * token_nll;
+        smoothed_loss += share * (token_nll + double(batch.label_smoothing) * (double(label_logit) - mean_logit));
+        axpy(d_hidden, trainer.mean.data(), -share * batch.label_smoothing, D);
         for (int j = 0; j < D; ++j) hidden_sum[j] += share * hidden[j];
     }
 
-    // No slopes of the right tokens among those of some candidates: where a model is sure of a token, its slope is a small
-    // difference of large numbers, which are not to be rounded before. `push` has it.
-    void leave_out(const int32_t* labels, int first, int width, int N, Number* slopes) const {
-        const int P = int(panelled(lesson.candidate_count));
+    // Clears the labels' entries of a chunk. The gradient of a label that the model is sure of is a small difference of
+    // large numbers, which must not be rounded to bf16 first; `add_label_grad` adds it in float32.
+    void clear_labels(const int32_t* labels, int first, int width, int N, Scalar* d_logits) const {
+        const int P = int(round_up_panel(batch.candidate_count));
         for (int r = 0; r < N; ++r)
-            if (labels[r] >= first && labels[r] < first + width) slopes[size_t(r) * P + labels[r]] = Number{};
+            if (labels[r] >= first && labels[r] < first + width) d_logits[size_t(r) * P + labels[r]] = Scalar{};
     }
 
-    // What the right token does to the hidden state, by the slope of its logit, and this to the embedding of the token.
-    void push(int label, const float* hidden, float* slope, float by) {
-        add_scaled(slope, learner.weights[0] + size_t(lesson.candidates[label]) * D, by, D);
-        add_scaled(of_candidates + size_t(label) * D, hidden, by, D);
+    // Backward through the logit of a label: to the hidden state, and to the label's embedding.
+    void add_label_grad(int label, const float* hidden, float* d_hidden, float d_logit) {
+        axpy(d_hidden, trainer.weights[0] + size_t(batch.candidates[label]) * D, d_logit, D);
+        axpy(candidate_grads + size_t(label) * D, hidden, d_logit, D);
     }
 
-    // e^(x[i] - shift), and the sum of all.
-    static float exponentials_of(const float* x, int n, float shift, Number* to) {
-        Floats sums{};
+    // Stores e^(x[i] - shift) -> their sum.
+    static float store_exps(const float* x, int n, float shift, Scalar* to) {
+        VecF32 sums{};
         for (int i = 0; i < n; i += PANEL) {
-            const Floats first = exponential(load(x + i) - shift), second = exponential(load(x + i + LANES) - shift);
+            const VecF32 first = exp_nonpositive(load(x + i) - shift), second = exp_nonpositive(load(x + i + LANES) - shift);
             sums += first + second;
-            put(to + i, first, second);
+            store_panel(to + i, first, second);
         }
-        return sum(sums);
+        return reduce_sum(sums);
     }
 };
 
-}  // namespace heedful::learning
+}  // namespace heedful::train

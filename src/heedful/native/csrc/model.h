@@ -1,86 +1,51 @@
-// The encoder-decoder Transformer for decoding: the same numbers as heedful/model, without a batch's padding.
+// The encoder-decoder Transformer for inference: its weights, and what is computed for one token at a time. It computes what
+// heedful/model computes, without padding.
 //
 // Legend: D width of the hidden states, H heads, d = D / H, F inner width of the feed-forward layer, V vocabulary, N
-// tokens of several sentences one after the other, R rows that grow by one token each.
+// concatenated source tokens of several sentences, R rows of a decoder step, one new token each.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <stdexcept>
-#include <string>
-
-#include "columns.h"
+#include "gemm_shortlist.h"
+#include "kv_cache.h"
+#include "weight_loader.h"
 
 namespace heedful {
 
 enum Activation { RELU, GELU, GELU_TANH, SILU, SWIGLU };
 enum Positions { ADDED, ROTARY, ALIBI };
 
-struct Shape {  // what a model looks like; Python fills it in
+struct ModelConfig {  // native/capi.py mirrors it
     int32_t width, inner, heads, encoder_layers, decoder_layers, vocabulary;
-    int32_t source_vocabulary;  // 0 if the source shares the embeddings of the target
-    int32_t longest, activation, positions, norm_first, embedding_norm, tied, small, shortlists;
+    int32_t source_vocabulary;  // 0 if source and target share their embeddings
+    int32_t max_length, activation, positions, pre_norm, embedding_norm, tied, int8, shortlists;
     float norm_epsilon, embedding_scale;
-};
-
-// Where each tensor of a model goes, by its name in a model folder; what is a bias may be left out.
-class Places {
-  public:
-    using Place = std::function<void(const Tensor&)>;
-
-    void set(const std::string& name, int64_t count, Place place) { known[name] = {count, {std::move(place)}}; }
-
-    // A second place for the same tensor.
-    void also(const std::string& name, Place place) { known.at(name).all.push_back(std::move(place)); }
-
-    void fill(const std::string& name, const Tensor& tensor) {
-        auto found = known.find(name);
-        if (found == known.end()) throw std::invalid_argument("there is no place for " + name);
-        if (found->second.count != tensor.count) throw std::invalid_argument(name + " has another size");
-        for (const Place& place : found->second.all) place(tensor);
-        known.erase(found);
-    }
-
-    void check_filled() const {
-        for (const auto& [name, place] : known)
-            if (name.size() < 4 || name.compare(name.size() - 4, 4, "bias"))
-                throw std::invalid_argument("there is no tensor " + name);
-    }
-
-  private:
-    struct Wanted {
-        int64_t count;
-        std::vector<Place> all;
-    };
-    std::map<std::string, Wanted> known;
 };
 
 struct Norm {
     std::vector<float> weight, bias;
     float epsilon = 0;
 
-    void set(Places& places, const std::string& name, const Shape& shape) {
-        const int D = shape.width;
-        weight.resize(D), bias.resize(D), epsilon = shape.norm_epsilon;
-        places.set(name + ".weight", D, [this, D](const Tensor& t) { std::copy_n(t.floats, D, weight.data()); });
-        places.set(name + ".bias", D, [this, D](const Tensor& t) { std::copy_n(t.floats, D, bias.data()); });
+    void set(WeightLoader& loader, const std::string& name, const ModelConfig& config) {
+        const int D = config.width;
+        weight.resize(D), bias.resize(D), epsilon = config.norm_epsilon;
+        loader.expect(name + ".weight", D, [this, D](const WeightTensor& t) { std::copy_n(t.floats, D, weight.data()); });
+        loader.expect(name + ".bias", D, [this, D](const WeightTensor& t) { std::copy_n(t.floats, D, bias.data()); });
     }
 
     // One row; `to` may be `x`.
-    void row(const float* x, float* to) const {
+    void apply(const float* x, float* to) const {
         int n = int(weight.size()), i;
-        Floats total{};
+        VecF32 total{};
         for (i = 0; i + LANES <= n; i += LANES) total += load(x + i);
-        float mean = sum(total);
+        float mean = reduce_sum(total);
         for (; i < n; ++i) mean += x[i];
         mean /= n;
-        Floats squares{};
+        VecF32 squares{};
         for (i = 0; i + LANES <= n; i += LANES) {
-            Floats away = load(x + i) - mean;
-            squares += away * away;
+            VecF32 centered = load(x + i) - mean;
+            squares += centered * centered;
         }
-        float variance = sum(squares);
+        float variance = reduce_sum(squares);
         for (; i < n; ++i) variance += (x[i] - mean) * (x[i] - mean);
         float factor = 1.0f / std::sqrt(variance / n + epsilon);
         for (i = 0; i + LANES <= n; i += LANES)
@@ -90,112 +55,102 @@ struct Norm {
 };
 
 struct Layer {
-    Matrix look, found;            // queries, keys and values of self-attention; its output
-    Matrix ask, memory, answered;  // queries to the source; its keys and values; the output of that attention
-    Matrix up, gate, down;         // the feed-forward layer
+    PackedMatrix qkv, attn_out;                 // self-attention
+    PackedMatrix cross_q, cross_kv, cross_out;  // cross-attention; cross_kv projects the source
+    PackedMatrix up, gate, down;                // feed-forward layer; the gate is SwiGLU's
     Norm self_norm, cross_norm, feed_norm;
-};
-
-// Where the keys and values of one attention stand: token i of head h is `stride` and `head` numbers apart from others, at
-// its place in a path if there is one, and its value `value` numbers behind its key.
-struct Kept {
-    const float* first;
-    size_t stride, head, value;
-    const int32_t* path;
-
-    const float* key(int h, int i) const { return first + h * head + (path ? path[i] : i) * stride; }
 };
 
 class Model {
   public:
-    const Shape shape;
-    Places places;
+    const ModelConfig config;
+    WeightLoader loader;
     std::vector<Layer> encoder, decoder;
-    Norm encoder_norm, decoder_norm, encoder_first, decoder_first;
-    Matrix embedding, separate_source, separate_output;  // what is shared is kept once
-    Columns some_output;                                 // the output again, if sentences have shortlists
-    std::vector<float> encoder_table, decoder_table;     // (longest, D) to add, (longest, d / 2, 2) to turn by
-    std::vector<float> slopes;                           // (H) of Alibi
+    Norm encoder_norm, decoder_norm, encoder_embedding_norm, decoder_embedding_norm;
+    PackedMatrix embedding, separate_source, separate_output;  // tied weights are stored once, as the embedding
+    ShortlistMatrix shortlist_output;                          // a second layout of the output, for shortlists
+    std::vector<float> encoder_table, decoder_table;  // positions to add (max_length, D), or rotary (max_length, d / 2, 2)
+    std::vector<float> slopes;                        // ALiBi: (H)
 
-    // A model of zeros, which `places` take the tensors of.
-    explicit Model(const Shape& given) : shape(given) {
-        const int D = shape.width, V = shape.vocabulary;
+    // Zero weights, which `loader` fills.
+    explicit Model(const ModelConfig& config) : config(config) {
+        const int D = config.width, V = config.vocabulary;
         set(embedding, "embedding.weight", V, "output_bias");
-        if (shape.source_vocabulary) set(separate_source, "source_embedding.weight", shape.source_vocabulary);
-        if (!shape.tied) set(separate_output, "output.weight", V, "output_bias");
-        if (shape.shortlists) {
-            some_output.set(V, D, shape.small);
-            const char* weight = shape.tied ? "embedding.weight" : "output.weight";
-            places.also(weight, [&](const Tensor& t) { some_output.place(t); });
-            places.also("output_bias", [&](const Tensor& t) { some_output.add(t); });
+        if (config.source_vocabulary) set(separate_source, "source_embedding.weight", config.source_vocabulary);
+        if (!config.tied) set(separate_output, "output.weight", V, "output_bias");
+        if (config.shortlists) {
+            shortlist_output.allocate(V, D, config.int8);
+            const char* weight = config.tied ? "embedding.weight" : "output.weight";
+            loader.expect_also(weight, [&](const WeightTensor& t) { shortlist_output.load_weight(t); });
+            loader.expect_also("output_bias", [&](const WeightTensor& t) { shortlist_output.load_bias(t); });
         }
-        if (shape.positions == ALIBI) {
-            set(slopes, "encoder.position.slopes", shape.heads);
-            set(slopes, "decoder.position.slopes", shape.heads);  // the same
+        if (config.positions == ALIBI) {
+            set(slopes, "encoder.position.slopes", config.heads);
+            set(slopes, "decoder.position.slopes", config.heads);  // equal to the encoder's
         } else {
-            const size_t width = shape.positions == ROTARY ? head_width() : D;
-            set(encoder_table, "encoder.position.table", shape.longest * width);
-            set(decoder_table, "decoder.position.table", shape.longest * width);
+            const size_t width = config.positions == ROTARY ? head_width() : D;
+            set(encoder_table, "encoder.position.table", config.max_length * width);
+            set(decoder_table, "decoder.position.table", config.max_length * width);
         }
-        build(encoder, "encoder.", shape.encoder_layers, false);
-        build(decoder, "decoder.", shape.decoder_layers, true);
-        if (shape.embedding_norm) {
-            encoder_first.set(places, "encoder.first_norm", shape);
-            decoder_first.set(places, "decoder.first_norm", shape);
+        build(encoder, "encoder.", config.encoder_layers, false);
+        build(decoder, "decoder.", config.decoder_layers, true);
+        if (config.embedding_norm) {
+            encoder_embedding_norm.set(loader, "encoder.first_norm", config);
+            decoder_embedding_norm.set(loader, "decoder.first_norm", config);
         }
-        if (shape.norm_first) {
-            encoder_norm.set(places, "encoder.norm", shape);
-            decoder_norm.set(places, "decoder.norm", shape);
+        if (config.pre_norm) {
+            encoder_norm.set(loader, "encoder.norm", config);
+            decoder_norm.set(loader, "decoder.norm", config);
         }
     }
-    Model(const Model&) = delete;  // places point into it
+    Model(const Model&) = delete;  // the loader holds pointers into it
 
-    const Matrix& source_embedding() const { return shape.source_vocabulary ? separate_source : embedding; }
-    const Matrix& output() const { return shape.tied ? embedding : separate_output; }
-    int head_width() const { return shape.width / shape.heads; }
+    const PackedMatrix& source_embedding() const { return config.source_vocabulary ? separate_source : embedding; }
+    const PackedMatrix& output() const { return config.tied ? embedding : separate_output; }
+    int head_width() const { return config.width / config.heads; }
 
-    // A token's embedding with its position.
-    void embed(const Matrix& tokens, const std::vector<float>& positions, const Norm& first, int id, int position,
-               float* to) const {
-        tokens.column(id, to);
-        for (int i = 0; i < shape.width; ++i) to[i] *= shape.embedding_scale;
-        if (shape.positions == ADDED)
-            add_scaled(to, positions.data() + size_t(position) * shape.width, 1.0f, shape.width);
-        if (shape.embedding_norm) first.row(to, to);
+    // A token's embedding, with its position if positions are added.
+    void embed(const PackedMatrix& tokens, const std::vector<float>& positions, const Norm& embedding_norm, int id,
+               int position, float* to) const {
+        tokens.unpack_column(id, to);
+        for (int i = 0; i < config.width; ++i) to[i] *= config.embedding_scale;
+        if (config.positions == ADDED)
+            axpy(to, positions.data() + size_t(position) * config.width, 1.0f, config.width);
+        if (config.embedding_norm) embedding_norm.apply(to, to);
     }
 
-    // Rotary positions turn each pair of neighbours in every head.
-    void turn(float* x, const std::vector<float>& table, int position) const {
-        if (shape.positions != ROTARY) return;
+    // Rotary position embedding: rotates adjacent pairs of each head's query or key.
+    void apply_rotary(float* x, const std::vector<float>& table, int position) const {
+        if (config.positions != ROTARY) return;
         int half = head_width() / 2;
         const float* angle = table.data() + size_t(position) * 2 * half;
-        for (int h = 0; h < shape.heads; ++h, x += 2 * half)
+        for (int h = 0; h < config.heads; ++h, x += 2 * half)
             for (int i = 0; i < half; ++i) {
                 float a = x[2 * i], b = x[2 * i + 1], c = angle[2 * i], s = angle[2 * i + 1];
                 x[2 * i] = a * c - b * s, x[2 * i + 1] = a * s + b * c;
             }
     }
 
-    // What H heads of one query (D) find among n keys and values: (D). Alibi lowers the scores of keys that are far from
-    // `place`, unless there is none (-1).
-    void attend(const float* query, int n, const Kept& kept, int place, float* to) const {
+    // Multi-head attention of one query (D) over n keys and values -> (D). ALiBi subtracts the distance of each key from
+    // `position`; -1 stands for no position (cross-attention).
+    void attend(const float* query, int n, const KVView& kv, int position, float* to) const {
         const int d = head_width();
         const float scale = 1.0f / std::sqrt(float(d));
-        thread_local Room<float> room;
-        float* weights = room.at_least(n);
-        for (int h = 0; h < shape.heads; ++h) {
-            compare(query + h * d, kept, h, n, weights);
+        thread_local Buffer<float> buffer;
+        float* weights = buffer.ensure(n);
+        for (int h = 0; h < config.heads; ++h) {
+            dot_keys(query + h * d, kv, h, n, weights);
             for (int i = 0; i < n; ++i) weights[i] *= scale;
-            if (shape.positions == ALIBI && place >= 0)
-                for (int i = 0; i < n; ++i) weights[i] -= slopes[h] * std::abs(i - place);
-            float total = exponentials<false>(weights, n, maximum(weights, n));
-            gather(weights, kept, h, n, 1.0f / total, to + h * d);
+            if (config.positions == ALIBI && position >= 0)
+                for (int i = 0; i < n; ++i) weights[i] -= slopes[h] * std::abs(i - position);
+            float total = sum_exp<false>(weights, n, max_value(weights, n));
+            weighted_sum(weights, kv, h, n, 1.0f / total, to + h * d);
         }
     }
 
     void activate(float* x, const float* gate) const {
-        const int F = shape.inner;
-        switch (shape.activation) {
+        const int F = config.inner;
+        switch (config.activation) {
             case RELU:
                 for (int i = 0; i < F; ++i) x[i] = x[i] > 0 ? x[i] : 0;
                 break;
@@ -216,88 +171,90 @@ class Model {
     }
 
   private:
-    // The products of head h's query (d) with n keys.
-    void compare(const float* query, const Kept& kept, int h, int n, float* scores) const {
+    // The dot products of head h's query (d) with n keys.
+    void dot_keys(const float* query, const KVView& kv, int h, int n, float* scores) const {
         const int d = head_width();
         int i = 0;
         if (d % LANES == 0)
             for (; i + 4 <= n; i += 4) {
-                const float *k0 = kept.key(h, i), *k1 = kept.key(h, i + 1), *k2 = kept.key(h, i + 2), *k3 = kept.key(h, i + 3);
-                Floats s0{}, s1{}, s2{}, s3{};
+                const float *k0 = kv.key(h, i), *k1 = kv.key(h, i + 1), *k2 = kv.key(h, i + 2), *k3 = kv.key(h, i + 3);
+                VecF32 s0{}, s1{}, s2{}, s3{};
                 for (int j = 0; j < d; j += LANES) {
-                    Floats q = load(query + j);
-                    s0 = fused(q, load(k0 + j), s0), s1 = fused(q, load(k1 + j), s1);
-                    s2 = fused(q, load(k2 + j), s2), s3 = fused(q, load(k3 + j), s3);
+                    VecF32 q = load(query + j);
+                    s0 = fmadd(q, load(k0 + j), s0), s1 = fmadd(q, load(k1 + j), s1);
+                    s2 = fmadd(q, load(k2 + j), s2), s3 = fmadd(q, load(k3 + j), s3);
                 }
-                sums(s0, s1, s2, s3, scores + i);
+                reduce_sum4(s0, s1, s2, s3, scores + i);
             }
-        for (; i < n; ++i) scores[i] = dot(query, kept.key(h, i), d);
+        for (; i < n; ++i) scores[i] = dot(query, kv.key(h, i), d);
     }
 
-    // The mean of head h's n values by their weights: (d).
-    void gather(const float* weights, const Kept& kept, int h, int n, float scale, float* to) const {
+    // The sum of head h's n values, weighted and scaled: (d).
+    void weighted_sum(const float* weights, const KVView& kv, int h, int n, float scale, float* to) const {
         const int d = head_width();
         int at = 0;
-        for (; at + 4 * LANES <= d; at += 4 * LANES) columns<4>(weights, kept, h, at, n, scale, to);
-        for (; at + LANES <= d; at += LANES) columns<1>(weights, kept, h, at, n, scale, to);
+        for (; at + 4 * LANES <= d; at += 4 * LANES) sum_columns<4>(weights, kv, h, at, n, scale, to);
+        for (; at + LANES <= d; at += LANES) sum_columns<1>(weights, kv, h, at, n, scale, to);
         for (; at < d; ++at) {
             to[at] = 0;
-            for (int i = 0; i < n; ++i) to[at] += weights[i] * kept.key(h, i)[kept.value + at];
+            for (int i = 0; i < n; ++i) to[at] += weights[i] * kv.key(h, i)[kv.value_offset + at];
             to[at] *= scale;
         }
     }
 
     template <int COUNT>
-    static void columns(const float* weights, const Kept& kept, int h, int at, int n, float scale, float* to) {
-        Floats found[COUNT] = {};
+    static void sum_columns(const float* weights, const KVView& kv, int h, int at, int n, float scale, float* to) {
+        VecF32 sums[COUNT] = {};
         for (int i = 0; i < n; ++i) {
-            const float* value = kept.key(h, i) + kept.value + at;
-            for (int c = 0; c < COUNT; ++c) found[c] = fused(load(value + c * LANES), all(weights[i]), found[c]);
+            const float* value = kv.key(h, i) + kv.value_offset + at;
+            for (int c = 0; c < COUNT; ++c) sums[c] = fmadd(load(value + c * LANES), broadcast(weights[i]), sums[c]);
         }
-        for (int c = 0; c < COUNT; ++c) store(to + at + c * LANES, found[c] * scale);
+        for (int c = 0; c < COUNT; ++c) store(to + at + c * LANES, sums[c] * scale);
     }
 
-    void set(Matrix& matrix, const std::string& weight, int rows, const std::string& bias = "") {
-        matrix.set(rows, shape.width, shape.small);
-        part(matrix, weight, bias, 0, rows);
+    void set(PackedMatrix& matrix, const std::string& weight, int rows, const std::string& bias = "") {
+        matrix.allocate(rows, config.width, config.int8);
+        expect_columns(matrix, weight, bias, 0, rows);
     }
 
-    void set(std::vector<float>& numbers, const std::string& name, size_t count) {
-        numbers.resize(count);
-        places.set(name, count, [&](const Tensor& t) { std::copy_n(t.floats, numbers.size(), numbers.data()); });
+    void set(std::vector<float>& values, const std::string& name, size_t count) {
+        values.resize(count);
+        loader.expect(name, count, [&](const WeightTensor& t) { std::copy_n(t.floats, values.size(), values.data()); });
     }
 
-    // Rows of a tensor are columns of a matrix, from the `first` on.
-    void part(Matrix& matrix, const std::string& weight, const std::string& bias, int first, int rows) {
-        places.set(weight, int64_t(rows) * matrix.in, [&matrix, first](const Tensor& t) { matrix.place(t, first); });
-        if (!bias.empty()) places.set(bias, rows, [&matrix, first](const Tensor& t) { matrix.add(t, first); });
+    // A tensor whose rows become columns `first`, `first` + 1, … of the matrix.
+    void expect_columns(PackedMatrix& matrix, const std::string& weight, const std::string& bias, int first, int rows) {
+        loader.expect(weight, int64_t(rows) * matrix.in,
+                      [&matrix, first](const WeightTensor& t) { matrix.load_weight(t, first); });
+        if (!bias.empty())
+            loader.expect(bias, rows, [&matrix, first](const WeightTensor& t) { matrix.load_bias(t, first); });
     }
 
-    void build(std::vector<Layer>& layers, const std::string& side, int count, bool cross) {
+    void build(std::vector<Layer>& layers, const std::string& prefix, int count, bool cross) {
         layers.resize(count);
         for (int i = 0; i < count; ++i) {
-            const std::string at = side + std::to_string(i) + ".";
-            // Several tensors of (rows, in) as one matrix, their columns side by side.
-            auto join = [&](Matrix& matrix, const std::vector<std::string>& names, int rows, int in) {
-                matrix.set(rows * int(names.size()), in, shape.small);
+            const std::string name = prefix + std::to_string(i) + ".";
+            // Several (rows, in) tensors as one matrix, concatenated along its columns.
+            auto concatenate = [&](PackedMatrix& matrix, const std::vector<std::string>& names, int rows, int in) {
+                matrix.allocate(rows * int(names.size()), in, config.int8);
                 for (size_t n = 0; n < names.size(); ++n)
-                    part(matrix, at + names[n] + ".weight", at + names[n] + ".bias", int(n) * rows, rows);
+                    expect_columns(matrix, name + names[n] + ".weight", name + names[n] + ".bias", int(n) * rows, rows);
             };
             Layer& layer = layers[i];
-            const int D = shape.width, F = shape.inner;
-            join(layer.look, {"self.query", "self.key", "self.value"}, D, D);
-            join(layer.found, {"self.output"}, D, D);
-            layer.self_norm.set(places, at + "self_residual.norm", shape);
+            const int D = config.width, F = config.inner;
+            concatenate(layer.qkv, {"self.query", "self.key", "self.value"}, D, D);
+            concatenate(layer.attn_out, {"self.output"}, D, D);
+            layer.self_norm.set(loader, name + "self_residual.norm", config);
             if (cross) {
-                join(layer.ask, {"cross.query"}, D, D);
-                join(layer.memory, {"cross.key", "cross.value"}, D, D);
-                join(layer.answered, {"cross.output"}, D, D);
-                layer.cross_norm.set(places, at + "cross_residual.norm", shape);
+                concatenate(layer.cross_q, {"cross.query"}, D, D);
+                concatenate(layer.cross_kv, {"cross.key", "cross.value"}, D, D);
+                concatenate(layer.cross_out, {"cross.output"}, D, D);
+                layer.cross_norm.set(loader, name + "cross_residual.norm", config);
             }
-            join(layer.up, {"feed.up"}, F, D);
-            join(layer.down, {"feed.down"}, D, F);
-            if (shape.activation == SWIGLU) join(layer.gate, {"feed.gate"}, F, D);
-            layer.feed_norm.set(places, at + "feed_residual.norm", shape);
+            concatenate(layer.up, {"feed.up"}, F, D);
+            concatenate(layer.down, {"feed.down"}, D, F);
+            if (config.activation == SWIGLU) concatenate(layer.gate, {"feed.gate"}, F, D);
+            layer.feed_norm.set(loader, name + "feed_residual.norm", config);
         }
     }
 };

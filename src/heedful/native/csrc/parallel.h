@@ -1,29 +1,30 @@
-// Exceptions of work on several threads: none may leave a thread, or the process ends.
+// Exceptions inside OpenMP regions: one that leaves a thread terminates the process.
 #pragma once
 
 #include <exception>
 
 namespace heedful {
 
-class Caught {
+// Catches what the work of any thread throws, and rethrows it in the calling thread.
+class ExceptionCollector {
   public:
     template <typename Work>
     void run(Work work) noexcept {
         try {
             work();
         } catch (...) {
-#pragma omp critical(heedful_caught)
-            problem = std::current_exception();
+#pragma omp critical(heedful_exception)
+            exception = std::current_exception();
         }
     }
 
-    // To be called when all threads are done.
+    // Call it after the parallel region.
     void rethrow() const {
-        if (problem) std::rethrow_exception(problem);
+        if (exception) std::rethrow_exception(exception);
     }
 
   private:
-    std::exception_ptr problem;
+    std::exception_ptr exception;
 };
 
 }  // namespace heedful

@@ -1,7 +1,7 @@
-// Beam search over sentences that come and go: the rules of heedful/search/beam.py, a sentence at a time.
+// Beam search with continuous batching: sentences join the running batch at any step and leave it when they are done.
 //
-// Nothing passes between sentences but the products that their rows share, so a sentence has the same result alone or
-// beside any others, from whichever step it joined.
+// The rules are those of heedful/search/beam.py. Sentences share the GEMMs of a step and nothing else, so the result of a
+// sentence does not depend on the rest of the batch or on the step at which it joined.
 #pragma once
 
 #include <deque>
@@ -13,21 +13,21 @@
 
 namespace heedful {
 
-struct Options {  // of one sentence; Python fills it in
-    int32_t beam, n_best, limit;  // limit: most tokens of the output, its end included
+struct SearchOptions {  // of one sentence; native/capi.py mirrors it
+    int32_t beam, n_best, limit;  // limit: the most tokens of the output, eos included
     int32_t bos, eos, pad;
-    double alpha;
+    double length_penalty;
 };
 
-struct Found {
-    std::vector<int32_t> ids;  // with eos, if it is finished
+struct Hypothesis {
+    std::vector<int32_t> ids;  // with eos if finished
     std::vector<float> log_probs;
     bool finished;
 };
 
 struct Candidate {
     double score;  // sum of log-probabilities
-    int row;       // of the sentence
+    int row;       // index among the sentence's live rows; once chosen, its node
     int32_t id;
     float log_prob;
 
@@ -37,35 +37,35 @@ struct Candidate {
     }
 };
 
-// One row of logits, read once in blocks, and only then asked for what is best in it.
+// The distribution of the next token of one row: log-softmax and top-k over blocks of logits.
 class Distribution {
   public:
-    // All tokens are columns of the row, which may be changed: what is banned, bos and pad if they are not eos, goes to
-    // minus infinity, after it had its share of the probability.
+    // bos, eos and pad are columns of the row, which is modified: bos and pad are banned unless they are eos, by setting
+    // their logits to minus infinity after the softmax's normalizer has been computed.
     void set(float* row, int size, int32_t bos, int32_t eos, int32_t pad) {
         logits = row, width = size;
         maxima.resize((size + BLOCK - 1) / BLOCK);
-        float most = -INFINITE;
-        for (size_t b = 0; b < maxima.size(); ++b) most = std::max(most, maxima[b] = of_block(b));
-        normaliser = most + std::log(exponentials<true>(row, size, most));
-        if (!std::isfinite(normaliser)) throw std::domain_error("the model's probabilities are not numbers");
+        float max_logit = -INF;
+        for (size_t b = 0; b < maxima.size(); ++b) max_logit = std::max(max_logit, maxima[b] = block_max(b));
+        logsumexp = max_logit + std::log(sum_exp<true>(row, size, max_logit));
+        if (!std::isfinite(logsumexp)) throw std::domain_error("the model's probabilities are not numbers");
         banned[0] = {bos, row[bos]}, banned[1] = {pad, row[pad]};
-        for (int32_t never : {bos, pad})
-            if (never != eos) logits[never] = -INFINITE, maxima[never / BLOCK] = of_block(never / BLOCK);
+        for (int32_t id : {bos, pad})
+            if (id != eos) logits[id] = -INF, maxima[id / BLOCK] = block_max(id / BLOCK);
     }
 
-    float log_prob(int32_t column) const {  // also of what is banned
-        for (auto& [never, logit] : banned)
-            if (column == never) return logit - normaliser;
-        return logits[column] - normaliser;
+    float log_prob(int32_t column) const {  // banned tokens included
+        for (auto& [id, logit] : banned)
+            if (column == id) return logit - logsumexp;
+        return logits[column] - logsumexp;
     }
 
-    // The k best columns, best first, ties to the lowest; fewer if there are not so many.
+    // Top-k: the k best columns, best first, ties to the lowest; fewer if the row has fewer.
     //
-    // They are all as large as the k-th largest maximum of a block, so few numbers are looked at.
-    void best(size_t k, std::vector<int32_t>& columns) const {
+    // None is below the k-th largest block maximum, so most blocks are skipped.
+    void top_k(size_t k, std::vector<int32_t>& columns) const {
         columns.clear();
-        float least = std::numeric_limits<float>::lowest();  // what is banned is below it
+        float least = std::numeric_limits<float>::lowest();  // above the banned logits
         if (maxima.size() > k) {
             sorted = maxima;
             std::nth_element(sorted.begin(), sorted.begin() + k - 1, sorted.end(), std::greater<float>());
@@ -88,85 +88,87 @@ class Distribution {
     static constexpr int BLOCK = 64;
     float* logits = nullptr;
     int width = 0;
-    float normaliser = 0;
+    float logsumexp = 0;
     std::pair<int32_t, float> banned[2];
     std::vector<float> maxima;
     mutable std::vector<float> sorted;
 
-    float of_block(size_t b) const {
-        return maximum(logits + b * BLOCK, std::min(BLOCK, width - int(b) * BLOCK));
+    float block_max(size_t b) const {
+        return max_value(logits + b * BLOCK, std::min(BLOCK, width - int(b) * BLOCK));
     }
 };
 
-struct Job {  // one sentence that is searched
+struct Job {  // the beam search of one sentence
     Sentence sentence;
-    Options options;
-    std::vector<int32_t> prefix;  // what its output must begin with
-    std::vector<Candidate> live;  // what goes on: `row` is the node that each follows
-    std::vector<Found> found;
-    std::vector<double> best;     // scores of what is finished, best first, n_best at most
-    std::vector<int32_t> nodes;   // of the live rows, in this step
-    bool joined = false, done = false;
+    SearchOptions options;
+    std::vector<int32_t> prefix;  // forced first tokens of the output
+    std::vector<Candidate> live;  // the beam: unfinished hypotheses; `row` is the node that each extends
+    std::vector<Hypothesis> hypotheses;
+    std::vector<double> best;     // scores of the finished hypotheses, best first, n_best at most
+    std::vector<int32_t> nodes;   // of the live rows in the current step
+    bool admitted = false, done = false;
 
-    // Where a token stands in a row of logits, and the other way round.
+    // Token id -> its column in a row of logits, and back.
     int32_t column(int32_t id) const {
-        const std::vector<int32_t>& some = sentence.shortlist;
-        return some.empty() ? id : int32_t(std::lower_bound(some.begin(), some.end(), id) - some.begin());
+        const std::vector<int32_t>& shortlist = sentence.shortlist;
+        if (shortlist.empty()) return id;
+        return int32_t(std::lower_bound(shortlist.begin(), shortlist.end(), id) - shortlist.begin());
     }
     int32_t token(int32_t column) const { return sentence.shortlist.empty() ? column : sentence.shortlist[column]; }
 };
 
-inline double length_penalty(int length, double alpha) { return std::pow((5.0 + length) / 6.0, alpha); }
+// GNMT's length penalty (Wu et al., 2016).
+inline double length_norm(int length, double alpha) { return std::pow((5.0 + length) / 6.0, alpha); }
 
 class Search {
   public:
     Search(const Model& model, int threads) : decoder(model, threads) {}
 
-    // A sentence that joins as soon as there is room.
-    int32_t add(std::vector<int32_t> source, const Options& options, std::vector<int32_t> prefix,
+    // Queues a sentence -> its number.
+    int32_t add(std::vector<int32_t> source, const SearchOptions& options, std::vector<int32_t> prefix,
                 std::vector<int32_t> shortlist) {
         auto job = std::make_unique<Job>();
         job->sentence.source = std::move(source), job->options = options, job->prefix = std::move(prefix);
         job->sentence.shortlist = std::move(shortlist);
         check(*job);
         job->live = {{0.0, -1, options.bos, 0.0f}};
-        jobs[++last] = std::move(job);
-        waiting.push_back(last);
-        return last;
+        jobs[++last_number] = std::move(job);
+        waiting.push_back(last_number);
+        return last_number;
     }
 
-    void drop(int32_t number) {
+    void remove(int32_t number) {
         const Job& job = *jobs.at(number);
-        if (!job.joined) waiting.erase(std::remove(waiting.begin(), waiting.end(), number), waiting.end());
-        if (job.joined && !job.done) live -= job.options.beam;
+        if (!job.admitted) waiting.erase(std::remove(waiting.begin(), waiting.end(), number), waiting.end());
+        if (job.admitted && !job.done) live -= job.options.beam;
         ended.erase(std::remove(ended.begin(), ended.end(), number), ended.end());
         jobs.erase(number);
     }
 
     const Job& job(int32_t number) const { return *jobs.at(number); }
 
-    // Some steps, until `enough` sentences are done or none is left; their numbers. They stay until they are dropped.
-    // Sentences join, in the order they were added, while there are fewer than `most` rows. If a step throws, those that
-    // ended in it are in the result of the next call.
-    std::vector<int32_t> run(int steps, size_t enough, int most) {
+    // Runs `steps` steps, or fewer if `enough` sentences end or none is left -> the numbers of those that ended, which stay
+    // until they are removed. Queued sentences join, in order, while the batch has fewer than `max_rows` rows. If a step
+    // throws, the sentences that ended in it are in the result of the next call.
+    std::vector<int32_t> run(int steps, size_t enough, int max_rows) {
         for (; steps > 0 && ended.size() < enough; --steps)
-            if (!step(most)) break;
+            if (!step(max_rows)) break;
         return std::exchange(ended, {});
     }
 
   private:
-    // All sentences grow by a token, and those that are done by it end; whether there were any.
-    bool step(int most) {
-        join(most);
+    // Extends all running sentences by one token -> whether there were any.
+    bool step(int max_rows) {
+        admit(max_rows);
         std::vector<Row> rows;
         std::vector<std::pair<int32_t, int>> order;  // a job and its first row
         for (auto& [number, job] : jobs) {
-            if (job->done || !job->joined) continue;
+            if (job->done || !job->admitted) continue;
             order.push_back({number, int(rows.size())});
             job->nodes.clear();
-            for (const Candidate& each : job->live) {
+            for (const Candidate& candidate : job->live) {
                 job->nodes.push_back(int32_t(job->sentence.nodes.size() + job->nodes.size()));
-                rows.push_back({&job->sentence, each.row, each.id, each.log_prob});
+                rows.push_back({&job->sentence, candidate.row, candidate.id, candidate.log_prob});
             }
         }
         if (rows.empty()) return false;
@@ -174,80 +176,81 @@ class Search {
         distributions.resize(rows.size());
         candidates.resize(rows.size());
         ended.reserve(ended.size() + order.size());
-        std::exception_ptr problem;
+        std::exception_ptr exception;
         try {
-            each_job(order, [&](Job& job, int first) { grow(job, &rows[first], first); });
-        } catch (...) {  // of one sentence; the others have taken the step, and may have ended by it
-            problem = std::current_exception();
+            for_each_job(order, [&](Job& job, int first) { extend(job, &rows[first], first); });
+        } catch (...) {  // by one sentence; the others have taken the step, and may have ended in it
+            exception = std::current_exception();
         }
         for (auto& [number, first] : order) {
             Job& job = *jobs[number];
             if (!job.done) continue;
             ended.push_back(number), live -= job.options.beam;
-            job.sentence = {};  // only what was found is asked for now
+            job.sentence = {};  // frees its KV cache; only the hypotheses are needed now
         }
-        if (problem) std::rethrow_exception(problem);
+        if (exception) std::rethrow_exception(exception);
         return true;
     }
 
-    // Sentences that cannot be read stay among those that wait.
-    void join(int most) {
+    // Moves queued sentences into the batch. They stay queued if encoding them throws.
+    void admit(int max_rows) {
         std::vector<Sentence*> fresh;
         size_t count = 0;
-        for (int rows = live; count < waiting.size() && rows < most; ++count) {
+        for (int rows = live; count < waiting.size() && rows < max_rows; ++count) {
             Job& job = *jobs.at(waiting[count]);
             rows += job.options.beam;
             fresh.push_back(&job.sentence);
         }
-        decoder.read(fresh);
+        decoder.encode(fresh);
         for (; count; --count, waiting.pop_front()) {
             Job& job = *jobs.at(waiting.front());
-            job.joined = true, live += job.options.beam;
+            job.admitted = true, live += job.options.beam;
         }
     }
 
     Decoder decoder;
     std::map<int32_t, std::unique_ptr<Job>> jobs;
     std::deque<int32_t> waiting;
-    std::vector<int32_t> ended;  // and not yet told
-    int live = 0;  // rows, if all beams are full
+    std::vector<int32_t> ended;  // not yet returned by `run`
+    int live = 0;                // rows of the batch if all beams are full
     std::vector<Distribution> distributions;
     std::vector<std::vector<int32_t>> candidates;
-    int32_t last = 0;
+    int32_t last_number = 0;
 
     template <typename Work>
-    void each_job(const std::vector<std::pair<int32_t, int>>& order, Work work) {
+    void for_each_job(const std::vector<std::pair<int32_t, int>>& order, Work work) {
         std::vector<Job*> in_order;
         for (auto& [number, first] : order) in_order.push_back(jobs[number].get());
-        decoder.each_row(int(order.size()), [&](int i) { work(*in_order[i], order[i].second); });
+        decoder.for_each_row(int(order.size()), [&](int i) { work(*in_order[i], order[i].second); });
     }
 
     void check(const Job& job) const {
-        const std::vector<int32_t>& some = job.sentence.shortlist;
-        if (some.empty()) return;
-        const Shape& shape = decoder.model.shape;
-        bool right = shape.shortlists && some.front() >= 0 && some.back() < shape.vocabulary;
-        for (size_t i = 1; i < some.size(); ++i) right &= some[i - 1] < some[i];
-        auto has = [&](int32_t id) { return std::binary_search(some.begin(), some.end(), id); };
-        for (int32_t id : {job.options.bos, job.options.eos, job.options.pad}) right &= has(id);
-        for (int32_t id : job.prefix) right &= has(id);
-        if (!right) throw std::invalid_argument("a shortlist is not in order, or lacks a token that is needed");
+        const std::vector<int32_t>& shortlist = job.sentence.shortlist;
+        if (shortlist.empty()) return;
+        const ModelConfig& config = decoder.model.config;
+        bool valid = config.shortlists && shortlist.front() >= 0 && shortlist.back() < config.vocabulary;
+        for (size_t i = 1; i < shortlist.size(); ++i) valid &= shortlist[i - 1] < shortlist[i];
+        auto has = [&](int32_t id) { return std::binary_search(shortlist.begin(), shortlist.end(), id); };
+        for (int32_t id : {job.options.bos, job.options.eos, job.options.pad}) valid &= has(id);
+        for (int32_t id : job.prefix) valid &= has(id);
+        if (!valid) throw std::invalid_argument("a shortlist is not in order, or lacks a token that is needed");
     }
 
-    void grow(Job& job, const Row* rows, int first) {
-        const Options& asked = job.options;
-        const size_t beam = asked.beam;
-        const int length = job.sentence.nodes[job.nodes[0]].depth;  // tokens so far
-        const int32_t bos = job.column(asked.bos), eos = job.column(asked.eos), pad = job.column(asked.pad);
+    // One step of beam search for one sentence.
+    void extend(Job& job, const Row* rows, int first) {
+        const SearchOptions& options = job.options;
+        const size_t beam = options.beam;
+        const int length = job.sentence.nodes[job.nodes[0]].depth;  // of the output so far
+        const int32_t bos = job.column(options.bos), eos = job.column(options.eos), pad = job.column(options.pad);
         std::vector<Candidate> all;
         for (size_t r = 0; r < job.live.size(); ++r) {
             Distribution& distribution = distributions[first + r];
-            distribution.set(rows[r].logits, int(decoder.width(job.sentence)), bos, eos, pad);
+            distribution.set(rows[r].logits, int(decoder.logit_count(job.sentence)), bos, eos, pad);
             std::vector<int32_t>& columns = candidates[first + r];
             if (size_t(length) < job.prefix.size())
                 columns.assign(1, job.column(job.prefix[length]));
             else
-                distribution.best(2 * beam, columns);
+                distribution.top_k(2 * beam, columns);
             for (int32_t column : columns) {
                 float log_prob = distribution.log_prob(column);
                 all.push_back({job.live[r].score + log_prob, int(r), job.token(column), log_prob});
@@ -257,55 +260,57 @@ class Search {
         if (all.size() > 2 * beam) all.resize(2 * beam);
         std::vector<Candidate> live;
         for (size_t i = 0; i < all.size() && live.size() < beam; ++i) {
-            if (all[i].id != asked.eos)
+            if (all[i].id != options.eos)
                 live.push_back(all[i]);
             else if (i < beam)
-                end(job, all[i], length + 1);
+                add_finished(job, all[i], length + 1);
         }
-        finish(job, live, length);
-        for (Candidate& each : live) each.row = job.nodes[each.row];
+        check_done(job, live, length);
+        for (Candidate& candidate : live) candidate.row = job.nodes[candidate.row];
         job.live = std::move(live);
     }
 
-    void end(Job& job, const Candidate& by, int length) {
-        job.found.push_back(spelled(job, by.row, &by, true));
-        job.best.push_back(by.score / length_penalty(length, job.options.alpha));
+    void add_finished(Job& job, const Candidate& last, int length) {
+        job.hypotheses.push_back(trace_back(job, last.row, &last, true));
+        job.best.push_back(last.score / length_norm(length, job.options.length_penalty));
         std::sort(job.best.rbegin(), job.best.rend());
         if (job.best.size() > size_t(job.options.n_best)) job.best.resize(job.options.n_best);
     }
 
-    // A sentence is done at its limit, or when no row has the prospect of joining the n best: log-probabilities only fall
-    // and the penalty only grows, so no row can become better than it is now by the penalty of the longest output. With
-    // as many endings as the beam is wide it goes on only for a row that is better than an ending as it stands.
-    void finish(Job& job, const std::vector<Candidate>& live, int length) {
-        const Options& asked = job.options;
-        const size_t endings = job.found.size();
-        const int longest = endings >= size_t(asked.beam) ? length + 1 : asked.limit;
-        const double bar = job.best.size() < size_t(asked.n_best) ? -std::numeric_limits<double>::infinity()
-                                                                  : job.best.back();
-        job.done = live.empty() || live[0].score / length_penalty(longest, asked.alpha) <= bar ||
-                   asked.limit <= length + 1;
-        if (!job.done || endings >= size_t(asked.n_best)) return;
-        for (const Candidate& each : live) job.found.push_back(spelled(job, each.row, &each, false));
-        if (live.empty() && !endings)
-            for (size_t r = 0; r < job.live.size(); ++r) job.found.push_back(spelled(job, int(r), nullptr, false));
+    // A sentence is done at its limit, or when no live row can still enter the n best: log-probabilities only decrease and
+    // the length norm only grows, so a row's best possible score is its current sum over the norm of the longest output.
+    // Once as many hypotheses as the beam are finished, only a row whose current score is better continues the search.
+    void check_done(Job& job, const std::vector<Candidate>& live, int length) {
+        const SearchOptions& options = job.options;
+        const size_t finished = job.hypotheses.size();
+        const int longest = finished >= size_t(options.beam) ? length + 1 : options.limit;
+        const double worst = job.best.size() < size_t(options.n_best) ? -std::numeric_limits<double>::infinity()
+                                                                    : job.best.back();
+        job.done = live.empty() || live[0].score / length_norm(longest, options.length_penalty) <= worst ||
+                   options.limit <= length + 1;
+        if (!job.done || finished >= size_t(options.n_best)) return;
+        for (const Candidate& candidate : live)
+            job.hypotheses.push_back(trace_back(job, candidate.row, &candidate, false));
+        if (live.empty() && !finished)
+            for (size_t r = 0; r < job.live.size(); ++r)
+                job.hypotheses.push_back(trace_back(job, int(r), nullptr, false));
     }
 
-    // The tokens of a live row, and one more.
-    Found spelled(const Job& job, int row, const Candidate* next, bool finished) const {
-        Found found{{}, {}, finished};
+    // The hypothesis of a live row, extended by `next` if given.
+    Hypothesis trace_back(const Job& job, int row, const Candidate* next, bool finished) const {
+        Hypothesis hypothesis{{}, {}, finished};
         const std::vector<Node>& nodes = job.sentence.nodes;
         for (int32_t i = job.nodes[row]; nodes[i].depth > 0; i = nodes[i].parent) {
-            found.ids.push_back(nodes[i].id);
-            found.log_probs.push_back(nodes[i].log_prob);
+            hypothesis.ids.push_back(nodes[i].id);
+            hypothesis.log_probs.push_back(nodes[i].log_prob);
         }
-        std::reverse(found.ids.begin(), found.ids.end());
-        std::reverse(found.log_probs.begin(), found.log_probs.end());
+        std::reverse(hypothesis.ids.begin(), hypothesis.ids.end());
+        std::reverse(hypothesis.log_probs.begin(), hypothesis.log_probs.end());
         if (next) {
-            found.ids.push_back(next->id);
-            found.log_probs.push_back(next->log_prob);
+            hypothesis.ids.push_back(next->id);
+            hypothesis.log_probs.push_back(next->log_prob);
         }
-        return found;
+        return hypothesis;
     }
 };
 

@@ -1,249 +1,251 @@
-// What is done to the numbers of a group of sentences: every operation once, forward and backward.
-//
-// Forward it computes, and leaves on the tape what is to be done backward.
+// The tape of reverse-mode differentiation: each operation computes its forward pass and records its backward pass.
 #pragma once
 
 #include <functional>
 
 #include "losses.h"
 
-namespace heedful::learning {
+namespace heedful::train {
 
-// What is done forward, with what is to be done backward for it; for one group after the other. Products with weights are
-// computed in `Number`, all else in float32.
-template <typename Number>
+// Records one group of sentences after another. GEMMs with weights are computed in Scalar, everything else in float32.
+template <typename Scalar>
 class Tape {
   public:
-    // Gradients, of all weights in one row and of the candidates, (C, D), are added to what is there.
-    Tape(const Learner<Number>& model, const Lesson& batch, Arena& memory, float* of_weights, float* of_the_candidates)
-        : losses(model, batch, memory, of_the_candidates), learner(model), lesson(batch), D(model.outline.width),
-          arena(memory), slopes(memory), layout(memory), gradients(of_weights) {}
+    // weight_grads, all weights concatenated, and candidate_grads, (C, D), are accumulated into.
+    Tape(const TransformerTrainer<Scalar>& trainer, const Batch& batch, Arena& arena, float* weight_grads,
+         float* candidate_grads)
+        : losses(trainer, batch, arena, candidate_grads), trainer(trainer), batch(batch), D(trainer.config.width),
+          arena(arena), grads(arena), packer(arena), weight_grads(weight_grads) {}
 
-    Losses<Number> losses;
+    Losses<Scalar> losses;
 
-    void begin(uint64_t number) {
+    void start_group(uint64_t number) {
         group = number, site = 0;
-        arena.give_back(), slopes.forget(), steps.clear();
+        arena.reset(), grads.clear(), steps.clear();
     }
-    void back() {
+    void backward() {
         for (size_t i = steps.size(); i--;) steps[i]();
     }
 
     // Embeddings with positions, after dropout.
-    Flow embed(const int32_t* ids, const std::vector<Span>& spans) {
-        const Flow x = flow(spans.back().first + spans.back().count, D);
-        const float* table = learner.weights[0];
-        const Outline& shape = learner.outline;
-        const uint64_t here = site++;
-        Random random(lesson.seed, group, here);
+    Tensor embed(const int32_t* ids, const std::vector<Span>& spans) {
+        const Tensor x = new_tensor(spans.back().first + spans.back().count, D);
+        const float* table = trainer.weights[0];
+        const TrainConfig& config = trainer.config;
+        const uint64_t this_site = site++;
+        DropoutRng rng(batch.seed, group, this_site);
         for (const Span& span : spans)
             for (int i = 0; i < span.count; ++i) {
-                const float *from = table + size_t(ids[span.first + i]) * D, *position = learner.positions + size_t(i) * D;
+                const float *from = table + size_t(ids[span.first + i]) * D, *position = trainer.positions + size_t(i) * D;
                 float* to = x.value + size_t(span.first + i) * D;
                 for (int j = 0; j < D; j += LANES)
-                    store(to + j, kept(random) * fused(load(from + j), all(shape.embedding_scale), load(position + j)));
+                    store(to + j, dropout_mask(rng) *
+                                      fmadd(load(from + j), broadcast(config.embedding_scale), load(position + j)));
             }
         steps.push_back([=] {
-            Random again(lesson.seed, group, here);
+            DropoutRng rng(batch.seed, group, this_site);
             for (int i = 0; i < x.rows; ++i) {
-                float* to = gradients + size_t(ids[i]) * D;
-                const float* from = slope(x) + size_t(i) * D;
+                float* to = weight_grads + size_t(ids[i]) * D;
+                const float* from = grad(x) + size_t(i) * D;
                 for (int j = 0; j < D; j += LANES)
-                    store(to + j, fused(load(from + j) * shape.embedding_scale, kept(again), load(to + j)));
+                    store(to + j, fmadd(load(from + j) * config.embedding_scale, dropout_mask(rng), load(to + j)));
             }
-            spend(x);
+            free_grad(x);
         });
         return x;
     }
 
     // x Wᵀ + b
-    Flow linear(Flow x, const Linear<Number>& layer) { return linears(x, {&layer})[0]; }
+    Tensor linear(Tensor x, const Linear<Scalar>& layer) { return linears(x, {&layer})[0]; }
 
-    // The same for several layers.
-    std::vector<Flow> linears(Flow x, const std::vector<const Linear<Number>*>& layers) {
-        const Number* rows = layout.rows(x);
-        std::vector<Flow> all;
-        for (const Linear<Number>* layer : layers) {
-            all.push_back(flow(x.rows, layer->out));
-            multiply<false>(rows, layer->in, x.rows, layer->in, layer->forward.get(), layer->out, all.back().value,
-                            layer->out, learner.weights[layer->bias]);
+    // Several linear layers of one input, whose operands are packed once.
+    std::vector<Tensor> linears(Tensor x, const std::vector<const Linear<Scalar>*>& layers) {
+        const Scalar* rows = packer.persistent_rows(x);
+        std::vector<Tensor> outputs;
+        for (const Linear<Scalar>* layer : layers) {
+            outputs.push_back(new_tensor(x.rows, layer->out));
+            gemm<false>(rows, layer->in, x.rows, layer->in, layer->forward.get(), layer->out, outputs.back().value,
+                        layer->out, trainer.weights[layer->bias]);
         }
         steps.push_back([=] {
-            const Number* panels = layout.panels(rows, x.rows, x.width);
+            const Scalar* panels = packer.panels(rows, x.rows, x.width);
             for (size_t i = 0; i < layers.size(); ++i) {
-                const Flow& y = all[i];
+                const Tensor& y = outputs[i];
                 const int in = x.width, out = y.width;
-                const Number *weight = layers[i]->backward.get(), *dy = layout.rows_for_now(slope(y), y);
-                if (*x.slope)
-                    multiply<true>(dy, out, y.rows, out, weight, in, *x.slope, in);
+                const Scalar *weight = layers[i]->backward.get(), *dy = packer.temporary_rows(grad(y), y);
+                if (*x.grad)
+                    gemm<true>(dy, out, y.rows, out, weight, in, *x.grad, in);
                 else
-                    multiply<false>(dy, out, y.rows, out, weight, in, *x.slope = slopes.take(x.room()), in);
-                add_products(dy, out, y.rows, out, panels, in, gradient(layers[i]->weight), layout.turned);
-                add_rows(slope(y), y.rows, out, gradient(layers[i]->bias));
-                spend(y);
+                    gemm<false>(dy, out, y.rows, out, weight, in, *x.grad = grads.allocate(x.padded_size()), in);
+                gemm_tn_add(dy, out, y.rows, out, panels, in, weight_grad(layers[i]->weight), packer.transposed);
+                add_rows(grad(y), y.rows, out, weight_grad(layers[i]->bias));
+                free_grad(y);
             }
         });
-        return all;
+        return outputs;
     }
 
-    // What is positive of it.
-    Flow positive(Flow x) {
+    // In place.
+    Tensor relu(Tensor x) {
         for (size_t i = 0; i < x.size(); ++i) x.value[i] = std::max(x.value[i], 0.0f);
         steps.push_back([=] {
-            float* dx = slope(x);
+            float* dx = grad(x);
             for (size_t i = 0; i < x.size(); ++i) dx[i] = x.value[i] > 0 ? dx[i] : 0.0f;
         });
         return x;
     }
 
-    // Rows of mean 0 and variance 1, times a weight, plus a bias.
-    Flow norm(Flow x, int weight) {
-        const Flow y = flow(x.rows, D);
-        float* deviations = arena.take(2 * size_t(x.rows));  // mean and 1 / deviation of each row
-        const float *scale = learner.weights[weight], *bias = learner.weights[weight + 1];
+    // Layer normalization; the bias is the weight after `weight`.
+    Tensor layer_norm(Tensor x, int weight) {
+        const Tensor y = new_tensor(x.rows, D);
+        float* stats = arena.allocate(2 * size_t(x.rows));  // mean and 1 / standard deviation of each row
+        const float *scale = trainer.weights[weight], *bias = trainer.weights[weight + 1];
         for (int r = 0; r < x.rows; ++r) {
             const float* row = x.value + size_t(r) * D;
-            Floats total{}, squares{};
+            VecF32 total{}, squares{};
             for (int j = 0; j < D; j += LANES) total += load(row + j);
-            const float mean = sum(total) / D;
+            const float mean = reduce_sum(total) / D;
             for (int j = 0; j < D; j += LANES) {
-                const Floats apart = load(row + j) - mean;
-                squares = fused(apart, apart, squares);
+                const VecF32 centered = load(row + j) - mean;
+                squares = fmadd(centered, centered, squares);
             }
-            const float inverse = 1 / std::sqrt(sum(squares) / D + learner.outline.norm_epsilon);
-            deviations[2 * r] = mean, deviations[2 * r + 1] = inverse;
+            const float inverse = 1 / std::sqrt(reduce_sum(squares) / D + trainer.config.norm_epsilon);
+            stats[2 * r] = mean, stats[2 * r + 1] = inverse;
             for (int j = 0; j < D; j += LANES)
                 store(y.value + size_t(r) * D + j,
-                      fused((load(row + j) - mean) * inverse, load(scale + j), load(bias + j)));
+                      fmadd((load(row + j) - mean) * inverse, load(scale + j), load(bias + j)));
         }
         steps.push_back([=] {
-            float *of_scale = gradient(weight), *of_bias = gradient(weight + 1);
-            float *dx = slope(x), *dy = slope(y);
+            float *d_scale = weight_grad(weight), *d_bias = weight_grad(weight + 1);
+            float *dx = grad(x), *dy = grad(y);
             for (int r = 0; r < x.rows; ++r) {
                 const float *row = x.value + size_t(r) * D, *from = dy + size_t(r) * D;
-                const float mean = deviations[2 * r], inverse = deviations[2 * r + 1];
-                Floats plain{}, along{};
+                const float mean = stats[2 * r], inverse = stats[2 * r + 1];
+                VecF32 sum_dy{}, sum_dy_x{};
                 for (int j = 0; j < D; j += LANES) {
-                    const Floats unit = (load(row + j) - mean) * inverse, each = load(from + j);
-                    store(of_scale + j, fused(each, unit, load(of_scale + j)));
-                    store(of_bias + j, load(of_bias + j) + each);
-                    plain += each * load(scale + j);
-                    along = fused(each * load(scale + j), unit, along);
+                    const VecF32 normalized = (load(row + j) - mean) * inverse, d = load(from + j);
+                    store(d_scale + j, fmadd(d, normalized, load(d_scale + j)));
+                    store(d_bias + j, load(d_bias + j) + d);
+                    sum_dy += d * load(scale + j);
+                    sum_dy_x = fmadd(d * load(scale + j), normalized, sum_dy_x);
                 }
-                const float level = sum(plain) / D, lean = sum(along) / D;
+                const float mean_dy = reduce_sum(sum_dy) / D, mean_dy_x = reduce_sum(sum_dy_x) / D;
                 float* to = dx + size_t(r) * D;
                 for (int j = 0; j < D; j += LANES) {
-                    const Floats unit = (load(row + j) - mean) * inverse;
-                    const Floats apart = load(from + j) * load(scale + j) - level - unit * lean;
-                    store(to + j, fused(apart, all(inverse), load(to + j)));
+                    const VecF32 normalized = (load(row + j) - mean) * inverse;
+                    const VecF32 centered = load(from + j) * load(scale + j) - mean_dy - normalized * mean_dy_x;
+                    store(to + j, fmadd(centered, broadcast(inverse), load(to + j)));
                 }
             }
-            spend(y);
+            free_grad(y);
         });
         return y;
     }
 
-    // x + dropout(y), in the place of y.
-    Flow add_dropped(Flow x, Flow y) {
-        const Flow z{y.value, slopes.none(), y.rows, y.width};
-        const uint64_t here = site++;
-        Random random(lesson.seed, group, here);
+    // x + dropout(y), in the memory of y.
+    Tensor dropout_add(Tensor x, Tensor y) {
+        const Tensor z{y.value, grads.new_slot(), y.rows, y.width};
+        const uint64_t this_site = site++;
+        DropoutRng rng(batch.seed, group, this_site);
         for (size_t i = 0; i < z.size(); i += LANES)
-            store(z.value + i, fused(load(y.value + i), kept(random), load(x.value + i)));
+            store(z.value + i, fmadd(load(y.value + i), dropout_mask(rng), load(x.value + i)));
         steps.push_back([=] {
-            Random again(lesson.seed, group, here);
-            const float* dz = slope(z);
-            float *dx = *x.slope, *dy = *y.slope = slopes.take(y.room());
+            DropoutRng rng(batch.seed, group, this_site);
+            const float* dz = grad(z);
+            float *dx = *x.grad, *dy = *y.grad = grads.allocate(y.padded_size());
             for (size_t i = 0; i < z.size(); i += LANES) {
-                store(dy + i, load(dz + i) * kept(again));
+                store(dy + i, load(dz + i) * dropout_mask(rng));
                 if (dx) store(dx + i, load(dx + i) + load(dz + i));
             }
             if (dx)
-                spend(z);
+                free_grad(z);
             else
-                std::swap(*x.slope, *z.slope);
+                std::swap(*x.grad, *z.grad);
         });
         return z;
     }
 
-    // softmax(Q Kᵀ / √d) V in each head of each sentence; if `causal`, only of what came before.
-    Flow attend(Flow query, Flow key, Flow value, const std::vector<Span>& queries, const std::vector<Span>& keys,
-                bool causal) {
-        const Flow found = flow(query.rows, D);
-        steps.push_back([=] { spend(found); });
-        const int heads = learner.outline.heads, d = D / heads;
+    // softmax(Q Kᵀ / √d) V in each head of each sentence. The attention weights are kept for the backward pass.
+    Tensor attention(Tensor query, Tensor key, Tensor value, const std::vector<Span>& queries,
+                     const std::vector<Span>& keys, bool causal) {
+        const Tensor output = new_tensor(query.rows, D);
+        steps.push_back([=] { free_grad(output); });
+        const int heads = trainer.config.heads, d = D / heads;
         const float scale = 1 / std::sqrt(float(d));
         for (size_t s = 0; s < queries.size(); ++s) {
-            const int T = queries[s].count, S = keys[s].count, P = int(filled(S));
-            float* panels = space(std::max(panelled(S) * d, panelled(d) * S));
+            const int T = queries[s].count, S = keys[s].count, P = int(round_up_lanes(S));
+            float* panels = workspace(std::max(round_up_panel(S) * d, round_up_panel(d) * S));
             for (int head = 0; head < heads; ++head) {
                 const size_t q = size_t(queries[s].first) * D + head * d, k = size_t(keys[s].first) * D + head * d;
-                float* weights = arena.take(size_t(T) * P);
+                float* weights = arena.allocate(size_t(T) * P);
                 pack(key.value + k, D, 1, S, d, panels);
-                multiply<false>(query.value + q, D, 1, T, d, panels, S, weights, P);
+                gemm<false>(query.value + q, D, 1, T, d, panels, S, weights, P);
                 for (int t = 0; t < T; ++t) {
                     float* row = weights + size_t(t) * P;
-                    const int seen = causal ? t + 1 : S;
-                    for (int i = 0; i < seen; ++i) row[i] *= scale;
-                    const float total = 1 / exponentials<false>(row, seen, maximum(row, seen));
-                    for (int i = 0; i < seen; ++i) row[i] *= total;
-                    std::fill(row + seen, row + P, 0.0f);
+                    const int visible = causal ? t + 1 : S;
+                    for (int i = 0; i < visible; ++i) row[i] *= scale;
+                    const float inverse = 1 / sum_exp<false>(row, visible, max_value(row, visible));
+                    for (int i = 0; i < visible; ++i) row[i] *= inverse;
+                    std::fill(row + visible, row + P, 0.0f);
                 }
                 pack(value.value + k, 1, D, d, S, panels);
-                multiply<false>(weights, P, 1, T, S, panels, d, found.value + q, D);
+                gemm<false>(weights, P, 1, T, S, panels, d, output.value + q, D);
                 steps.push_back([=] {
-                    const int most = std::max(S, T);
-                    float* room = space(std::max(panelled(most) * d, panelled(d) * most) + size_t(T) * P);
-                    float* pulls = room + std::max(panelled(most) * d, panelled(d) * most);  // (T, P)
-                    pack(value.value + k, D, 1, S, d, room);
-                    multiply<false>(slope(found) + q, D, 1, T, d, room, S, pulls, P);
-                    pack(slope(found) + q, 1, D, d, T, room);
-                    multiply<true>(weights, 1, P, S, T, room, d, slope(value) + k, D);
+                    const int longest = std::max(S, T);
+                    const size_t panel_size = std::max(round_up_panel(longest) * d, round_up_panel(d) * longest);
+                    float* panels = workspace(panel_size + size_t(T) * P);
+                    float* d_weights = panels + panel_size;  // (T, P)
+                    pack(value.value + k, D, 1, S, d, panels);
+                    gemm<false>(grad(output) + q, D, 1, T, d, panels, S, d_weights, P);
+                    pack(grad(output) + q, 1, D, d, T, panels);
+                    gemm<true>(weights, 1, P, S, T, panels, d, grad(value) + k, D);
                     for (int t = 0; t < T; ++t) {
-                        float *row = pulls + size_t(t) * P, *weight = weights + size_t(t) * P;
-                        const float level = dot(row, weight, P);
-                        for (int i = 0; i < P; ++i) row[i] = (row[i] - level) * weight[i] * scale;
+                        float *row = d_weights + size_t(t) * P, *weight = weights + size_t(t) * P;
+                        const float mean = dot(row, weight, P);
+                        for (int i = 0; i < P; ++i) row[i] = (row[i] - mean) * weight[i] * scale;
                     }
-                    pack(key.value + k, 1, D, d, S, room);
-                    multiply<true>(pulls, P, 1, T, S, room, d, slope(query) + q, D);
-                    pack(query.value + q, 1, D, d, T, room);
-                    multiply<true>(pulls, 1, P, S, T, room, d, slope(key) + k, D);
+                    pack(key.value + k, 1, D, d, S, panels);
+                    gemm<true>(d_weights, P, 1, T, S, panels, d, grad(query) + q, D);
+                    pack(query.value + q, 1, D, d, T, panels);
+                    gemm<true>(d_weights, 1, P, S, T, panels, d, grad(key) + k, D);
                 });
             }
         }
-        return found;
+        return output;
     }
 
-    // What the model is to do better; see losses.h.
-    void lose(Flow x, const int32_t* labels, const std::vector<Span>& spans) { losses.add(x, slope(x), labels, spans); }
+    // The loss of the hidden states x, and their gradient; see losses.h.
+    void loss(Tensor x, const int32_t* labels, const std::vector<Span>& spans) { losses.add(x, grad(x), labels, spans); }
 
   private:
-    const Learner<Number>& learner;
-    const Lesson& lesson;
+    const TransformerTrainer<Scalar>& trainer;
+    const Batch& batch;
     const int D;
     Arena& arena;
-    Slopes slopes;
-    Layout<Number> layout;
-    float* gradients;
-    uint64_t group = 0, site = 0;  // random numbers follow from them and the seed
+    GradPool grads;
+    OperandPacker<Scalar> packer;
+    float* weight_grads;
+    uint64_t group = 0, site = 0;  // with the seed, they determine the dropout masks
     std::vector<std::function<void()>> steps;
-    Room<float> scratch;
+    Buffer<float> scratch;
 
-    float* gradient(int weight) const { return gradients + learner.offsets[weight]; }
-    float* space(size_t count) { return scratch.at_least(count); }
+    float* weight_grad(int weight) const { return weight_grads + trainer.offsets[weight]; }
+    float* workspace(size_t count) { return scratch.ensure(count); }
 
-    Flow flow(int rows, int width) { return {arena.take(stacked(rows) * width), slopes.none(), rows, width}; }
-
-    // What is known of it, or zeros to add to.
-    float* slope(const Flow& x) {
-        if (!*x.slope) std::fill_n(*x.slope = slopes.take(x.room()), x.size(), 0.0f);
-        return *x.slope;
+    Tensor new_tensor(int rows, int width) {
+        return {arena.allocate(round_up_tile(rows) * width), grads.new_slot(), rows, width};
     }
-    void spend(const Flow& x) { slopes.give_back(*x.slope, x.room()); }
 
-    Floats kept(Random& random) const {
-        const float rate = learner.outline.dropout;
-        return rate > 0 ? random.keep(int32_t(rate * 2147483648.0), 1 / (1 - rate)) : all(1.0f);
+    // The gradient of x, zeros if there is none yet.
+    float* grad(const Tensor& x) {
+        if (!*x.grad) std::fill_n(*x.grad = grads.allocate(x.padded_size()), x.size(), 0.0f);
+        return *x.grad;
+    }
+    void free_grad(const Tensor& x) { grads.release(*x.grad, x.padded_size()); }
+
+    VecF32 dropout_mask(DropoutRng& rng) const {
+        const float rate = trainer.config.dropout;
+        return rate > 0 ? rng.mask(int32_t(rate * 2147483648.0), 1 / (1 - rate)) : broadcast(1.0f);
     }
 
     static void add_rows(const float* x, int rows, int width, float* to) {
@@ -252,4 +254,4 @@ class Tape {
     }
 };
 
-}  // namespace heedful::learning
+}  // namespace heedful::train

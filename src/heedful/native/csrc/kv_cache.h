@@ -1,0 +1,44 @@
+// The KV cache of a sentence: keys and values of its source, and of a tree of generated tokens.
+//
+// A node of the tree is one token that the decoder has processed, with its keys and values stored once. A hypothesis is the
+// path from the root to a node, so hypotheses branch and end without copying their cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace heedful {
+
+// The keys and values of one attention. The key of token i in head h is at base + h * head_stride + i * token_stride; a path
+// replaces i by path[i]. The value is value_offset behind the key.
+struct KVView {
+    const float* base;
+    size_t token_stride, head_stride, value_offset;
+    const int32_t* path;
+
+    const float* key(int h, int i) const { return base + h * head_stride + (path ? path[i] : i) * token_stride; }
+};
+
+struct Node {
+    int32_t id, parent, depth;  // the root has parent -1
+    float log_prob;
+};
+
+struct Sentence {
+    std::vector<int32_t> source;
+    std::vector<int32_t> shortlist;  // ids of the tokens that the output may use, ascending; empty for all
+    std::vector<Node> nodes;
+    std::vector<std::vector<float>> cross_kv;  // of each layer and head: (S, d) keys, then (S, d) values of the source
+    std::vector<std::vector<float>> self_kv;   // of each layer: (nodes, 2 D) keys and values of the generated tokens
+};
+
+// A row of a decoder step: token `id` follows node `parent` and becomes a node itself.
+struct Row {
+    Sentence* sentence;
+    int32_t parent, id;
+    float log_prob;
+    float* logits = nullptr;  // of the next token: one for each token of the shortlist, or of the vocabulary
+};
+
+}  // namespace heedful

@@ -1,0 +1,142 @@
+// Storage of the training engine: activations and gradients of a group of sentences, GEMM operands, and dropout masks.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "gemm_bf16.h"
+
+namespace heedful::train {
+
+// Random numbers for dropout, one stream per lane (xoshiro128++, Blackman and Vigna, 2021). The seed, the group of sentences
+// and the dropout site determine the stream, so the backward pass draws the same mask again instead of storing it.
+class DropoutRng {
+  public:
+    DropoutRng(uint64_t seed, uint64_t group, uint64_t site) {
+        uint64_t state = mix(mix(seed) + mix(group * 0x10001 + site + 1));
+        uint32_t words[4 * LANES];
+        for (uint32_t& word : words) word = uint32_t(mix(state += 0x9E3779B97F4A7C15) >> 32);
+        std::memcpy(s, words, sizeof words);
+    }
+
+    // The next LANES mask values: `scale` where the value is kept, 0 where it is dropped.
+    VecF32 mask(int32_t limit, float scale) {
+        const VecU32 drawn = rotl(s[0] + s[3], 7) + s[0];
+        const VecU32 shifted = s[1] << 9;
+        s[2] ^= s[0], s[3] ^= s[1], s[1] ^= s[2], s[0] ^= s[3];
+        s[2] ^= shifted, s[3] = rotl(s[3], 11);
+        const VecI32 keep = VecI32(drawn >> 1) >= limit;
+        VecI32 bits;
+        const VecF32 scales = broadcast(scale);
+        std::memcpy(&bits, &scales, sizeof bits);
+        bits &= keep;
+        VecF32 result;
+        std::memcpy(&result, &bits, sizeof result);
+        return result;
+    }
+
+  private:
+    VecU32 s[4];
+
+    static VecU32 rotl(VecU32 x, int bits) { return (x << bits) | (x >> (32 - bits)); }
+    static uint64_t mix(uint64_t x) {  // the finalizer of SplitMix64
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+        return x ^ (x >> 31);
+    }
+};
+
+// Bump allocator: memory is allocated piece by piece and released all at once. If one block did not suffice, `reset`
+// replaces the blocks by a single one that does.
+class Arena {
+  public:
+    template <typename T = float>
+    T* allocate(size_t number) {
+        const size_t count = (number * sizeof(T) + 63) / 64 * 16;
+        if (used + count > size) {
+            size = std::max(count, size_t(1) << 20), used = 0;
+            blocks.emplace_back().ensure(size);
+        }
+        float* memory = blocks.back().get() + used;
+        used += count, total += count;
+        return reinterpret_cast<T*>(memory);
+    }
+    void reset() {
+        if (blocks.size() > 1) {
+            blocks.clear();
+            blocks.emplace_back().ensure(size = total);
+        }
+        used = total = 0;
+    }
+
+  private:
+    std::vector<Buffer<float>> blocks;
+    size_t size = 0, used = 0;  // of the last block
+    size_t total = 0;           // allocated in all blocks
+};
+
+struct Span {  // the tokens of a sentence among those of its group
+    int first, count;
+};
+
+// (rows, width) activations, and the slot of their gradient, which is null until it is computed.
+struct Tensor {
+    float *value, **grad;
+    int rows, width;
+    size_t size() const { return size_t(rows) * width; }
+    size_t padded_size() const { return round_up_tile(rows) * width; }
+};
+
+// Memory of gradients. Few are alive at a time; the one freed last is reused first, because it is still in the cache.
+class GradPool {
+  public:
+    explicit GradPool(Arena& arena) : arena(arena) {}
+
+    float** new_slot() { return &slots.emplace_back(nullptr); }
+    float* allocate(size_t count) {
+        std::vector<float*>& available = free[count];
+        if (available.empty()) return arena.allocate(count);
+        float* memory = available.back();
+        available.pop_back();
+        return memory;
+    }
+    void release(float*& memory, size_t count) { free[count].push_back(memory), memory = nullptr; }
+    void clear() { slots.clear(), free.clear(); }
+
+  private:
+    Arena& arena;
+    std::deque<float*> slots;
+    std::map<size_t, std::vector<float*>> free;
+};
+
+// Converts and packs activations into GEMM operands.
+template <typename Scalar>
+class OperandPacker {
+  public:
+    Buffer<Scalar> transposed;  // workspace of `gemm_tn_add`
+
+    explicit OperandPacker(Arena& arena) : arena(arena) {}
+
+    // Valid until the arena is reset.
+    const Scalar* persistent_rows(const Tensor& x) {
+        Scalar* memory = std::is_same_v<Scalar, BF16> ? arena.template allocate<Scalar>(x.padded_size()) : nullptr;
+        return as_operand<Scalar>(x.value, x.size(), memory);
+    }
+    // x has the shape of `like`. Valid until the next call.
+    const Scalar* temporary_rows(const float* x, const Tensor& like) {
+        return as_operand<Scalar>(x, like.size(), row_buffer.ensure(like.padded_size()));
+    }
+    // Panels of (count, width). Valid until the next call.
+    const Scalar* panels(const Scalar* rows, int count, int width) {
+        const size_t length = gemm_depth<Scalar>(count);
+        pack_rows(rows, width, count, width, panel_buffer.ensure(round_up_panel(width) * length), length * PANEL);
+        return panel_buffer.get();
+    }
+
+  private:
+    Arena& arena;
+    Buffer<Scalar> panel_buffer, row_buffer;
+};
+
+}  // namespace heedful::train
