@@ -1,7 +1,7 @@
-"""What a user can do wrong, as one small tree of exceptions.
+"""Exceptions that a user can act on.
 
 Every message is one sentence that says what happened, where, what was given and what to do. The command line prints it
-without a traceback and ends with exit code 2; in Python it is an ordinary exception.
+without a traceback and exits with code 2; in Python it is an ordinary exception.
 """
 
 import reprlib
@@ -13,12 +13,12 @@ QUOTE.maxlevel = 2
 
 
 def quote(value: object) -> str:
-    """What was given, quoted and cut, so that it can neither fill nor paint a terminal."""
+    """The repr of a value, shortened, without control characters that a terminal would interpret."""
     return QUOTE.repr(value)
 
 
 class HeedfulError(Exception):
-    """Something that the user can put right."""
+    """Base of all errors that the user can correct."""
 
 
 class SettingError(HeedfulError):
@@ -34,4 +34,4 @@ class FolderError(HeedfulError):
 
 
 class TrainingError(HeedfulError):
-    """A run that cannot go on, such as one whose loss is no longer a number."""
+    """A run that cannot continue, for example because its loss is NaN."""

@@ -1,6 +1,6 @@
-"""Reading the files of a model folder, which may come from anywhere: only plain files of plausible sizes.
+"""Safe reading of files in untrusted folders: regular files of plausible sizes, inside the folder.
 
-Our own folders and foreign ones, checkpoints and whatever lies beside the weights are all opened by way of `find`.
+Model folders (native and converted), checkpoints and every file beside the weights are opened through `find`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from heedful.errors import FolderError, quote
 
 LARGEST = 1 << 62
-MOST_JSON = 4 << 20  # bytes of a JSON file we are willing to parse
+MOST_JSON = 4 << 20  # maximum bytes of a JSON file
 
 
 def find(folder: Path, name: str, most: int = LARGEST) -> Path | None:
-    """A file of the folder with at most so many bytes, or None if there is no file of that name.
+    """The path of a file in the folder, or None if it does not exist; an error if it has more than `most` bytes.
 
-    A link may lead to another file of the same folder, or to where a cache of downloads keeps what it links to. A pipe,
-    a device, a socket or a folder in the place of a file is refused before it is opened, because opening may block.
+    A symbolic link may point to a file of the same folder, or into the blobs of a Hugging Face cache. A pipe, device,
+    socket or folder is refused before it is opened, because opening may block.
     """
     if name in ("", ".", "..") or not set(name).isdisjoint('/\\\0:*?"<>|'):
         raise FolderError(
-            f"{folder} refers to a file called {quote(name)}; only plain names in the same folder will do."
+            f"{folder} refers to a file called {quote(name)}; only plain file names in the same folder are allowed."
         )
     file = folder / name
     try:
@@ -37,8 +37,8 @@ def find(folder: Path, name: str, most: int = LARGEST) -> Path | None:
         return None
     except (OSError, RuntimeError):
         raise FolderError(f"{file} cannot be read: its name or the link behind it leads nowhere.") from None
-    home = folder.resolve()
-    if real.parent != home and not _in_cache(real, home):
+    parent = folder.resolve()
+    if real.parent != parent and not _in_cache(real, parent):
         raise FolderError(f"{file} is a link out of its folder; copy what it points to into the folder.")
     if not stat.S_ISREG(status.st_mode) or not os.access(real, os.R_OK):
         raise FolderError(f"{file} is not a plain file that may be read; copy the folder again.")
@@ -47,13 +47,13 @@ def find(folder: Path, name: str, most: int = LARGEST) -> Path | None:
     return file
 
 
-def _in_cache(real: Path, home: Path) -> bool:
-    """snapshots/<commit>/name -> blobs/<hash>: the layout of the cache that Hugging Face's downloader keeps."""
-    return home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
+def _in_cache(real: Path, folder: Path) -> bool:
+    """snapshots/<commit>/name -> blobs/<hash>: the layout of Hugging Face's download cache."""
+    return folder.parent.name == "snapshots" and real.parent == folder.parent.parent / "blobs"
 
 
 def read_json(folder: Path, name: str, most: int = MOST_JSON) -> dict[str, Any] | None:
-    """A JSON object of a reasonable size in the folder, or None if there is no such file."""
+    """Read a JSON object of at most `most` bytes, or None if the file does not exist."""
     file = find(folder, name)
     if file is None:
         return None
@@ -71,7 +71,7 @@ def read_json(folder: Path, name: str, most: int = MOST_JSON) -> dict[str, Any] 
 
 
 def read_text(folder: Path, name: str, most: int) -> str | None:
-    """A text file in the folder, or None if there is no such file."""
+    """Read a UTF-8 text file of at most `most` bytes, or None if it does not exist."""
     file = find(folder, name, most)
     if file is None:
         return None

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from heedful.data.masking import Masking, frame, word_starts
+from heedful.data.masking import Masking, add_special_tokens, word_starts
 from heedful.text import Specials, train_vocabulary
 
 SPECIALS = Specials(pad=0, bos=2, eos=3)
@@ -93,7 +93,7 @@ def test_words_of_our_vocabulary_and_of_word_pieces() -> None:
 
 def test_frames_are_single_or_two_segments() -> None:
     content = np.arange(5, 905).reshape(60, 15)
-    ids, types = frame(content, SPECIALS, True, np.random.default_rng(5))
+    ids, types = add_special_tokens(content, SPECIALS, True, np.random.default_rng(5))
     assert ids.shape == types.shape == (60, 17)
     pairs = types.any(1)
     assert_share(int(pairs.sum()), 60, 0.5)
@@ -108,4 +108,4 @@ def test_frames_are_single_or_two_segments() -> None:
             assert tokens[border - 1] == SPECIALS.eos
             assert kinds[border:].all()
             assert 1 < border < 16
-    assert not frame(content, SPECIALS, False, np.random.default_rng(5))[1].any()
+    assert not add_special_tokens(content, SPECIALS, False, np.random.default_rng(5))[1].any()

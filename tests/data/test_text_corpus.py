@@ -38,7 +38,7 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path: Path) -> None:
 
 
 def test_long_documents_come_in_parts_that_join_to_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "PART", 20)
+    monkeypatch.setattr(documents, "PART_CHARACTERS", 20)
     text = "\n".join(f"line {i}" for i in range(50))
     found = Documents((write(tmp_path, "a.txt", text + "\n"),), "blank-lines")
     assert len(list(found.parts())) > 10
@@ -61,7 +61,7 @@ def test_whole_documents_are_held_out_and_a_tenth_of_the_text() -> None:
 def test_of_one_document_the_end_is_held_out_at_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    monkeypatch.setattr(documents, "PART", part)
+    monkeypatch.setattr(documents, "PART_CHARACTERS", part)
     text = "\n".join(f"líne {i}" for i in range(100))
     found = Documents((write(tmp_path, "a.txt", text),), "files")
     held = hold_out_documents(np.array([len(text.encode())]), None, seed=1)

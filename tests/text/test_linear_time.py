@@ -22,7 +22,7 @@ from heedful.inside import aligner, tokens
 from heedful.interop import model_card
 from heedful.serve import languages
 from heedful.serve.text_sentences import ABBREVIATION, replace_sentences, split_sentences
-from heedful.text import glue, split_long
+from heedful.text import sentence_separator, split_long
 from heedful.text.normalization import normalize_function
 from heedful.text.sentence_splitting import BORDERS
 
@@ -54,7 +54,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "text.split, ends of clauses": (",、 x", BORDERS[1].findall),
     "text.split, white space": (" \nx", BORDERS[2].findall),
     "text.split_long": ('.。" x', lambda text: split_long(text, lambda part: len(part) <= 100)),
-    "text.glue": ("字 ", lambda text: glue(text, text)),
+    "text.sentence_separator": ("字 ", lambda text: sentence_separator(text, text)),
     "text.normalize": (" \té\u0301", normalize_function(lowercase=True)),
     "serve.sentences, abbreviations": (" (.e", ABBREVIATION.search),
     "serve.sentences, apart and together": (".。\n", again),
@@ -65,7 +65,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "interop.card": ("- \n\r", lambda text: model_card.FRONT.match("---\n" + text)),
     "demo.words": ("a'. ", structure.words),
     "encode.blanks": ("[<M", BLANK.split),
-    "data.scan": ("a\u200b\r", scan.ANY_ODD.findall),
+    "data.scan": ("a\u200b\r", scan.ANY_UNUSUAL.findall),
     "sections.seconds": ("1.s", refused(schema.parse_duration)),
 }
 

@@ -33,7 +33,7 @@ def test_a_size_below_the_alphabet_is_told() -> None:
     with pytest.raises(DataError, match="vocab_size is 300, but the special tokens, 256 bytes and") as caught:
         train_vocabulary(sentences(), vocab_size=300)
     check_sentence(caught.value)
-    least = int(re.findall(r"alone take (\d+)", str(caught.value))[0])
+    least = int(re.findall(r"alone need (\d+)", str(caught.value))[0])
     assert train_vocabulary(sentences(), vocab_size=least).vocab_size == least
 
 

@@ -24,10 +24,10 @@ def fill_mask(
     """
     from heedful.inference.encoder import Encoder
     from heedful.interop import open_folder
-    from heedful.text.normalization import valid
+    from heedful.text.normalization import replace_surrogates
 
     encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
-    for number, candidates in enumerate(encoder.fill_mask(valid(text), top)):
+    for number, candidates in enumerate(encoder.fill_mask(replace_surrogates(text), top)):
         if number:
             print()
         for candidate in candidates:

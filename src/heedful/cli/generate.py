@@ -38,7 +38,7 @@ def generate(
     from heedful.errors import SettingError
     from heedful.inference.generator import Generator
     from heedful.interop import open_folder
-    from heedful.text.normalization import valid
+    from heedful.text.normalization import replace_surrogates
 
     if n < 1:
         raise SettingError(f"--n is {n}; it must be 1 or more.")
@@ -48,7 +48,7 @@ def generate(
     generator = Generator(open_folder(model), prepare_torch(threads, precision, device), device)
     if prompt == "-":
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    prompt = valid(prompt)
+    prompt = replace_surrogates(prompt)
     for number in range(n):
         chunks = generator.stream(prompt, number, **options)
         print(f"--- {number + 1} ---\n" if n > 1 else "", prompt, sep="", end="", flush=True)

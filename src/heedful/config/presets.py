@@ -1,10 +1,9 @@
-"""Sizes that suit corpora: what a preset fills in where the user left a setting open. Names and numbers, nothing else.
+"""Presets: the values of settings that the user did not set, by size of the model and kind of task. Names and numbers.
 
-Translators follow the paper, but for the small ones: where minutes count, norms come first, Muon takes the steps,
-weights decay, embeddings begin near those of their translations, and tokens are weighed against part of the vocabulary;
-the smallest also read subwords that are split at random.
-Decoders and encoders are what learns fastest from little text on a CPU: norms first, rotary positions, no smoothing,
-weight decay, and a rate that falls to zero with the end of the run.
+The base and big translators follow the paper. The small ones train with pre-norm, the Muon optimizer, weight decay,
+LSA-initialized embeddings and a sampled softmax; the smallest also with BPE-dropout. Language models (decoders and
+encoders) use what learns fastest from little text on a CPU: pre-norm, rotary positions, no label smoothing, weight
+decay, and a learning rate that decays to zero at the end of the run.
 """
 
 from typing import Any, Literal
@@ -14,7 +13,7 @@ Family = Literal["encoder-decoder", "decoder", "encoder"]
 Architecture = Literal["transformer", "rnn", "conv"]
 Sections = dict[str, dict[str, Any]]
 
-QUICK: dict[str, Any] = {  # what learns most from a corpus that is not large, in minutes or hours
+SMALL_CORPUS: dict[str, Any] = {  # small corpora, minutes or hours of training
     "embedding_init": "lsa",
     "optimizer": "muon",
     "warmup": 200,
@@ -32,7 +31,8 @@ PRESETS: dict[Preset, Sections] = {
             "decoder_layers": 4,
             "pre_norm": True,
         },
-        "train": QUICK | {"bpe_dropout": 0.1, "learning_rate": 6e-3, "batch_tokens": 2048, "max_updates": 10_000},
+        "train": SMALL_CORPUS
+        | {"bpe_dropout": 0.1, "learning_rate": 6e-3, "batch_tokens": 2048, "max_updates": 10_000},
     },
     "small": {
         "model": {
@@ -43,7 +43,7 @@ PRESETS: dict[Preset, Sections] = {
             "decoder_layers": 2,
             "pre_norm": True,
         },
-        "train": QUICK | {"learning_rate": 4e-3, "max_updates": 40_000},
+        "train": SMALL_CORPUS | {"learning_rate": 4e-3, "max_updates": 40_000},
     },
     "base": {"model": {"dropout": 0.1}, "train": {"batch_tokens": 25_000, "micro_batches": 8}},
     "big": {
@@ -52,7 +52,7 @@ PRESETS: dict[Preset, Sections] = {
     },
 }
 
-TODAY: Sections = {  # what all decoders and encoders share
+LANGUAGE_MODEL: Sections = {  # shared by all decoders and encoders
     "model": {
         "pre_norm": True,
         "positions": "rotary",
@@ -74,7 +74,7 @@ TODAY: Sections = {  # what all decoders and encoders share
 
 ENCODER: dict[str, Any] = {"head": "transform", "output_bias": True, "token_types": 2, "dropout": 0.1}
 
-SIZES: dict[Preset, Sections] = {
+LANGUAGE_MODEL_SIZES: dict[Preset, Sections] = {
     "tiny": {
         "model": {
             "d_model": 128,
@@ -106,7 +106,7 @@ SIZES: dict[Preset, Sections] = {
     },
 }
 
-# A model that has read before learns a task in a few passes, at a low rate.
+# Fine-tuning of a pretrained encoder: few epochs, low learning rate.
 FINE_TUNING: dict[str, Any] = {
     "learning_rate": 3e-4,
     "warmup": 50,
@@ -116,8 +116,8 @@ FINE_TUNING: dict[str, Any] = {
     "patience": 8,
 }
 
-# So does a translator that goes on with other pairs: steps of a first training would undo what it knows.
-GOING_ON: dict[str, Any] = {
+# Continued training of a translator on other pairs: the learning rate of a first training would undo what it knows.
+CONTINUED_TRAINING: dict[str, Any] = {
     "optimizer": "adam",
     "learning_rate": 3e-4,
     "warmup": 100,
@@ -126,8 +126,8 @@ GOING_ON: dict[str, Any] = {
     "sampled_softmax": 0,
 }
 
-# What the systems before the Transformer need: few layers, low rates, and no gradient that is too large.
-EARLIER: dict[Architecture, Sections] = {
+# RNN and convolutional baselines: few layers, low learning rates, gradient clipping.
+BASELINES: dict[Architecture, Sections] = {
     "transformer": {},
     "rnn": {
         "model": {"encoder_layers": 1, "decoder_layers": 1},
@@ -160,30 +160,33 @@ def preset(family: Family, name: Preset, architecture: Architecture = "transform
     """The sections of a preset for a family and an architecture."""
     sections = PRESETS[name]
     if family != "encoder-decoder":
-        sections = {section: TODAY[section] | SIZES[name][section] for section in TODAY}
+        sections = {
+            section: LANGUAGE_MODEL[section] | LANGUAGE_MODEL_SIZES[name][section] for section in LANGUAGE_MODEL
+        }
         sections["model"] |= {"family": family} | (ENCODER if family == "encoder" else {})
-    earlier = EARLIER[architecture]
-    return {section: sections.get(section, {}) | earlier.get(section, {}) for section in ("model", "train")}
+    baseline = BASELINES[architecture]
+    return {section: sections.get(section, {}) | baseline.get(section, {}) for section in ("model", "train")}
 
 
 def preset_for(pairs: int) -> Preset:
-    """The preset that suits a corpus of so many sentence pairs."""
+    """The preset for a corpus of this many sentence pairs."""
     if pairs < 100_000:
         return "tiny"
     return "small" if pairs < 1_000_000 else "base"
 
 
 def weight_decay_for(updates: float, rate: float) -> float:
-    """What suits Muon, where so many updates are a pass over the corpus.
+    """Weight decay for Muon, given the updates per epoch and the peak learning rate.
 
-    Weights that decay are a mean of past steps, and how far back it reaches is counted in passes (Wang and Aitchison,
-    2024): at the highest rate, one pass leaves exp(-0.4) of what was there. More than 0.3 has not been tried.
+    With weight decay, weights are an exponential moving average of past updates, whose time scale is best counted in
+    epochs (Wang and Aitchison, 2024): at the peak rate, one epoch multiplies old weights by exp(-0.4). Values above
+    0.3 are untested.
     """
     return min(0.3, float(f"{0.4 / (rate * updates):.1g}"))
 
 
 def preset_for_text(tokens: int) -> Preset:
-    """The preset that suits a text of so many tokens."""
+    """The preset for plain text of this many tokens."""
     if tokens < 3_000_000:
         return "tiny"
     return "small" if tokens < 300_000_000 else "base"

@@ -1,7 +1,7 @@
-"""Files -> checked pairs -> ids on disk -> batches.
+"""Files -> examples -> ids on disk -> batches.
 
-`prepare` does the first three steps once and keeps the result; `plan` decides the batches of an epoch. What needs torch
-stands apart in `heedful.data.batch`, so that reading and reporting stay light.
+A `Corpus` (parallel, text or labeled) is checked, reported and encoded once into a memory-mapped cache; `bucketing` and
+`blocks` plan the batches of an epoch. Modules that need torch (`batch`, `blocks`, `masking`) are not imported here.
 """
 
 from heedful.data.bucketing import micro_batches, padding, plan_batches

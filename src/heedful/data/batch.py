@@ -1,7 +1,7 @@
-"""Pairs of ids -> padded tensors: the last step of data, and the only one that knows torch.
+"""Ids -> padded tensors: the last step from a corpus to the model.
 
-A source ends in its end-of-sentence token; a target lies between its start and its end, so that the decoder's input and
-its labels are the same row shifted by one. Knows no text, and no device but the one it is sent to.
+A source ends in its end-of-sequence token; a target has its start and end tokens, so the decoder's input and the labels
+are the same row shifted by one. Batch first, padded right. Knows no text.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Batch:
         return self.source.size(0)
 
     def rows(self, numbers: Tensor) -> Batch:
-        """These rows, in this order."""
+        """The given rows, in this order."""
         chosen = self._each(lambda rows: rows[numbers])
         return replace(chosen, tokens=int(chosen.target_lengths.sum()))
 
     def doubled(self) -> Batch:
-        """(2B, …): all rows, and all of them once more."""
+        """(2B, …): all rows twice, for R-Drop."""
         return self.rows(torch.arange(len(self)).repeat(2))
 
     def to(self, device: torch.device | str) -> Batch:
@@ -66,7 +66,7 @@ class Batch:
 def collate(
     pairs: Pairs, indices: Sequence[int] | NDArray[np.integer], source: Specials, target: Specials | None = None
 ) -> Batch:
-    """The pairs of these indices as one batch; without `target` both sides have the same special tokens."""
+    """Collate the pairs at `indices`; without `target` both sides have the same special tokens."""
     target = target or source
     rows = np.asarray(indices, np.int64)
     sources, source_lengths = _padded(pairs.sources, rows, source, start=False)
@@ -83,7 +83,7 @@ def collate(
 def _padded(
     sequences: RaggedIds, rows: NDArray[np.int64], ids: Specials, start: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(B, longest + 1 or 2) with the end and, if asked, the start; lengths (B,) that count the end."""
+    """(B, longest + 1 or 2) with the end token and, if `start`, the start token; (B,) lengths with the end token."""
     lengths = sequences.offsets[rows + 1] - sequences.offsets[rows]
     longest = int(lengths.max(initial=0))
     first = int(start)

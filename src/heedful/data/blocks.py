@@ -1,7 +1,7 @@
-"""A stream of tokens -> blocks of equal length -> batches. No padding, and no token is left out for long.
+"""A stream of tokens -> blocks of equal length -> batches of language-model training, without padding.
 
-Where an epoch's first block begins is drawn anew each time, so the borders fall elsewhere in every epoch. A pure
-function of the length, the seed and the epoch, like the plan for pairs.
+The offset of the first block is drawn anew in every epoch, so blocks begin elsewhere each time. The batch plan is a
+pure function of the length, the seed and the epoch, as it is for pairs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class TokenBlocks:
 
 
 def plan_blocks(tokens: int, block: int, batch_tokens: int, seed: int, epoch: int) -> list[Indices]:
-    """Where the blocks of every global batch begin; each has `block` tokens and the one that follows it."""
+    """The starts of the blocks of every global batch; a block has `block` tokens and the label of the last one."""
     random = np.random.default_rng((seed, epoch))
-    room = max(1, tokens - 1 - block)  # places where a first block may begin
-    starts = np.arange(int(random.integers(min(block, room))), tokens - block, block, dtype=np.int64)
+    offsets = max(1, tokens - 1 - block)  # possible starts of the first block
+    starts = np.arange(int(random.integers(min(block, offsets))), tokens - block, block, dtype=np.int64)
     starts = starts[random.permutation(len(starts))]
     return [starts[i : i + size] for size in [max(1, batch_tokens // block)] for i in range(0, len(starts), size)]
 
@@ -47,7 +47,7 @@ def read_blocks(stream: Ids, starts: Indices, length: int) -> NDArray[np.int64]:
 
 
 def held_out_blocks(tokens: int, block: int, most: int, batch_tokens: int) -> list[tuple[Indices, int]]:
-    """The batches of a validation in order, with the length of their blocks: the last block may be shorter."""
+    """The batches of a validation, each with the length of its blocks; the last block may be shorter."""
     labels = min(tokens - 1, most)
     starts = np.arange(0, labels - block + 1, block, dtype=np.int64)
     size = max(1, batch_tokens // block)

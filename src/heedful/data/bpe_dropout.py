@@ -1,8 +1,7 @@
-"""Subwords that are now and then read as what they were merged from: a word has many spellings, and all are learned.
+"""BPE-dropout (Provilkov et al., 2020) on ids: merges are undone at random each time a sentence is read.
 
-Byte-pair encoding merges two pieces into one, again and again. Here some merges are undone, by chance and anew each
-time that a sentence is read, so that a model also learns what the parts of its words mean. It is BPE-dropout (Provilkov
-et al., 2020) from the other end, and needs the ids alone: no text is encoded again.
+The paper drops merges while it encodes text. Here merges of already encoded ids are undone, with the same purpose: the
+model sees several segmentations of a word. No text is encoded again. Knows ids and the merges of a vocabulary.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ Ids = NDArray[np.int64]
 
 
 class BPEDropout:
-    """What each subword of a vocabulary was merged from, and how likely it is to be read so."""
+    """The two parts that each subword was merged from, and the probability that the merge is undone."""
 
     def __init__(self, parts: Ids, rate: float) -> None:
-        """`parts` are (V, 2) ids, -1 for what was not merged."""
+        """`parts` are (V, 2) ids, -1 for tokens that are not merged."""
         self.parts, self.rate = parts, rate
         self.chances = np.where(parts[:, 0] >= 0, rate, 0.0)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, rate: float) -> BPEDropout | None:
-        """None for a vocabulary that was not made by merging."""
+        """None for a vocabulary that is not BPE."""
         model = json.loads(tokenizer.to_json()).get("model", {})
         if model.get("type") != "BPE":
             return None
@@ -40,11 +39,11 @@ class BPEDropout:
         return cls(parts, rate)
 
     def growth(self, sequences: RaggedIds) -> float:
-        """How many times as many subwords there will be, in the mean."""
+        """The expected ratio of lengths after and before."""
         counts = np.bincount(sequences.ids, minlength=len(self.parts))
         lengths = np.ones(len(self.parts))
         merged = np.flatnonzero(self.parts[:, 0] >= 0)
-        while True:  # as often as merges are nested
+        while True:  # one iteration per level of nested merges
             longer = lengths.copy()
             longer[merged] = 1 - self.rate + self.rate * lengths[self.parts[merged]].sum(1)
             if np.array_equal(longer, lengths):
@@ -52,7 +51,7 @@ class BPEDropout:
             lengths = longer
 
     def split(self, sequences: RaggedIds, rows: Ids, longest: int, random: np.random.Generator) -> RaggedIds:
-        """These sequences, some of their subwords split; what would be longer than `longest` stays as it is."""
+        """The given sequences with some merges undone; a sequence that would exceed `longest` is unchanged."""
         ids, lengths = sequences.flat(rows).astype(np.int64), sequences.lengths[rows]
         undone, counts = self._undo(ids, random)
         starts = _starts(lengths)
@@ -66,7 +65,7 @@ class BPEDropout:
         return RaggedIds(undone.astype(np.uint32), offsets)
 
     def _undo(self, ids: Ids, random: np.random.Generator) -> tuple[Ids, Ids]:
-        """(n) -> (m), (n): what is read, and how many of it for each id; parts are split as wholes are."""
+        """(n) ids -> (m) ids, and (n) how many of them each id became; parts may be split again."""
         counts, cut = np.ones(len(ids), np.int64), random.random(len(ids)) < self.chances[ids]
         if not cut.any():
             return ids, counts
@@ -78,12 +77,14 @@ class BPEDropout:
 
 
 def _starts(lengths: NDArray[np.integer]) -> Ids:
-    """(n) -> (n + 1): where each begins, and where the last ends."""
+    """(n) lengths -> (n + 1) offsets."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def apply_bpe_dropout(
-    pairs: Pairs, rows: Ids, by: tuple[BPEDropout, BPEDropout], longest: int, random: np.random.Generator
+    pairs: Pairs, rows: Ids, dropout: tuple[BPEDropout, BPEDropout], longest: int, random: np.random.Generator
 ) -> Pairs:
-    """The pairs of these numbers, both sides split."""
-    return Pairs(by[0].split(pairs.sources, rows, longest, random), by[1].split(pairs.targets, rows, longest, random))
+    """The given pairs, with BPE-dropout on both sides."""
+    return Pairs(
+        dropout[0].split(pairs.sources, rows, longest, random), dropout[1].split(pairs.targets, rows, longest, random)
+    )

@@ -1,7 +1,7 @@
 """Lengths -> the batches of an epoch.
 
-A pure function of the lengths, the token budget, the seed and the epoch: whoever computes it gets the same batches in
-the same order, so a position in it is one integer. Knows neither ids nor torch nor how many ranks there are.
+The batch plan is a pure function of the lengths, the token budget, the seed and the epoch: every rank computes the same
+batches in the same order, so a position in it is one integer. Knows neither ids nor torch nor the number of ranks.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ def plan_batches(
 
 
 def micro_batches(batch: Indices, count: int) -> list[Indices]:
-    """Cut a global batch into `count` runs whose numbers of pairs differ by at most one; some may be empty.
+    """Divide a global batch into `count` micro-batches whose numbers of pairs differ by at most one; some may be empty.
 
-    Neighbours in a batch have similar lengths, so runs of rows are balanced in tokens and need the least padding.
+    Neighbors in a batch have similar lengths, so consecutive rows are balanced in tokens and need the least padding.
     """
     return list(np.array_split(batch, count))
 
 
 def padding(batches: Sequence[Indices], lengths: Lengths) -> float:
-    """The share of a side of all batches that is padding."""
+    """The share of padding in one side of all batches."""
     rows = np.asarray(lengths, np.int64) + 1
     padded = sum(len(batch) * int(rows[batch].max()) for batch in batches)
     return 1 - int(sum(int(rows[batch].sum()) for batch in batches)) / padded if padded else 0.0
 
 
 def _by_length(source: Lengths, target: Lengths, random: np.random.Generator) -> tuple[Indices, Lengths]:
-    """Sorted by the longer side, then by how much longer it is; pairs of the same lengths in random order.
+    """Sort by the longer side, then by the difference of both sides; pairs of equal lengths are in random order.
 
-    The difference rises and falls in turns, so that it does not jump where the longer side grows by one. Of the orders
-    tried (target first, target in strips, longer side first) this one needs the least padding and the fewest batches.
-    Also gives the longer sides in that order.
+    The difference rises and falls alternately, so that it does not jump where the longer side grows by one. Of the
+    orders tried (target first, target in strips, longer side first) this one needs the least padding and the fewest
+    batches. Also returns the longer sides in that order.
     """
     shuffled = random.permutation(len(source))
     longer = np.maximum(source, target)[shuffled]
@@ -64,7 +64,7 @@ def _cut(order: Indices, longer: Lengths, budget: int, random: np.random.Generat
     """Runs of `order`, each as long as the budget allows; `longer` is the longer side of each pair, rising."""
     batches: list[Indices] = []
     start = 0
-    # The first batch is cut short at random, so that from epoch to epoch the borders fall between other pairs.
+    # The first batch has a random size, so that batch boundaries differ from epoch to epoch.
     limit = max(1, int(budget * random.uniform(0.1, 1.0)))
     while start < len(order):
         ahead = longer[start : start + max(1, limit // int(longer[start]))]

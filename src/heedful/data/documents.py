@@ -1,7 +1,7 @@
 """Files -> documents, in parts of bounded size.
 
-A document ends at a blank line or at the end of a file, as the settings say; its lines are joined by line feeds. Knows
-no tokens, and holds only one part at a time.
+A document ends at a blank line or at the end of a file (data.documents); its lines are joined by line feeds. Knows no
+tokens, and holds one part of a document in memory at a time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from heedful.errors import DataError, SettingError
 from heedful.formats.line_files import BadLine, DroppedLines, read_good_and_bad_lines
 
-PART = 1 << 20  # characters of a document that are held at once
-MOST_HELD_OUT = 1 << 20  # bytes of text that leave the corpus for validation
-FEW = 20  # with fewer documents, the end of the longest one is held out
+PART_CHARACTERS = 1 << 20  # maximum characters in memory at a time
+MAX_HELD_OUT = 1 << 20  # maximum bytes of a held-out validation set
+MIN_DOCUMENTS = 20  # with fewer, the end of the longest document is held out
 
 
 class DocumentPart(NamedTuple):
-    """A run of lines of a document; `last` where the document ends with it."""
+    """Consecutive lines of a document; `last` if it ends the document."""
 
     document: int
     text: str
@@ -32,18 +32,18 @@ class DocumentPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Documents:
-    """All documents of some files, which can be read again and again."""
+    """The documents of some files; can be read more than once."""
 
     files: tuple[Path, ...]
     ends: str  # blank-lines or files
-    strict: bool = False  # whether a line that cannot be read is an error; else it is left out
+    strict: bool = False  # whether a line that cannot be read is an error; otherwise it is dropped
 
     def __str__(self) -> str:
         first = str(self.files[0])
         return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more"
 
     def parts(self, dropped: DroppedLines | None = None) -> Iterator[DocumentPart]:
-        """In order; every part but the last of a document ends in a line feed. `dropped` counts lines left out."""
+        """All parts in order; each but the last of a document ends in a line feed. `dropped` counts dropped lines."""
         number = 0
         for file, path in enumerate(self.files):
             lines: list[str] = []
@@ -61,7 +61,7 @@ class Documents:
                         number += 1
                     lines, size, begun = [], 0, False
                     continue
-                if size > PART:
+                if size > PART_CHARACTERS:
                     yield DocumentPart(number, "\n".join(lines) + "\n", last=False)
                     lines, size = [], 0
                 lines.append(line)
@@ -73,41 +73,43 @@ class Documents:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which documents leave the corpus for validation; or, where there are too few, the end of the longest one."""
+    """Which documents are held out for validation; or, if there are too few, the end of the longest one."""
 
     documents: frozenset[int] = frozenset()
-    tail: tuple[int, int] | None = None  # a document, and the bytes of it that stay
+    tail: tuple[int, int] | None = None  # a document, and its bytes that stay in the training set
 
     def divide(self, parts: Iterator[DocumentPart]) -> Iterator[tuple[DocumentPart, bool]]:
-        """Every part with whether it is held out; the document of a tail is cut in two at a line end."""
+        """Each part, and whether it is held out; a held-out tail begins at the start of a line."""
         before = 0
         for part in parts:
             if self.tail is None or part.document != self.tail[0]:
                 yield part, part.document in self.documents
                 continue
-            stays, goes = _cut(part.text, self.tail[1] - before)
+            train, valid = _cut(part.text, self.tail[1] - before)
             before += len(part.text.encode())
-            if stays:
-                yield DocumentPart(part.document, stays, last=bool(goes) or part.last), False
-            if goes:
-                yield DocumentPart(part.document, goes, part.last), True
+            if train:
+                yield DocumentPart(part.document, train, last=bool(valid) or part.last), False
+            if valid:
+                yield DocumentPart(part.document, valid, part.last), True
 
 
-def hold_out_documents(sizes: NDArray[np.int64], asked: int | None, seed: int) -> HeldOut:
-    """A tenth of the text, at most a megabyte, in whole documents drawn at random; or as many documents as asked."""
+def hold_out_documents(sizes: NDArray[np.int64], valid_size: int | None, seed: int) -> HeldOut:
+    """Draw `valid_size` documents at random; by default a tenth of the text, at most a megabyte, in whole documents."""
     count = len(sizes)
     order = np.random.default_rng(seed).permutation(count)
-    if asked is not None:
-        if asked >= count:
-            raise SettingError(f"data.valid_size is {asked}, but the text has only {count} documents; hold out fewer.")
-        return HeldOut(frozenset(order[:asked].tolist()))
-    wanted = min(int(sizes.sum()) // 10, MOST_HELD_OUT)
+    if valid_size is not None:
+        if valid_size >= count:
+            raise SettingError(
+                f"data.valid_size is {valid_size}, but the text has only {count} documents; hold out fewer."
+            )
+        return HeldOut(frozenset(order[:valid_size].tolist()))
+    wanted = min(int(sizes.sum()) // 10, MAX_HELD_OUT)
     held, chosen = 0, []
     for document in order.tolist():
         if held < wanted and held + sizes[document] <= 1.5 * wanted:
             held += int(sizes[document])
             chosen.append(document)
-    if count >= FEW and held >= wanted // 2:
+    if count >= MIN_DOCUMENTS and held >= wanted // 2:
         return HeldOut(frozenset(chosen))
     longest = int(sizes.argmax())
     size = int(sizes[longest])
@@ -117,7 +119,7 @@ def hold_out_documents(sizes: NDArray[np.int64], asked: int | None, seed: int) -
 
 
 def _cut(text: str, at: int) -> tuple[str, str]:
-    """Before and after the byte `at`, or rather the next line end, or the next character if there is none nearby."""
+    """The text before and after byte `at`, moved to the next line end, or to the next character if none is near."""
     data = text.encode()
     if at <= 0:
         return "", text

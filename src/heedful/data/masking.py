@@ -1,7 +1,7 @@
-"""Blocks of text -> what a BERT reads, and what it has to guess (Devlin et al., 2019).
+"""Blocks of tokens -> inputs and labels of a masked language model (BERT; Devlin et al., 2019).
 
-Of all tokens 15 % are chosen; of these 80 % are hidden, 10 % replaced by any other, 10 % left as they are. A pure
-function of the tokens and the random numbers it is given. Knows no text.
+15 % of the tokens are chosen for prediction; of these 80 % are masked, 10 % replaced by a random token, 10 % unchanged.
+A pure function of the tokens and the random generator. Knows no text.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from torch import Tensor
 
 from heedful.text import Specials, Tokenizer
 
-HIDDEN, REPLACED = 0.8, 0.9  # borders between hidden, replaced and left
+MASKED, REPLACED = 0.8, 0.9  # cumulative shares of masked and of replaced tokens
 Rows = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """(B, T) each: what is read, which segment it belongs to, what it really was, and what has to be guessed."""
+    """(B, T) each: input ids, token types, labels, and which positions are predicted."""
 
     ids: Tensor
     types: Tensor
     labels: Tensor
     chosen: Tensor
-    tokens: int  # to be guessed
+    tokens: int  # positions that are predicted
 
     def to(self, device: torch.device | str) -> MaskedBatch:
         moved = {name: getattr(self, name).to(device) for name in ("ids", "types", "labels", "chosen")}
         return replace(self, **moved)
 
     def rows(self, part: slice) -> MaskedBatch:
-        """Some of the rows."""
+        """A slice of the rows."""
         chosen = self.chosen[part]
         return MaskedBatch(self.ids[part], self.types[part], self.labels[part], chosen, int(chosen.sum()))
 
 
 @dataclass(frozen=True)
 class Masking:
-    """How tokens are chosen, and what takes their place."""
+    """How tokens are chosen for prediction, and what replaces them."""
 
     specials: Specials
     mask_id: int
-    words: NDArray[np.integer]  # ids that are text, from which replacements are drawn
-    starts: Flags | None = None  # for each id whether a word begins with it; None to choose single tokens
+    words: NDArray[np.integer]  # ids without special tokens, from which replacements are drawn
+    starts: Flags | None = None  # whether each id starts a word (whole-word masking); None: single tokens
     rate: float = 0.15
 
     @classmethod
@@ -60,34 +60,34 @@ class Masking:
         return cls(tokenizer.specials, tokenizer.mask_id, words, starts, rate)
 
     def choose(self, ids: Rows, random: np.random.Generator) -> Flags:
-        """(B, T) -> (B, T): what has to be guessed, at least one token of every row that has one."""
-        ours = (self.specials.pad, self.specials.bos, self.specials.eos)
-        may = ~np.isin(ids, ours)
-        dice = random.random(ids.shape)
-        if self.starts is not None:  # all tokens of a word share its number
-            word = np.cumsum(self.starts[ids] | ~may, axis=1) - 1
-            dice = np.take_along_axis(dice, np.maximum(word, 0), axis=1)
-        chosen: Flags = may & (dice < self.rate)
-        lucky = np.where(may, dice, np.inf)
-        none = ~chosen.any(1) & may.any(1)
-        chosen[none] = (lucky == lucky.min(1, keepdims=True))[none]
+        """(B, T) -> (B, T): which positions are predicted, at least one in every row that has text."""
+        is_text = ~np.isin(ids, (self.specials.pad, self.specials.bos, self.specials.eos))
+        draws = random.random(ids.shape)
+        if self.starts is not None:  # all tokens of a word share one draw
+            word = np.cumsum(self.starts[ids] | ~is_text, axis=1) - 1
+            draws = np.take_along_axis(draws, np.maximum(word, 0), axis=1)
+        chosen: Flags = is_text & (draws < self.rate)
+        lowest = np.where(is_text, draws, np.inf)
+        none = ~chosen.any(1) & is_text.any(1)
+        chosen[none] = (lowest == lowest.min(1, keepdims=True))[none]
         return chosen
 
     def apply(self, ids: Rows, types: Rows, random: np.random.Generator) -> MaskedBatch:
-        """(B, T) tokens and types -> the same, corrupted."""
+        """(B, T) ids and token types -> a batch with masked and replaced inputs."""
         chosen = self.choose(ids, random)
-        dice = random.random(ids.shape)
+        draws = random.random(ids.shape)
         others = self.words[random.integers(len(self.words), size=ids.shape)]
-        read = np.where(chosen & (dice < HIDDEN), self.mask_id, ids)
-        read = np.where(chosen & (dice >= HIDDEN) & (dice < REPLACED), others, read)
-        a, b, c, d = (torch.from_numpy(np.ascontiguousarray(each)) for each in (read, types, ids, chosen))
-        return MaskedBatch(a, b, c, d, int(chosen.sum()))
+        inputs = np.where(chosen & (draws < MASKED), self.mask_id, ids)
+        inputs = np.where(chosen & (draws >= MASKED) & (draws < REPLACED), others, inputs)
+        arrays = {"ids": inputs, "types": types, "labels": ids, "chosen": chosen}
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        return MaskedBatch(**tensors, tokens=int(chosen.sum()))
 
 
 def word_starts(pieces: Sequence[str]) -> Flags:
-    """For each piece whether it begins a word: it has a mark for the blank before it, or lacks one for a continuation.
+    """Whether each piece starts a word: it has a prefix for a space (▁, Ġ), or no prefix for a continuation (##).
 
-    Punctuation and lone bytes are words of their own.
+    Punctuation and single bytes count as words.
     """
     continued = any(piece.startswith("##") for piece in pieces)
     marked = any(piece.startswith(("▁", "Ġ")) for piece in pieces)
@@ -100,10 +100,12 @@ def word_starts(pieces: Sequence[str]) -> Flags:
     return np.array([starts(piece) for piece in pieces], np.bool_)
 
 
-def frame(content: Rows, specials: Specials, pairs: bool, random: np.random.Generator) -> tuple[Rows, Rows]:
-    """(B, C) text -> (B, C + 2) tokens and types: `<s> … </s>`, or for half of the rows, cut at random, two segments.
+def add_special_tokens(
+    content: Rows, specials: Specials, pairs: bool, random: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """(B, C) text -> (B, C + 2) ids and token types: `<s> … </s>`, or for half of the rows two segments cut at random.
 
-    A pair has one more end, so its last token stays out.
+    Two segments have one more end token, so the last token of the text is left out.
     """
     count, length = content.shape
     ids = np.full((count, length + 2), specials.eos, np.int64)

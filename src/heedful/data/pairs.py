@@ -1,6 +1,6 @@
 """Encoded pairs, in memory or mapped from disk.
 
-What the store writes, the plan measures and a batch is collated from. Knows ids and lengths, and no text.
+Written by a corpus builder, measured by `bucketing`, collated into batches. Knows ids and lengths, and no text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True)
 class RaggedIds:
-    """Sequences of different lengths end to end: number i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """Concatenated sequences of different lengths: sequence i is `ids[offsets[i]:offsets[i + 1]]`."""
 
     ids: Ids
     offsets: NDArray[np.int64]
@@ -39,7 +39,7 @@ class RaggedIds:
         return np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
 
     def flat(self, rows: NDArray[np.int64]) -> Ids:
-        """The sequences of these numbers end to end."""
+        """The given sequences, concatenated."""
         lengths = self.offsets[rows + 1] - self.offsets[rows]
         inside = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         flat: Ids = self.ids[np.repeat(self.offsets[rows], lengths) + inside]
@@ -83,7 +83,7 @@ class Pairs:
 
 
 def id_type(vocab_size: int) -> type[np.unsignedinteger]:
-    """The smallest type that holds every id."""
+    """The smallest dtype that holds every id."""
     return np.uint16 if vocab_size <= 2**16 else np.uint32
 
 
@@ -104,7 +104,7 @@ class PairsWriter:
             self._lengths[side].append(lengths)
 
     def close(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Finish the files; the lengths of both sides."""
+        """Finish the files and return the lengths of both sides."""
         both = []
         for side in range(2):
             self._ids[side].close()
@@ -115,7 +115,7 @@ class PairsWriter:
 
 
 def open_pairs(folder: Path, name: str, types: tuple[type[np.unsignedinteger], type[np.unsignedinteger]]) -> Pairs:
-    """Map what a writer left; nothing is read before it is asked for."""
+    """Memory-map the files of a `PairsWriter`."""
     sides = []
     for side, kind in zip(SIDES, types, strict=True):
         offsets = map_array(folder / f"{name}.{side}.offsets", np.int64)
@@ -124,7 +124,7 @@ def open_pairs(folder: Path, name: str, types: tuple[type[np.unsignedinteger], t
 
 
 def map_array(path: Path, kind: type[np.generic]) -> NDArray[Any]:
-    """A file of numbers, read when it is asked for."""
-    if path.stat().st_size == 0:  # which cannot be mapped
+    """Memory-map a file of numbers."""
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.zeros(0, kind)
     return np.memmap(path, dtype=kind, mode="r")

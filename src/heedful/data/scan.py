@@ -1,7 +1,7 @@
-"""One reading of a corpus: a hash of each side, empty sides, and characters out of the ordinary.
+"""The first pass over a parallel corpus: a hash of each side, empty sides, unusual characters.
 
-After it, duplicates and the validation split are arithmetic on hashes: no text stays in memory. Sixteen bytes a pair;
-two different sentences share a 64-bit hash once in a few hundred thousand corpora of ten million. Knows no tokens.
+Duplicates and the validation set are then found by hashes alone, at 16 bytes per pair; no text stays in memory. A
+64-bit collision occurs in about one of a few hundred thousand corpora of ten million pairs. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from heedful.formats.line_files import EXTRA_COLUMNS, DroppedLines, ParallelFile
 Hashes = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 
-ODD = {
+UNUSUAL = {
     "line separators inside a line (U+2028, U+2029, U+0085, \\v, \\f)": r"\u2028\u2029\x85\x0b\x0c",
     "control characters": r"\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\r",
-    "replacement characters (U+FFFD: text that was damaged before)": r"\ufffd",
+    "replacement characters (U+FFFD, from an earlier decoding error)": r"\ufffd",
     "invisible characters (zero-width, direction marks)": r"\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff",
     "private-use characters": r"\ue000-\uf8ff\U000f0000-\U0010ffff",
 }
-ANY_ODD = re.compile(f"[{''.join(ODD.values())}]")
-ODD_KINDS = [(name, re.compile(f"[{characters}]")) for name, characters in ODD.items()]
+ANY_UNUSUAL = re.compile(f"[{''.join(UNUSUAL.values())}]")
+UNUSUAL_KINDS = [(name, re.compile(f"[{characters}]")) for name, characters in UNUSUAL.items()]
 
 
 @dataclass
 class Scan:
-    """What one reading of a corpus leaves behind."""
+    """The result of one pass over a corpus."""
 
     source: Hashes
     target: Hashes
@@ -44,7 +44,7 @@ class Scan:
     identical: int = 0
     extra_columns: int = 0
     unusual: dict[str, UnusualCharacter] = field(default_factory=dict)
-    dropped: DroppedLines = field(default_factory=DroppedLines)  # whose pairs are empty
+    dropped: DroppedLines = field(default_factory=DroppedLines)  # their pairs count as empty
 
     def __len__(self) -> int:
         return len(self.source)
@@ -56,15 +56,15 @@ def scan(
     corpus: ParallelFiles,
     progress: Callable[[str], None],
 ) -> Scan:
-    """Read every pair once; texts that normalise to the same count as the same."""
+    """Read every pair once; texts with the same normalized form have the same hash."""
     hashes, empty, notes = (bytearray(), bytearray()), bytearray(), Counter[str]()
     unusual: dict[str, UnusualCharacter] = {}
     dropped = DroppedLines()
     identical = 0
     for number, (source, target) in enumerate(corpus.pairs(notes, dropped), 1):
         for side, text in (("source", source), ("target", target)):
-            if (not text.isprintable() or "\ufffd" in text) and ANY_ODD.search(text):
-                _note_odd(unusual, text, side, number)
+            if (not text.isprintable() or "\ufffd" in text) and ANY_UNUSUAL.search(text):
+                _count_unusual(unusual, text, side, number)
         a, b = source_normalize(source), target_normalize(target)
         hashes[0].extend(_hash(a))
         hashes[1].extend(_hash(b))
@@ -86,8 +86,8 @@ def scan(
 
 
 def duplicates(scan: Scan) -> Flags:
-    """Which pairs repeat an earlier pair."""
-    both = scan.source * np.uint64(0x9E3779B97F4A7C15) + scan.target  # wraps around, as a hash may
+    """Which pairs are copies of an earlier pair."""
+    both = scan.source * np.uint64(0x9E3779B97F4A7C15) + scan.target  # overflow is intended
     first = np.unique(both, return_index=True)[1]
     repeated = np.ones(len(scan), np.bool_)
     repeated[first] = False
@@ -95,7 +95,7 @@ def duplicates(scan: Scan) -> Flags:
 
 
 def hold_out_pairs(sources: Hashes, candidates: Flags, data: DataSettings, seed: int) -> Flags:
-    """Which pairs leave the corpus for validation: all that have one of the chosen sources."""
+    """Which pairs are held out for validation: all that have one of the drawn source sentences."""
     unique = np.unique(sources[candidates])
     size = data.valid_size or _valid_size(len(unique))
     if size >= len(unique):
@@ -107,12 +107,12 @@ def hold_out_pairs(sources: Hashes, candidates: Flags, data: DataSettings, seed:
         raise SettingError(
             f"data.valid_size is {size}, but the corpus has only {len(unique)} different sources; hold out fewer."
         )
-    chosen = np.random.default_rng(seed).choice(unique, size, replace=False)
-    return candidates & np.isin(sources, chosen)
+    drawn = np.random.default_rng(seed).choice(unique, size, replace=False)
+    return candidates & np.isin(sources, drawn)
 
 
 def _valid_size(sources: int) -> int:
-    """One in a hundred, 50 to 2,000, but never more than one in ten."""
+    """1 % of the sources, at least 50 and at most 2,000, but never more than 10 %."""
     return max(1, min(max(50, sources // 100), 2000, sources // 10))
 
 
@@ -120,8 +120,8 @@ def _hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def _note_odd(unusual: dict[str, UnusualCharacter], text: str, side: str, number: int) -> None:
-    for name, pattern in ODD_KINDS:
-        if found := len(pattern.findall(text)):
+def _count_unusual(unusual: dict[str, UnusualCharacter], text: str, side: str, number: int) -> None:
+    for name, pattern in UNUSUAL_KINDS:
+        if count := len(pattern.findall(text)):
             first = unusual.get(name, UnusualCharacter(0, side, number))
-            unusual[name] = UnusualCharacter(first.count + found, first.side, first.line)
+            unusual[name] = UnusualCharacter(first.count + count, first.side, first.line)

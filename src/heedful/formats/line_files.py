@@ -1,6 +1,6 @@
 """Files -> lines -> pairs of lines, exactly as they are written.
 
-The first step of a corpus: it knows encodings, compression and layouts, and refuses to know what a good pair is.
+The first step of a corpus. Knows encodings, compression and columns; does not judge whether a pair is any good.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NOT_UTF8, NUL, NO_TAB = "not UTF-8", "a NUL character, as in binary or UTF-16 fi
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that cannot be read as what it should be."""
+    """A line that cannot be read or parsed."""
 
     reason: str
     number: int
-    message: str  # follows its place
+    message: str  # continues 'line 3 of a.txt'
 
     def error(self, name: object) -> DataError:
         return DataError(f"line {self.number} of {name} {self.message}")
@@ -41,22 +41,22 @@ class BadLine:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Lines that were dropped for one reason: how many, and where the first one stands."""
+    """How many lines were dropped for one reason, and where the first one is."""
 
     count: int
-    file: int  # which of the files of a corpus
+    file: int  # index of the file in the corpus
     line: int
 
 
 class DroppedLines(dict[str, Dropped]):
-    """The lines of a corpus that were dropped, by reason."""
+    """Dropped lines of a corpus, by reason."""
 
     def add(self, line: BadLine, file: int = 0) -> None:
         first = self.get(line.reason, Dropped(0, file, line.number))
         self[line.reason] = Dropped(first.count + 1, first.file, first.line)
 
     def counts(self) -> dict[str, int]:
-        return {reason: each.count for reason, each in self.items()}
+        return {reason: dropped.count for reason, dropped in self.items()}
 
     @property
     def total(self) -> int:
@@ -65,9 +65,9 @@ class DroppedLines(dict[str, Dropped]):
 
 @dataclass(frozen=True)
 class ParallelFiles:
-    """Where pairs are: two line-aligned files, or one TSV file (then `target` is None).
+    """Two line-aligned files, or one TSV file (then `target` is None).
 
-    A line that cannot be read makes an empty pair; if it is `strict`, an error.
+    A line that cannot be read becomes an empty pair, or an error if `strict`.
     """
 
     source: Path
@@ -84,16 +84,16 @@ class ParallelFiles:
     def pairs(
         self, notes: Counter[str] | None = None, dropped: DroppedLines | None = None
     ) -> Iterator[tuple[str, str]]:
-        """All pairs in order; `notes` counts what was passed over on the way, `dropped` lines that cannot be read."""
-        noted = None if self.strict else DroppedLines() if dropped is None else dropped
+        """All pairs in order; `notes` counts lines with extra columns, `dropped` lines that cannot be read."""
+        counted = None if self.strict else DroppedLines() if dropped is None else dropped
         if self.target is None:
-            return read_tsv(self.source, notes, noted)
-        return read_pairs(self.source, self.target, noted)
+            return read_tsv(self.source, notes, counted)
+        return read_pairs(self.source, self.target, counted)
 
 
 def training_corpus(data: DataSettings) -> ParallelFiles:
-    """The corpus that the settings name."""
-    corpus = _choose(data.source, data.target, data.pairs, "", data.strict)
+    """The training files that the settings name."""
+    corpus = _choose_files(data.source, data.target, data.pairs, "", data.strict)
     if corpus is None:
         raise SettingError(
             "no corpus is given; give --source and --target, or --pairs for a TSV file (in a file of settings,"
@@ -104,7 +104,7 @@ def training_corpus(data: DataSettings) -> ParallelFiles:
 
 def validation_corpus(data: DataSettings) -> ParallelFiles | None:
     """The validation files that the settings name, if any."""
-    corpus = _choose(data.valid_source, data.valid_target, data.valid_pairs, "valid_", data.strict)
+    corpus = _choose_files(data.valid_source, data.valid_target, data.valid_pairs, "valid_", data.strict)
     if corpus is not None and data.valid_size is not None:
         raise SettingError(
             f"data.valid_size ({data.valid_size}) holds out a part of the corpus, but validation files"
@@ -114,29 +114,29 @@ def validation_corpus(data: DataSettings) -> ParallelFiles | None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines of UTF-8 text, plain or gzipped, that end at a line feed and nowhere else."""
+    """Lines of UTF-8 text, plain or gzipped; a line ends at a line feed and at no other character."""
     with _open_unpacked(path) as file:
         yield from decode_lines(file, str(path))
 
 
 def read_good_and_bad_lines(path: Path) -> Iterator[str | BadLine]:
-    """The same, with those that cannot be read in their places."""
+    """Like `read_lines`, with a `BadLine` in place of each line that cannot be read."""
     with _open_unpacked(path) as file:
-        yield from _decoded(file)
+        yield from _decode(file)
 
 
 def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """The lines of an open file; `name` is what a message calls it."""
-    for line in _decoded(file):
+    """The lines of an open file; `name` is for error messages."""
+    for line in _decode(file):
         if isinstance(line, BadLine):
             raise line.error(name)
         yield line
 
 
-def _decoded(file: Iterable[bytes]) -> Iterator[str | BadLine]:
+def _decode(file: Iterable[bytes]) -> Iterator[str | BadLine]:
     for number, raw in enumerate(file, 1):
         if number == 1 and raw == BOM:
-            return  # a mark without text
+            return  # a byte order mark without text
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             line = line.removeprefix(BOM)
@@ -152,43 +152,43 @@ def _decoded(file: Iterable[bytes]) -> Iterator[str | BadLine]:
 
 
 def read_pairs(source: Path, target: Path, dropped: DroppedLines | None = None) -> Iterator[tuple[str, str]]:
-    """Line n of one file with line n of the other; where one cannot be read, nothing, which is noted in `dropped`.
+    """Line n of one file with line n of the other.
 
-    Without `dropped`, such a line is an error.
+    If one of them cannot be read, the pair is empty and counted in `dropped`; without `dropped` it is an error.
     """
     left, right = read_good_and_bad_lines(source), read_good_and_bad_lines(target)
     for count in itertools.count():
         a, b = next(left, None), next(right, None)
         if a is not None and b is not None:
             if isinstance(a, BadLine):
-                yield _nothing(a, source, dropped, 0)
+                yield _empty_pair(a, source, dropped, 0)
             elif isinstance(b, BadLine):
-                yield _nothing(b, target, dropped, 1)
+                yield _empty_pair(b, target, dropped, 1)
             else:
                 yield a, b
             continue
         if a is b:
             return
         lines = count + 1 + sum(1 for _ in (left if b is None else right))
-        ours, theirs = (lines, count) if b is None else (count, lines)
+        source_lines, target_lines = (lines, count) if b is None else (count, lines)
         raise DataError(
-            f"{source} has {ours} lines but {target} has {theirs}; line n of one must be the translation of"
-            " line n of the other."
+            f"{source} has {source_lines} lines but {target} has {target_lines}; line n of one must be the"
+            " translation of line n of the other."
         )
 
 
 def read_tsv(
     path: Path, notes: Counter[str] | None = None, dropped: DroppedLines | None = None
 ) -> Iterator[tuple[str, str]]:
-    """The first two columns of every line; lines with more are counted in `notes`, those without in `dropped`."""
+    """The first two columns of every line; `notes` counts lines with more columns, `dropped` lines with fewer."""
     for number, line in enumerate(read_good_and_bad_lines(path), 1):
         if isinstance(line, BadLine):
-            yield _nothing(line, path, dropped)
+            yield _empty_pair(line, path, dropped)
             continue
         source, tab, rest = line.partition("\t")
         if not tab:
             bad = BadLine(NO_TAB, number, "has no TAB; every line must be source TAB target.")
-            yield _nothing(bad, path, dropped)
+            yield _empty_pair(bad, path, dropped)
             continue
         target, more, _ = rest.partition("\t")
         if more and notes is not None:
@@ -196,15 +196,15 @@ def read_tsv(
         yield source, target
 
 
-def _nothing(line: BadLine, path: Path, dropped: DroppedLines | None, file: int = 0) -> tuple[str, str]:
-    """The pair of a line that cannot be read."""
+def _empty_pair(line: BadLine, path: Path, dropped: DroppedLines | None, file: int = 0) -> tuple[str, str]:
+    """The pair in place of a line that cannot be read."""
     if dropped is None:
         raise line.error(path)
     dropped.add(line, file)
     return "", ""
 
 
-def _choose(
+def _choose_files(
     source: Path | None, target: Path | None, pairs: Path | None, prefix: str, strict: bool
 ) -> ParallelFiles | None:
     if pairs is not None:
@@ -219,9 +219,9 @@ def _choose(
         return ParallelFiles(source, target, strict)
     if source is None and target is None:
         return None
-    given, missing = ("source", "target") if target is None else ("target", "source")
+    present, missing = ("source", "target") if target is None else ("target", "source")
     raise SettingError(
-        f"data.{prefix}{given} ({source or target}) is given without data.{prefix}{missing}; set both,"
+        f"data.{prefix}{present} ({source or target}) is given without data.{prefix}{missing}; set both,"
         f" or data.{prefix}pairs for a TSV file."
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from heedful.text import NO_WORD, Tokenizer, glue, words_at, words_of_spans
+from heedful.text import NO_WORD, Tokenizer, sentence_separator, words_at, words_of_spans
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 
@@ -62,7 +62,7 @@ def join_parts(parts: Sequence[list[Translation]]) -> list[Translation]:
     for each in zip(*parts, strict=False):
         text, starts = "", []
         for part in each:
-            text += glue(text, part.text)
+            text += sentence_separator(text, part.text)
             starts.append(len(text))
             text += part.text
         alignment = [

@@ -31,7 +31,7 @@ from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.storage.weight_file import WeightFile
 from heedful.text import split_long, words_at
-from heedful.text.normalization import valid
+from heedful.text.normalization import replace_surrogates
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -277,10 +277,10 @@ class Translator:
             prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
             opening = self.source_tokenizer.code(openings[line]) if openings and not code else []
             if len(opening) + len(ids) <= longest:
-                part = SourcePart(line, opening + ids, prefix, valid(text), added=len(opening))
+                part = SourcePart(line, opening + ids, prefix, replace_surrogates(text), added=len(opening))
                 parts.append(self._with_shortlist(part))
                 continue
-            pieces = self._split(line, valid(text), longest, opening)
+            pieces = self._split(line, replace_surrogates(text), longest, opening)
             self.notice(
                 f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
                 f"it is translated in {len(pieces)} parts."

@@ -26,7 +26,7 @@ from heedful.inside.recorded_run import RecordedRun
 from heedful.model.transformer import EncoderDecoder
 from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.text import NO_WORD, words_of_spans
-from heedful.text.normalization import valid
+from heedful.text.normalization import replace_surrogates
 from heedful.text.words import WORD
 
 SAMPLE = 64  # pairs on which the heads are chosen
@@ -74,7 +74,7 @@ class Aligner:
 
     def _words(self, texts: Text) -> tuple[list[int], list[int]]:
         """The number of the word that each token belongs to, on both sides."""
-        source, target = map(valid, texts)
+        source, target = map(replace_surrogates, texts)
         return (
             words_of_spans(source, self.folder.source_tokenizer.spans(source), self.words),
             words_of_spans(target, self.folder.tokenizer.spans(target), self.words),

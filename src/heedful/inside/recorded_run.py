@@ -24,7 +24,7 @@ from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer, split_long
-from heedful.text.normalization import valid
+from heedful.text.normalization import replace_surrogates
 
 MOST_TOKENS = 2048  # of either side; more would not be readable, and a page of it would be huge
 CONTINUED = 12  # tokens that a GPT adds to a text
@@ -68,7 +68,7 @@ def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
 def record_run(folder: ModelFolder, text: str, target: str | None = None, **search: Any) -> RecordedRun:
     """Run a text through the model of a folder; `target` is an output to look at instead of the model's own."""
     _check(folder)
-    text, target = valid(text), None if target is None else valid(target)
+    text, target = replace_surrogates(text), None if target is None else replace_surrogates(target)
     changed = {name: value for name, value in search.items() if name in SearchSettings.model_fields}
     folder = replace(folder, search=folder.search.model_copy(update=changed))
     match folder.model:

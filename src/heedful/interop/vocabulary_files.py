@@ -17,7 +17,7 @@ from heedful.storage.atomic import atomic_write
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 from heedful.text.sentencepiece_models import SentencePieceTokenizer, checked_table
-from heedful.text.tokenizer import explained
+from heedful.text.tokenizer import explain_errors
 
 MOST_TABLE = 16 << 20  # bytes of a vocab.json, vocab.txt, merges.txt or .spm file
 MOST_JSON = 64 << 20  # bytes of a tokenizer.json
@@ -53,7 +53,7 @@ def _single(path: Path, config: ModelConfig) -> Tokenizer:
     if config.family == "encoder-decoder":
         raise FolderError(f"{path} has neither source.spm and target.spm nor tokenizer.json; it needs a vocabulary.")
     name, build = ("vocab.json", _bytes) if config.family == "decoder" else ("vocab.txt", _words)
-    with explained(str(path / name)):
+    with explain_errors(str(path / name)):
         inner = build(path)
     return _used(Tokenizer.from_json(inner.to_str(), None, str(path / name), ids))
 

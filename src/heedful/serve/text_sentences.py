@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.text import glue
+from heedful.text import sentence_separator
 from heedful.text.sentence_splitting import MARKS
 
 # The lookbehinds try a run of marks from its beginning only, so that matching takes linear time.
@@ -70,7 +70,7 @@ def replace_sentences(text: str, parts: Sequence[SentenceSpan], translated: Sequ
     output, position, starts = "", 0, []
     for sentence, replacement in zip(parts, translated, strict=True):
         between = text[position : sentence.start]
-        output += between or glue(output, replacement)
+        output += between or sentence_separator(output, replacement)
         starts.append(len(output))
         output += replacement
         position = sentence.end

@@ -1,12 +1,11 @@
-"""Text <-> token ids: the first room of the house.
+"""Text <-> token ids: tokenizers, vocabulary training, normalization and sentence splitting.
 
-Learns a subword vocabulary from lines, turns text into ids and back, and cuts lines that are too long for a model.
-Knows neither files of sentence pairs nor torch.
+Knows neither the files of a corpus nor torch.
 """
 
 from heedful.text.normalization import normalize_function
 from heedful.text.plain_vocabulary import train_plain_vocabulary
-from heedful.text.sentence_splitting import glue, split_long
+from heedful.text.sentence_splitting import sentence_separator, split_long
 from heedful.text.tokenizer import Specials, Tokenizer
 from heedful.text.vocabulary import train_vocabulary
 from heedful.text.words import NO_WORD, words_at, words_of_spans
@@ -15,8 +14,8 @@ __all__ = [
     "NO_WORD",
     "Specials",
     "Tokenizer",
-    "glue",
     "normalize_function",
+    "sentence_separator",
     "split_long",
     "train_plain_vocabulary",
     "train_vocabulary",

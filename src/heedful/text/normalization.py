@@ -1,6 +1,6 @@
-"""What counts as the same text, decided before a vocabulary exists.
+"""Unicode and white-space normalization of sentences.
 
-A tokeniser carries these rules in its JSON; the readers of a corpus use them to find duplicates. Knows no ids.
+A trained tokenizer stores these rules in its JSON; corpus builders use them to find duplicates. Knows no ids.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ from collections.abc import Callable
 
 from tokenizers import Regex, normalizers
 
-WORD_START = "▁"  # U+2581 marks a space inside pieces, so that text cannot hold one of its own
+WORD_START = "▁"  # U+2581 stands for a space inside pieces; in text it is replaced
 
-# Everything that ends a line somewhere, and the ASCII blanks. U+00A0, U+202F and U+3000 carry meaning and stay.
+# All line ends of Unicode, and ASCII white space. U+00A0, U+202F and U+3000 carry meaning and are kept.
 BLANKS = r"[\t\n\x{0B}\f\r \x{85}\x{2028}\x{2029}]+"
 
 
 def normalizer(lowercase: bool) -> normalizers.Normalizer:
-    """NFC; runs of blanks and line ends are one space, none at the ends; U+2581 becomes an underscore."""
-    # Lower case comes first: what it leaves decomposed is composed by NFC, so that normalising twice changes nothing.
+    """NFC; white space and line ends become one space and are stripped at both ends; U+2581 becomes an underscore."""
+    # Lower case comes first and NFC composes its result, so that normalization is idempotent.
     steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lowercase else []
     steps += [
         normalizers.NFC(),
         normalizers.Replace(Regex(BLANKS), " "),
-        normalizers.Replace(Regex(r"\A | \z"), ""),  # Strip() would take U+00A0 as well
+        normalizers.Replace(Regex(r"\A | \z"), ""),  # Strip() would also remove U+00A0
         normalizers.Replace(WORD_START, "_"),
     ]
     return normalizers.Sequence(steps)
 
 
 def normalize_function(lowercase: bool = False) -> Callable[[str], str]:
-    """The function from text to the text that a vocabulary learned here sees."""
+    """The normalization of a vocabulary trained by `train_vocabulary`, as a function."""
     steps = normalizer(lowercase)
 
     def normalize(text: str) -> str:
-        return steps.normalize_str(valid(text))
+        return steps.normalize_str(replace_surrogates(text))
 
     return normalize
 
 
-def valid(text: str) -> str:
-    """The text itself, or, if it holds lone surrogates (bytes that were never UTF-8), U+FFFD in their place."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates (from bytes that are not UTF-8) by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

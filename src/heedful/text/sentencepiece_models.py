@@ -1,6 +1,6 @@
-"""Text <-> ids with somebody else's vocabulary: SentencePiece cuts the text, a table says which piece has which id.
+"""The tokenizer of converted Marian and OPUS-MT models: a SentencePiece model and a table from pieces to ids.
 
-Marian and OPUS-MT models come with such a pair. The `sentencepiece` package is an extra, and only imported here.
+The `sentencepiece` package is an optional extra and imported only here.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from heedful.errors import FolderError
-from heedful.text.normalization import WORD_START, valid
-from heedful.text.tokenizer import Tokenizer, explained
+from heedful.text.normalization import WORD_START, replace_surrogates
+from heedful.text.tokenizer import Tokenizer, explain_errors
 from heedful.text.words import Span
 
 
 class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model and a table of ids.
 
-    A text may begin with the code of a language, such as `>>fr<<`, if the table has it: models that translate into
-    several languages are told so which one is wanted.
+    In multilingual models, a text may start with the code of the target language, such as `>>fr<<`.
     """
 
     def __init__(
@@ -29,44 +28,44 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> None:
         self.model, self.table, self.where = model, dict(table), where
         self._processor = _processor(model, where)
-        self._cast(self.table, None, ids)
+        self._assign_specials(self.table, None, ids)
         self._check_parts(where)
         self._unknown = self.unk_id
         self._piece_of = {number: piece for piece, number in self.table.items()}
         self._spoken = {number: self._piece_of[number] for number in self._piece_of.keys() - set(self._ids.values())}
 
     def normalize(self, text: str) -> str:
-        with explained(self.where):
-            pieces: str = self._processor.normalize(valid(text))
+        with explain_errors(self.where):
+            pieces: str = self._processor.normalize(replace_surrogates(text))
         return pieces.replace(WORD_START, " ").strip()
 
     def encode(self, text: str) -> list[int]:
-        code, rest = self._language(valid(text))
-        with explained(self.where):
+        code, rest = self._language(replace_surrogates(text))
+        with explain_errors(self.where):
             pieces: list[str] = self._processor.encode(rest, out_type=str)
         return code + [self.table.get(piece, self._unknown) for piece in pieces]
 
     def code(self, text: str) -> list[int]:
-        return self._language(valid(text))[0]
+        return self._language(replace_surrogates(text))[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
         pieces = [self._spoken[number] for number in map(int, ids) if number in self._spoken]
-        with explained(self.where):
+        with explain_errors(self.where):
             text: str = self._processor.decode_pieces(pieces)
         return " ".join(text.replace(WORD_START, " ").splitlines()).strip()
 
     def spans(self, text: str) -> list[Span]:
-        text = valid(text)
+        text = replace_surrogates(text)
         code, rest = self._language(text)
         spans = [(0, len(text) - len(rest)) for _ in code]
         at = len(text) - len(rest.lstrip())
-        with explained(self.where):
+        with explain_errors(self.where):
             pieces = self._processor.encode(rest, out_type="proto").pieces
         for piece in pieces:
-            start = text.find(piece.surface, at)  # white space at the beginning is no part of any piece
+            start = text.find(piece.surface, at)  # leading white space is not part of any piece
             at = start + len(piece.surface)
             spans.append((start, at))
         return spans
@@ -86,7 +85,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def read(cls, text: str, where: str, ids: Mapping[str, int] | None = None) -> SentencePieceTokenizer:
-        """The opposite of `to_json`."""
+        """Inverse of `to_json`."""
         try:
             content: dict[str, Any] = json.loads(text)
             model = base64.b64decode(content["sentencepiece"], validate=True)
@@ -103,12 +102,12 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def checked_table(table: object, where: str) -> dict[str, int]:
-    """Pieces and their ids, one each, as they should be in a vocab.json."""
+    """Validate a table from pieces to ids, as in vocab.json."""
     if not isinstance(table, dict) or not table:
         raise FolderError(f"{where} holds no table of pieces and ids.")
     for piece, number in table.items():
         if type(number) is not int or not 0 <= number < 10_000_000:
-            raise FolderError(f"{where}: {piece[:40]!r} has the id {number!r:.40}, which is not a number of a token.")
+            raise FolderError(f"{where}: {piece[:40]!r} has the id {number!r:.40}, which is not a token id.")
     if len(set(table.values())) != len(table):
         raise FolderError(f"{where} gives the same id to several pieces.")
     return table
@@ -119,11 +118,11 @@ def _processor(model: bytes, where: str) -> Any:
         import sentencepiece
     except ImportError:
         raise FolderError(
-            f"{where} is a SentencePiece vocabulary; install what reads it with: pip install 'heedful[sentencepiece]'."
+            f"{where} is a SentencePiece vocabulary; run pip install 'heedful[sentencepiece]' to read it."
         ) from None
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        processor.encode("A first word, 1st of many: ｆｕｌｌ.")  # some damage shows only in use
+        processor.encode("A first word, 1st of many: ｆｕｌｌ.")  # some damage appears only in use
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise FolderError(f"{where} is damaged ({reason}); copy it again from where it came from.") from None

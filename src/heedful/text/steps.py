@@ -1,7 +1,7 @@
-"""How much longer the steps of a `tokenizer.json` can make a text, found out before the library reads the file.
+"""Limits on how much an untrusted `tokenizer.json` can lengthen a text, checked before the library reads the file.
 
-A file of one kilobyte can ask for forty replacements of a by aa, and one letter becomes a terabyte. So the steps of
-normalizer, pre-tokenizer, post-processor and decoder are counted, and how much each can add is multiplied.
+A file of one kilobyte can contain forty replacements of a by aa, which turn one letter into a terabyte. So the steps of
+normalizer, pre-tokenizer, post-processor and decoder are counted, and their growth factors multiplied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GROWTH = {
 
 
 def check_steps(text: str, where: str) -> int:
-    """How many times as long a normalizer can make a text; a file that asks for too much is refused."""
+    """The factor by which the normalizer can lengthen a text; an error if a component exceeds its limit."""
     try:
         content = json.loads(text, object_pairs_hook=_unambiguous)
     except (ValueError, RecursionError) as error:
@@ -67,27 +67,27 @@ def check_steps(text: str, where: str) -> int:
 
 
 def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object that this parser and the library's read alike: no key stands in it twice."""
+    """Refuse duplicate keys, which this parser and the library's may resolve differently."""
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key occurs twice in one object")
     return content
 
 
 def _steps(component: Any) -> Iterator[dict[str, Any]]:
-    """Every step of a component, with those of sequences in sequences."""
-    waiting = [component]
-    while waiting:
-        step = waiting.pop()
+    """Every step of a component, nested sequences included."""
+    stack = [component]
+    while stack:
+        step = stack.pop()
         if isinstance(step, dict):
             yield step
             for name in NESTED:
                 if isinstance(inner := step.get(name), list):
-                    waiting += inner
+                    stack += inner
 
 
 def _growth(step: dict[str, Any]) -> int:
-    """How many times as long one step can make a text; a file of old names no types, so the keys tell."""
+    """The factor by which one step can lengthen a text; old files have no types, so the keys decide."""
     if "content" in step and "pattern" in step:
         pattern = step["pattern"]
         literal = pattern.get("String") if isinstance(pattern, dict) else pattern
@@ -127,7 +127,7 @@ def _length(text: str) -> int:
 
 
 def _check_model(model: Any, where: str) -> None:
-    """Refuse what makes the time for one word explode."""
+    """Refuse a model whose time per word is unbounded."""
     if not isinstance(model, dict):
         raise FolderError(f"{where} is damaged (it has no model); copy it again from where it came from.")
     word = model.get("max_input_chars_per_word", 0)

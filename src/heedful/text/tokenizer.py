@@ -1,7 +1,6 @@
-"""Text <-> ids, with a vocabulary that is one JSON file of the `tokenizers` library.
+"""Text <-> ids, with a vocabulary in the JSON format of the `tokenizers` library.
 
-Stands between the text of a user and everything that counts in ids. Does not know how a vocabulary is learned, nor what
-is done with the ids.
+The boundary between text and everything that works on ids. Does not know how a vocabulary is trained.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from tokenizers import normalizers
 
 from heedful.errors import FolderError, quote
 from heedful.files import read_text
-from heedful.text.normalization import valid
+from heedful.text.normalization import replace_surrogates
 from heedful.text.steps import USUAL_GROWTH, check_steps
 from heedful.text.words import Span
 
-# The names under which vocabularies, ours first and then other people's, hold the tokens that are not text.
+# Names of special tokens: those of heedful's vocabularies first, then those of BERT, GPT-2 and Marian.
 NAMES: dict[str, tuple[str, ...]] = {
     "pad": ("<pad>", "[PAD]", "<|endoftext|>"),
     "unk": ("<unk>", "[UNK]", "<|endoftext|>"),
@@ -28,16 +27,16 @@ NAMES: dict[str, tuple[str, ...]] = {
     "eos": ("</s>", "[SEP]", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]"),
 }
-OPTIONAL = {"mask", "unk"}  # a vocabulary of bytes knows every text
-MOST_BYTES = 64 << 20  # of a vocabulary that we are willing to parse
-SENTENCEPIECE = '{"sentencepiece":'  # how the JSON of the other kind of vocabulary begins
-SHORT = 1000  # characters of a normalized text that no limit is set for
+OPTIONAL = {"mask", "unk"}  # a byte-level vocabulary needs no unknown token
+MOST_BYTES = 64 << 20  # maximum size of a vocabulary file
+SENTENCEPIECE = '{"sentencepiece":'  # prefix of the JSON of a SentencePiece vocabulary
+SHORT = 1000  # normalized texts up to this many characters are not limited
 LINE_ENDS = str.maketrans("\n\r", "  ")
 
 
 @dataclass(frozen=True)
 class Specials:
-    """The ids that frame a sequence."""
+    """The ids of padding, start and end tokens."""
 
     pad: int
     bos: int
@@ -47,9 +46,9 @@ class Specials:
 class Tokenizer:
     """Turns text into subword ids and back.
 
-    User text never becomes a special token: a literal `</s>` is encoded as the four characters that it is. With a
-    vocabulary learned here `decode(encode(x)) == normalise(x)` holds for every text x. A damaged vocabulary may open
-    and fail on some texts: then every method raises a FolderError, whatever the library raises.
+    User text never becomes a special token: a literal `</s>` is encoded as four characters. With a vocabulary trained
+    by heedful, `decode(encode(x)) == normalize(x)` for every text x. A damaged vocabulary may load and fail on some
+    texts: then every method raises a FolderError, whatever the library raises.
     """
 
     where = "the vocabulary"  # for messages
@@ -61,19 +60,19 @@ class Tokenizer:
         names: Mapping[str, str] | None = None,
         ids: Mapping[str, int] | None = None,
     ) -> None:
-        """`ids` or `names` say which token plays a part (pad, unk, bos, eos, mask) where the usual names do not."""
-        inner.encode_special_tokens = True  # literal "<s>" in user text is text; this is not kept in the JSON
+        """`ids` or `names` override which tokens are special (pad, unk, bos, eos, mask)."""
+        inner.encode_special_tokens = True  # encode a literal "<s>" as text; not stored in the JSON
         inner.no_padding()
         inner.no_truncation()
         self._inner = inner
-        self._cast(inner.get_vocab(with_added_tokens=True), names, ids)
+        self._assign_specials(inner.get_vocab(with_added_tokens=True), names, ids)
 
-    def _cast(
+    def _assign_specials(
         self, vocabulary: Mapping[str, int], names: Mapping[str, str] | None, ids: Mapping[str, int] | None
     ) -> None:
-        """Give the parts to tokens."""
+        """Find the special tokens in the vocabulary."""
         self._size = max(vocabulary.values(), default=-1) + 1
-        self._ids = {part: _find(vocabulary, part, (names or {}).get(part)) for part in NAMES} | dict(ids or {})
+        self._ids = {part: _find_special(vocabulary, part, (names or {}).get(part)) for part in NAMES} | dict(ids or {})
 
     @property
     def vocab_size(self) -> int:
@@ -98,12 +97,12 @@ class Tokenizer:
 
     @property
     def mask_id(self) -> int | None:
-        """The id that hides a token from an encoder, if the vocabulary has one."""
+        """The id of the mask token, if the vocabulary has one."""
         return self._ids["mask"]
 
     @property
     def extras(self) -> dict[str, int]:
-        """The ids of unk and mask, as far as the vocabulary has them."""
+        """The ids of unk and mask, if the vocabulary has them."""
         return {part: number for part in sorted(OPTIONAL) if (number := self._ids[part]) is not None}
 
     @property
@@ -111,44 +110,44 @@ class Tokenizer:
         return Specials(pad=self.pad_id, bos=self.bos_id, eos=self.eos_id)
 
     def normalize(self, text: str) -> str:
-        """The text as the vocabulary sees it, and as decoding gives it back."""
+        """The normalized text, which is also what decoding returns."""
         with self._explained():
-            return self._normalised(self._bounded(valid(text)))
+            return self._normalised(self._bounded(replace_surrogates(text)))
 
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens."""
         with self._explained():
-            return list(self._inner.encode(self._bounded(valid(text)), add_special_tokens=False).ids)
+            return list(self._inner.encode(self._bounded(replace_surrogates(text)), add_special_tokens=False).ids)
 
     def code(self, text: str) -> list[int]:
-        """What says at the beginning of a text which language is wanted, in vocabularies that have such tokens."""
+        """The ids of the language code at the start of a text, in multilingual vocabularies."""
         return []
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text without special tokens, computed on all cores."""
         with self._explained():
-            given = [self._bounded(valid(text)) for text in texts]
-            return [encoding.ids for encoding in self._inner.encode_batch_fast(given, add_special_tokens=False)]
+            bounded = [self._bounded(replace_surrogates(text)) for text in texts]
+            return [encoding.ids for encoding in self._inner.encode_batch_fast(bounded, add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """One line of text; special tokens are skipped."""
         return _one_line(self.decode_text(ids))
 
     def spans(self, text: str) -> list[Span]:
-        """The characters of the text that each id of `encode(text)` stands for."""
+        """The span of characters of each id of `encode(text)`."""
         with self._explained():
-            return list(self._inner.encode(self._bounded(valid(text)), add_special_tokens=False).offsets)
+            return list(self._inner.encode(self._bounded(replace_surrogates(text)), add_special_tokens=False).offsets)
 
     def decode_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
-        """The text of `decode(ids)`, and the characters of it that each id stands for."""
-        begun = self.decode_batch(ids[:count] for count in range(1, len(ids) + 1))
-        ends = [len(text) for text in begun]
-        for place in range(len(ends) - 2, -1, -1):  # bytes of an unfinished character show as several
+        """The text of `decode(ids)`, and the span of characters of each id."""
+        prefixes = self.decode_batch(ids[:count] for count in range(1, len(ids) + 1))
+        ends = [len(text) for text in prefixes]
+        for place in range(len(ends) - 2, -1, -1):  # the bytes of an incomplete character decode to several
             ends[place] = min(ends[place], ends[place + 1])
-        return begun[-1] if begun else "", list(zip([0, *ends], ends, strict=False))
+        return prefixes[-1] if prefixes else "", list(zip([0, *ends], ends, strict=False))
 
     def decode_text(self, ids: Iterable[int]) -> str:
-        """Text as it stands, its line ends included; special tokens are skipped."""
+        """Text with its line ends; special tokens are skipped."""
         with self._explained():
             return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
 
@@ -158,7 +157,7 @@ class Tokenizer:
         return [_one_line(text) for text in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """One readable piece an id: "▁" starts a word, <0xE6> is a byte of a character that the vocabulary lacks."""
+        """The piece of each id: "▁" starts a word, <0xE6> is a byte of a character that is not in the vocabulary."""
         return [self._inner.id_to_token(int(i)) or f"<{int(i)}>" for i in ids]
 
     def to_json(self) -> str:
@@ -172,18 +171,18 @@ class Tokenizer:
         where: str = "tokenizer",
         ids: Mapping[str, int] | None = None,
     ) -> Tokenizer:
-        """The opposite of `to_json`; `where` names the place in the error that damage raises."""
+        """Inverse of `to_json`; `where` names the file in error messages."""
         if text.startswith(SENTENCEPIECE):
             from heedful.text.sentencepiece_models import SentencePieceTokenizer
 
             return SentencePieceTokenizer.read(text, where, ids)
         growth = check_steps(text, where)
-        with explained(where):
+        with explain_errors(where):
             inner = tokenizers.Tokenizer.from_str(text)
         tokenizer = cls(inner, names, ids)
         tokenizer.where = where
         if growth > USUAL_GROWTH:
-            tokenizer._steps = list(_flat(inner.normalizer))
+            tokenizer._steps = list(_flatten(inner.normalizer))
         tokenizer._check_parts(where)
         return tokenizer
 
@@ -206,7 +205,7 @@ class Tokenizer:
         return self._inner.normalizer.normalize_str(text) if self._inner.normalizer else text
 
     def _bounded(self, text: str) -> str:
-        """The text itself, unless the normalizer would make it much longer."""
+        """Return the text; raise an error if the normalizer would make it much longer."""
         longer, most = text, SHORT + USUAL_GROWTH * len(text)
         for step in self._steps:
             longer = step.normalize_str(longer)
@@ -218,7 +217,7 @@ class Tokenizer:
         return text
 
     def _explained(self) -> AbstractContextManager[None]:
-        return explained(self.where)
+        return explain_errors(self.where)
 
     def _check_parts(self, where: str) -> None:
         missing = [part for part in NAMES if self._ids[part] is None and part not in OPTIONAL]
@@ -227,18 +226,17 @@ class Tokenizer:
             raise FolderError(f"{where} has no token for {missing[0]} (looked for {tried}); it needs one.")
 
     def _id(self, part: str) -> int:
-        found = self._ids[part]
-        if found is None:
+        number = self._ids[part]
+        if number is None:
             raise FolderError(f"the vocabulary has no token for {part} (looked for {', '.join(NAMES[part])}).")
-        return found
+        return number
 
 
 @contextmanager
-def explained(where: str) -> Iterator[None]:
-    """Say in a sentence that a vocabulary is damaged, where a library raises something else.
+def explain_errors(where: str) -> Iterator[None]:
+    """Turn exceptions of the tokenizer library into a FolderError.
 
-    `tokenizers` raises a bare Exception, or the panic of Rust code, which does not even derive from Exception and may
-    quote the text of a user.
+    `tokenizers` raises a bare Exception, or a Rust panic, which does not derive from Exception and may quote user text.
     """
     try:
         yield
@@ -258,20 +256,20 @@ def _damaged(where: str, reason: str) -> FolderError:
     return FolderError(f"{where} is damaged ({reason}); copy it again from where it came from.")
 
 
-def _flat(normalizer: normalizers.Normalizer) -> Iterator[normalizers.Normalizer]:
-    """The steps of a normalizer, those of sequences in sequences too."""
+def _flatten(normalizer: normalizers.Normalizer) -> Iterator[normalizers.Normalizer]:
+    """The steps of a normalizer, nested sequences included."""
     if isinstance(normalizer, normalizers.Sequence):
         for index in range(len(normalizer)):
-            yield from _flat(normalizer[index])
+            yield from _flatten(normalizer[index])
     else:
         yield normalizer
 
 
-def _find(vocabulary: Mapping[str, int], part: str, name: str | None) -> int | None:
+def _find_special(vocabulary: Mapping[str, int], part: str, name: str | None) -> int | None:
     candidates = (name,) if name is not None else NAMES[part]
     return next((vocabulary[name] for name in candidates if name in vocabulary), None)
 
 
 def _one_line(text: str) -> str:
-    # A model may put the byte of a line end into its output; one line in must stay one line out.
+    # A model may generate the byte of a line end; one input line must yield one output line.
     return text.translate(LINE_ENDS) if "\n" in text or "\r" in text else text

@@ -1,7 +1,7 @@
 """Lines of text -> a subword vocabulary (byte-pair encoding; Sennrich et al., 2016).
 
-Pieces never cross a space, and never mix words with punctuation or digits. Characters too rare to earn a place are
-spelled in bytes, so that there is no text without ids. Does not know where the lines come from.
+Pieces never cross a space, and never mix words with punctuation or digits. Rare characters are encoded as UTF-8 bytes
+(byte fallback), so every text can be encoded. Does not know where the lines come from.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from heedful.text.tokenizer import Tokenizer
 
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-COVERAGE = 0.9999  # share of the characters of a corpus that are spelled as themselves and not in bytes
-MIN_FREQUENCY = 2  # a pair of pieces seen once says nothing about the language
-MAX_PIECE = 16  # characters; scripts without spaces would otherwise teach whole sentences as pieces
-SMALLEST, LARGEST = 500, 37_000  # limits of a size chosen from the corpus; the larger is the paper's
-WORDS_OF_CHARACTERS = 6  # where no spaces are written, this many characters count as a word
+COVERAGE = 0.9999  # share of the characters of a corpus that are not encoded as bytes
+MIN_FREQUENCY = 2  # a merge of pieces that occur together once is noise
+MAX_PIECE = 16  # characters; scripts without spaces would otherwise yield whole sentences as pieces
+SMALLEST, LARGEST = 500, 37_000  # limits of a size chosen by the size of the corpus; the larger is the paper's
+WORDS_OF_CHARACTERS = 6  # characters per word in scripts without spaces
 
 # A word, a digit or a run of one punctuation mark, each with the space before it. Short elisions and clitics stay
 # whole with their apostrophe (l', qu', 's, 'll): 5 % fewer tokens in English and French than cutting at each side.
@@ -40,9 +40,9 @@ PIECES = (
 def train_vocabulary(
     lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False, extra: Sequence[str] = ()
 ) -> Tokenizer:
-    """Learn a vocabulary of `vocab_size`, or of a size that suits the lines; the same lines give the same vocabulary.
+    """Train a vocabulary of `vocab_size`, by default chosen by the number of words; deterministic.
 
-    The lines are read twice, so an iterator is first held in memory. `extra` adds special tokens, such as <mask>.
+    The lines are read twice, so an iterator is first collected in memory. `extra` adds special tokens, such as <mask>.
     """
     if iter(lines) is lines:
         lines = list(lines)
@@ -53,27 +53,27 @@ def train_vocabulary(
     if size < least:
         raise DataError(
             f"text.vocab_size is {size}, but the special tokens, 256 bytes and {len(alphabet)} characters of this"
-            f" corpus alone take {least}; ask for more or leave it unset."
+            f" corpus alone need {least}; set a larger one or leave it unset."
         )
     trained = _train(lines, size - len(BYTES), alphabet, lowercase, [*SPECIALS, *extra])
     tokenizer = _with_bytes(trained, [*SPECIALS, *extra])
     if vocab_size is not None and tokenizer.vocab_size < size:
         raise DataError(
             f"text.vocab_size is {size}, but this corpus has only enough repetition for {tokenizer.vocab_size} tokens;"
-            f" ask for at most {tokenizer.vocab_size} or leave it unset."
+            f" set at most {tokenizer.vocab_size} or leave it unset."
         )
     return tokenizer
 
 
 def suggest_size(words: int, least: int) -> int:
-    """12 times the root of the number of words (10,300 for Multi30k), in hundreds; a merge for each character."""
+    """12 * sqrt(words), rounded to hundreds (10,300 for Multi30k); at least one merge per character."""
     size = min(max(12 * math.sqrt(words), SMALLEST), LARGEST)
-    room = least + (least - len(SPECIALS) - len(BYTES))
-    return max(round(size / 100) * 100, room)
+    smallest = least + (least - len(SPECIALS) - len(BYTES))
+    return max(round(size / 100) * 100, smallest)
 
 
 def _survey(lines: Iterable[str], lowercase: bool) -> tuple[list[str], int]:
-    """The characters worth a place in the vocabulary, and how many words there are."""
+    """The alphabet of the vocabulary, and the number of words."""
     characters: Counter[str] = Counter()
     count = 0
     for line in lines:
@@ -83,7 +83,7 @@ def _survey(lines: Iterable[str], lowercase: bool) -> tuple[list[str], int]:
     words = max(characters[" "] + count, total // WORDS_OF_CHARACTERS)
     for blank in "\t\n\x0b\x0c\r \x85\u2028\u2029":
         characters.pop(blank, None)
-    # Ordered by count and then by code point: the library would break ties at random.
+    # Sorted by count, then by code point: the library would break ties at random.
     ranked = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
     covered = itertools.accumulate((n for _, n in ranked), initial=0)
     enough = COVERAGE * sum(characters.values())
@@ -116,9 +116,9 @@ def _train(
 
 
 def _with_bytes(trained: tokenizers.Tokenizer, specials: list[str]) -> Tokenizer:
-    """Put the 256 bytes behind the special tokens.
+    """Insert the 256 byte tokens after the special tokens.
 
-    The trainer could only take them as special tokens, and those are skipped when ids become text.
+    The trainer accepts them only as special tokens, which decoding skips.
     """
     model = json.loads(trained.to_str())["model"]
     learned = sorted(set(model["vocab"]) - set(specials), key=model["vocab"].__getitem__)

@@ -1,7 +1,6 @@
-"""The words of a text, as white space separates them, and which of them a token belongs to.
+"""White-space separated words of a text, and which of them a token belongs to.
 
-Words are what `text.split()` finds. Alignments count them, so that links fit the text that is read or printed, whatever
-white space it holds. Knows no ids and no vocabulary.
+Words are those of `text.split()`. Alignments refer to words by number. Knows no ids and no vocabulary.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-WORD = re.compile(r"\S+")  # as str.split() has it: both ask str.isspace()
-NO_WORD = -1  # of a token that belongs to no word, such as the space after the last one
+WORD = re.compile(r"\S+")  # the same words as str.split(): both use str.isspace()
+NO_WORD = -1  # for tokens outside of words, such as trailing white space
 
-Span = tuple[int, int]  # the first character, and the one after the last
+Span = tuple[int, int]  # start and end (exclusive) in characters
 
 
 def words_of_spans(text: str, spans: Sequence[Span], pattern: re.Pattern[str] = WORD) -> list[int]:
-    """The number of the word that each span of the text belongs to, the last if it holds several.
+    """The number of the word that each span belongs to; the last one if a span covers several.
 
     White space belongs to the word that follows it.
     """
@@ -32,6 +31,6 @@ def words_of_spans(text: str, spans: Sequence[Span], pattern: re.Pattern[str] = 
 
 
 def words_at(text: str, places: Sequence[int]) -> list[int]:
-    """The number of the word that each place in the text is in, or comes before."""
+    """The number of the word at, or after, each position."""
     ends = [match.end() for match in WORD.finditer(text)]
     return [bisect_right(ends, place) for place in places]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from heedful.config import Family, RunConfig
-from heedful.config.presets import FINE_TUNING, TODAY
+from heedful.config.presets import FINE_TUNING, LANGUAGE_MODEL
 from heedful.data.batch import LabeledBatch, collate_text_pairs
 from heedful.data.bucketing import micro_batches, plan_batches
 from heedful.data.corpus import Accept, accept_any
@@ -55,7 +55,7 @@ class ClassificationTask(Task):
         return cls(prepare_labeled(config, init.tokenizer, longest, folder, progress, accept))
 
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
-        defaults = TODAY["train"] | FINE_TUNING
+        defaults = LANGUAGE_MODEL["train"] | FINE_TUNING
         batch_tokens = user_config.with_defaults({"train": defaults}).train.batch_tokens
         updates = sum(len(self._plan(batch_tokens, 1, epoch)) for epoch in range(EPOCHS))
         config = user_config.with_defaults({"train": defaults | {"max_updates": max(100, updates)}})

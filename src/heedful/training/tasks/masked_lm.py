@@ -13,7 +13,7 @@ import numpy as np
 from heedful.config import Family, RunConfig, preset_for_text
 from heedful.data.blocks import held_out_blocks, plan_blocks, read_blocks
 from heedful.data.corpus import Accept, accept_any
-from heedful.data.masking import MaskedBatch, Masking, frame
+from heedful.data.masking import MaskedBatch, Masking, add_special_tokens
 from heedful.data.pairs import Ids
 from heedful.data.text_corpus import TextCorpus, prepare_text
 from heedful.errors import SettingError
@@ -123,4 +123,6 @@ class MaskedLMTask(Task):
 
     def _masked(self, stream: Ids, starts: Indices, length: int, random: np.random.Generator) -> MaskedBatch:
         content = read_blocks(stream, starts, length)
-        return self.masking.apply(*frame(content, self.corpus.tokenizer.specials, self.pairs, random), random)
+        return self.masking.apply(
+            *add_special_tokens(content, self.corpus.tokenizer.specials, self.pairs, random), random
+        )

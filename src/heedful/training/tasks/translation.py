@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from heedful.config import Family, RunConfig, preset_for
-from heedful.config.presets import GOING_ON, preset, weight_decay_for
+from heedful.config.presets import CONTINUED_TRAINING, preset, weight_decay_for
 from heedful.data.batch import Batch, collate
 from heedful.data.bpe_dropout import BPEDropout, apply_bpe_dropout
 from heedful.data.bucketing import micro_batches, plan_batches
@@ -72,7 +72,7 @@ class TranslationTask(Task):
         sections = preset("encoder-decoder", name, user_config.model.architecture)
         tokens = int(corpus.train.target_lengths.sum()) + len(corpus.train)  # each target ends in EOS
         if init is not None:
-            sections["train"] |= GOING_ON
+            sections["train"] |= CONTINUED_TRAINING
         config = user_config.with_defaults(sections, preset=name)
         if config.train.optimizer == "muon" and "weight_decay" not in user_config.train.model_fields_set:
             decay = weight_decay_for(tokens / config.train.batch_tokens, peak_rate(config.train, config.model.d_model))
