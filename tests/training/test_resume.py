@@ -56,13 +56,13 @@ def open_(asked: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
     return run
 
 
-def killing(run: TrainingRun, update: int, piece: int) -> Callable[..., Loss]:
-    """The loss function of a run that dies in the given piece of the given update."""
+def killing(run: TrainingRun, update: int, micro_batch: int) -> Callable[..., Loss]:
+    """The loss function of a run that dies in the given micro-batch of the given update."""
     loss_of, calls = run.loss_of, [0]
 
     def loss(batch: object) -> Loss:
         calls[0] += 1
-        if calls[0] == (update - 1) * 3 + piece:
+        if calls[0] == (update - 1) * 3 + micro_batch:
             raise Killed
         return loss_of(batch)
 
@@ -87,13 +87,13 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("update", "delta"), [(1, 1), (3, 2), (5, 1), (9, 3), (13, 2), (14, 1)])
+@pytest.mark.parametrize(("update", "micro_batch"), [(1, 1), (3, 2), (5, 1), (9, 3), (13, 2), (14, 1)])
 def test_killed_and_resumed_equals_never_interrupted(
-    corpus: Path, finished: Path, tmp_path: Path, update: int, piece: int
+    corpus: Path, finished: Path, tmp_path: Path, update: int, micro_batch: int
 ) -> None:
     asked, out = settings(corpus, finished / "store"), tmp_path / "out"
     run = open_(asked, out)
-    run.loss_of = killing(run, update, piece)  # type: ignore[method-assign]
+    run.loss_of = killing(run, update, micro_batch)  # type: ignore[method-assign]
     with pytest.raises(Killed):
         train(run)
     torch.manual_seed(12345)  # the state of the generator must not matter
