@@ -307,9 +307,9 @@ def test_bad_options_of_translate(call: Call, trained: Path, corpus: Path, words
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["translate", "FOLDER", "-i", "TEXT", "-o", "no/out"], ("no/out", "make the folder no first")),
-        (["embed", "FOLDER", "-i", "TEXT", "-o", "no/out.npy"], ("no/out.npy", "make the folder no first")),
-        (["explain", "FOLDER", "x", "--out", "no/x.html"], ("no/x.html", "make the folder no first")),
+        (["translate", "FOLDER", "-i", "TEXT", "-o", "no/out"], ("no/out", "create the folder no first")),
+        (["embed", "FOLDER", "-i", "TEXT", "-o", "no/out.npy"], ("no/out.npy", "create the folder no first")),
+        (["explain", "FOLDER", "x", "--out", "no/x.html"], ("no/x.html", "create the folder no first")),
         (["explain", "FOLDER", "x", "--json", "."], (". could not be written: Is a directory", "name of a file")),
         (["heads", "FOLDER", "--source", "TEXT", "--png", "TEXT/x.png"], ("x.png", "a part of the path is a file")),
     ],

@@ -119,7 +119,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr == (
         "error: standard output could not be written to after 0 lines: No space left on device;"
-        " make room or choose another place and run again.\n"
+        " free some space or choose another path, and run again.\n"
     )
     assert done.returncode == 1
 

@@ -120,7 +120,7 @@ def test_too_many_pairs_are_read_in_part(folder: ModelFolder, monkeypatch: pytes
     monkeypatch.setattr(shortlist, "MOST_LINKS", sum(len(a) * len(b) for a, b in pairs) // 3 + 1)
     shortlist.build_shortlist(pairs, folder.tokenizer, folder.tokenizer)
     assert seen == [200]
-    with pytest.raises(DataError, match="nothing to learn"):
+    with pytest.raises(DataError, match="shortlist cannot be built: no pair has text"):
         shortlist.build_shortlist([([], [5])], folder.tokenizer, folder.tokenizer)
 
 
@@ -141,7 +141,7 @@ def changed(**tensors: Any) -> Any:
 
 
 DAMAGE = [
-    (lambda path, metadata: path.unlink(), "has no shortlist; make one with heedful shortlist"),
+    (lambda path, metadata: path.unlink(), "has no shortlist; build one with heedful shortlist"),
     (lambda path, metadata: path.write_bytes(path.read_bytes()[:1000]), "is damaged"),
     (lambda path, metadata: save_file({"first": torch.zeros(1)}, path, metadata), "is damaged"),
     (lambda path, metadata: save_file(load_file(path), path, metadata | {"format": "7"}), "format 7"),

@@ -248,5 +248,5 @@ def test_other_architectures_are_aligned_too(make_folder):
         assert len(found) == len(TEXTS)
         assert all(found)
         assert all(name.startswith("decoder.") for name in aligner.choice.names)
-    with pytest.raises(SettingError, match="never looks at single words of its source"):
+    with pytest.raises(SettingError, match="has no attention over its source"):
         list(Aligner(make_folder(architecture="rnn", source_attention="none")).align(TEXTS))

@@ -102,7 +102,9 @@ def test_parts_are_picked_by_the_names_of_axes(translator_folder):
     assert part.axes == ("query", "key")
     assert torch.equal(part, weights[1, 2])
     assert type(part @ part.T) is torch.Tensor
-    with pytest.raises(SettingError, match="'source' is no axis of this activation; it has sentence, head, query, key"):
+    with pytest.raises(
+        SettingError, match="'source' is not an axis of this activation; it has sentence, head, query, key"
+    ):
         weights.pick(source=1)
 
 
@@ -116,7 +118,7 @@ def test_what_was_not_recorded_says_what_was(translator_folder):
         record(translator_folder.model, "decoder.7.*"),
     ):
         pass
-    with pytest.raises(SettingError, match="str is no model"), record("runs/x"):
+    with pytest.raises(SettingError, match="str is not a model"), record("runs/x"):
         pass
 
 
@@ -150,7 +152,7 @@ def test_a_search_leaves_the_trace_of_its_best_outputs(make_folder, changes, opt
     with record(translator, "*") as trace:
         found = translator.translations(TEXTS, **options)
     assert len(trace.searches) == 1
-    hypotheses = {i: h[0] for i, h in zip(trace.searches[0].indices, trace.searches[0].found, strict=True)}
+    hypotheses = {i: h[0] for i, h in zip(trace.searches[0].indices, trace.searches[0].hypotheses, strict=True)}
     longest = max(len(hypothesis.token_log_probs) for hypothesis in hypotheses.values())
     assert trace["decoder.0.cross.weights"].shape[::2] == (4, longest)
     for number, text in enumerate(TEXTS):

@@ -198,7 +198,7 @@ def test_a_vocabulary_may_be_smaller_than_the_model_but_not_larger(tmp_path: Pat
             ModelFolder(build_model(config), tokenizer, tokenizer, SearchSettings(), tmp_path / str(extra))
         )
     assert folder.load_folder(tmp_path / "3").model.config.vocab_size == tokenizer.vocab_size + 3
-    with pytest.raises(FolderError, match="tokens, and the model knows"):
+    with pytest.raises(FolderError, match="tokens, and the model has embeddings for"):
         folder.load_folder(tmp_path / "-3")
 
 
@@ -248,9 +248,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (lambda p: (p / "config.json").unlink(), "is not a model folder"),
     "no weights": (lambda p: (p / W).unlink(), "has no model.safetensors"),
     "no tokenizer": (lambda p: (p / "tokenizer.json").unlink(), "has no tokenizer.json"),
-    "flipped weights": (flip(W), "is not what was saved"),
-    "cut weights": (truncate(W), "is not what was saved"),
-    "flipped tokenizer": (flip("tokenizer.json"), "is not what was saved"),
+    "flipped weights": (flip(W), "does not match its digest"),
+    "cut weights": (truncate(W), "does not match its digest"),
+    "flipped tokenizer": (flip("tokenizer.json"), "does not match its digest"),
     "cut config": (truncate("config.json"), "is not valid JSON"),
     "list for config": (lambda p: (p / "config.json").write_text("[1]"), "JSON list"),
     "huge config": (lambda p: (p / "config.json").write_text(" " * 5_000_000), "not that large"),
@@ -262,7 +262,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "giant table": (edit_config(lambda d: d["model"].update(max_length=2**20, d_model=2**14)), "max_length"),  # type: ignore[attr-defined]
     "giant layers": (edit_config(lambda d: d["model"].update(d_ff=1_048_576)), "configuration says"),  # type: ignore[attr-defined]
     "vocabulary too large": (edit_config(lambda d: d["model"].update(vocab_size=9_999_999)), "configuration says"),  # type: ignore[attr-defined]
-    "path in digests": (edit_config(lambda d: d["sha256"].update({"../../etc/passwd": "x"})), "no file of a model"),  # type: ignore[attr-defined]
+    "path in digests": (edit_config(lambda d: d["sha256"].update({"../../etc/passwd": "x"})), "not a file of a model"),  # type: ignore[attr-defined]
     "NaN": (edit_weights(lambda t: t[E].view(-1)[5:6].fill_(float("nan"))), "embedding.weight holds numbers"),
     "infinity": (edit_weights(lambda t: t[E].view(-1)[5:6].fill_(float("inf"))), "embedding.weight holds numbers"),
     "beyond float32": (
@@ -280,23 +280,23 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 S = "embedding.weight_scale"
 DAMAGE_OF_8_BITS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "flipped weights": (flip(W), "is not what was saved"),
+    "flipped weights": (flip(W), "does not match its digest"),
     "no scales": (edit_weights(lambda t: t.pop(S)), "lacks embedding.weight_scale"),
     "surplus scales": (edit_weights(lambda t: t.update({f"{S}_scale": t[S].clone()})), "holds embedding.weight_scale_"),
     "scales of another shape": (edit_weights(lambda t: t.update({S: t[S][:-1].clone()})), "weight_scale has shape"),
     "scales of halves": (edit_weights(lambda t: t.update({S: t[S].half()})), "weight_scale is of type F16.* says F32"),
     "scales that are NaN": (edit_weights(lambda t: t[S][3:4].fill_(float("nan"))), "embedding.weight holds numbers"),
     "scales that overflow": (edit_weights(lambda t: t[S][3:4].fill_(3e38)), "embedding.weight holds numbers"),
-    "too large": (edit_weights(lambda t: t[E][1, 1:2].fill_(65)), "embedding.weight holds whole numbers beyond 64"),
-    "too small": (edit_weights(lambda t: t[E][1, 1:2].fill_(-128)), "embedding.weight holds whole numbers beyond 64"),
+    "too large": (edit_weights(lambda t: t[E][1, 1:2].fill_(65)), "embedding.weight holds int8 values beyond ±64"),
+    "too small": (edit_weights(lambda t: t[E][1, 1:2].fill_(-128)), "embedding.weight holds int8 values beyond ±64"),
     "floats": (edit_weights(lambda t: t.update({E: t[E].float()})), "embedding.weight is of type F32.* says I8"),
     "unsigned": (edit_weights(lambda t: t.update({E: t[E].view(torch.uint8)})), "type U8"),
     "wrong shape": (edit_weights(lambda t: t.update({E: t[E][:-1].clone()})), "embedding.weight has shape"),
     "giant size": (edit_config(lambda d: d["model"].update(vocab_size=9_999_999)), "configuration says"),  # type: ignore[attr-defined]
     "said to be float32": (edit_config(lambda d: d.update(precision="float32")), "is of type I8"),
     "not said": (edit_config(lambda d: d.pop("precision")), "is of type I8"),
-    "unknown precision": (edit_config(lambda d: d.update(precision="int4")), "'int4', and this version reads"),
-    "no precision": (edit_config(lambda d: d.update(precision=[{}])), "and this version reads float32 and int8"),
+    "unknown precision": (edit_config(lambda d: d.update(precision="int4")), "'int4', but this version reads"),
+    "no precision": (edit_config(lambda d: d.update(precision=[{}])), "but this version reads float32 and int8"),
 }  # fmt: skip
 
 
@@ -357,6 +357,6 @@ def test_a_failed_save_leaves_the_old_model(copy: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("heedful.storage.module_weights.save_file", full)
-    with pytest.raises(FolderError, match="No space left on device; what was there before is unchanged"):
+    with pytest.raises(FolderError, match="No space left on device; its previous content is unchanged"):
         folder.save_folder(loaded)
     folder.load_folder(copy)

@@ -1,4 +1,4 @@
-"""What is searched for a line, and what comes out: one line from its parts."""
+"""Parts of a line, which are searched separately, and the translations that are joined from them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Alignment = list[tuple[int, int]]  # (source word, target word), both counted fr
 
 @dataclass(frozen=True)
 class SourcePart:
-    """A line, or a piece of one that is too long: its ids, those that its translation must begin with or may have.
+    """A line, or a part of one that is too long: source ids, forced and allowed target ids.
 
-    Of its ids the first `added` are not of the line; the others are those of `text` from the one at `skipped` on.
+    The first `added` ids are a language code; the others are those of `text` from index `skipped` on.
     """
 
     line: int
@@ -26,11 +26,11 @@ class SourcePart:
     text: str = ""
     added: int = 0
     skipped: int = 0
-    first_word: int = 0  # the word of the line that `text` begins with, or goes on with
+    first_word: int = 0  # number of the first word of `text` in the line
     shortlist: npt.NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
 
     def words(self, tokenizer: Tokenizer) -> list[int]:
-        """The word of the line that each id belongs to, `NO_WORD` for what was added."""
+        """The word of the line that each id belongs to, `NO_WORD` for added ids."""
         spans = tokenizer.spans(self.text)[self.skipped :][: len(self.ids) - self.added]
         words = words_of_spans(self.text, spans)
         return [NO_WORD] * self.added + [word if word == NO_WORD else self.first_word + word for word in words]
@@ -38,7 +38,7 @@ class SourcePart:
 
 @dataclass(frozen=True)
 class Translation:
-    """One way to say it. `alignment` links whitespace-separated words, source first, if it was asked for."""
+    """One translation. `alignment`, if requested, links whitespace-separated words as (source, target)."""
 
     text: str
     score: float
@@ -50,12 +50,12 @@ class Translation:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The piece of each id."""
+        """The text of each token."""
         return tuple(self.tokenizer.pieces(self.ids))
 
 
 def join_parts(parts: Sequence[list[Translation]]) -> list[Translation]:
-    """One line from its parts: the best of each, the second best of each, and so on."""
+    """Join the translations of a line's parts: the best of each, then the second best of each, and so on."""
     if len(parts) == 1:
         return parts[0]
     lines = []

@@ -1,6 +1,6 @@
-"""Writing so that a crash leaves the old or the new, never a mixture.
+"""Atomic writes: after a crash the old or the new content is there, never a mixture.
 
-Bytes go to a temporary name beside the goal, are forced to the disk, and are renamed; then the rename is forced too.
+Content is written to a temporary name in the same folder, synced and renamed; then the folder is synced.
 """
 
 import errno
@@ -16,7 +16,7 @@ from heedful.errors import FolderError, SettingError
 
 
 def atomic_write(path: Path, content: bytes | str) -> None:
-    """Replace one file as a whole."""
+    """Replace a file atomically."""
     data = content.encode() if isinstance(content, str) else content
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     with explain_os_errors(path):
@@ -30,14 +30,14 @@ def atomic_write(path: Path, content: bytes | str) -> None:
 
 
 def check_output_path(path: Path) -> None:
-    """Refuse a place for a new folder where there is something already."""
+    """Refuse a path for a new folder that is taken."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise SettingError(f"{path} exists already; choose a new folder.")
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder to fill, which becomes `path` when the block ends well and vanishes when it does not."""
+    """Yield a temporary folder; it becomes `path` at the end of the block, or is deleted after an exception."""
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     with explain_os_errors(path):
         shutil.rmtree(temporary, ignore_errors=True)
@@ -57,31 +57,31 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def explain_os_errors(path: Path) -> Iterator[None]:
-    """Say in a sentence why `path` could not be written."""
+    """Turn an OSError into a FolderError that says why `path` could not be written."""
     try:
         yield
     except OSError as error:
-        unchanged = "what was there before is unchanged, " if os.path.exists(path) else ""  # noqa: PTH110  a name may be too long for Path
+        unchanged = "its previous content is unchanged, " if os.path.exists(path) else ""  # noqa: PTH110  a name may be too long for Path
         raise FolderError(
             f"{path} could not be written: {error.strerror or error}; {unchanged}{remedy(path, error)}."
         ) from error
 
 
 def remedy(path: Path, error: OSError) -> str:
-    """What to do about a file or folder that could not be written."""
+    """What the user can do about a file or folder that could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "make room or choose another place and run again"
+        return "free some space or choose another path, and run again"
     if error.errno == errno.ENOENT:
-        return f"make the folder {path.parent} first, or choose another place"
+        return f"create the folder {path.parent} first, or choose another path"
     return {
         errno.EISDIR: "it is a folder, give the name of a file",
-        errno.ENOTDIR: "a part of the path is a file, choose another place",
+        errno.ENOTDIR: "a part of the path is a file, choose another path",
         errno.ENAMETOOLONG: "choose a shorter name",
-    }.get(error.errno or 0, "choose a place that you may write to")
+    }.get(error.errno or 0, "choose a path that you may write to")
 
 
 def check_output(path: Path) -> None:
-    """Refuse a file that could not be written before the work that leads to it is done."""
+    """Refuse a file that cannot be written, before its content is computed."""
     with explain_os_errors(path):
         if path.is_dir():
             raise _error(errno.EISDIR)
@@ -92,9 +92,9 @@ def check_output(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder that could not be made or written to, by making a temporary one where it would be."""
+    """Refuse a folder that cannot be created or written to; tried with a temporary folder there."""
     with explain_os_errors(path):
-        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+        nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
         with tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=nearest):
             pass
 
@@ -104,7 +104,7 @@ def _error(number: int) -> OSError:
 
 
 def sync(path: Path) -> None:
-    """Force a file, or the names in a folder, to the disk."""
+    """Sync a file, or the entries of a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,9 +1,9 @@
 """A model on disk is a folder: config.json, tokenizer.json, model.safetensors, generation_config.json, README.md.
 
-Saving replaces each file as a whole, the weights first and config.json last. Loading trusts nothing: sizes, shapes and
-numbers are checked against the configuration before a model is built, and nothing in a folder is ever executed.
+Saving replaces each file atomically, the weights first and config.json last. Loading checks sizes, shapes and values
+against the configuration before a model is built, and never executes anything in a folder.
 
-Torch is imported only when a model is wanted as modules: what the compiled engine takes comes from the disk as it is.
+Torch is imported only to read a model as modules; the native engine reads the weight file directly.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ FORMAT = 2  # raised when older code could misread a folder
 MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT = (
     1 << 23,
     4,
-)  # numbers in a table of positions: of any model, or by its weights
-STORED_PRECISIONS = ("float32", "int8")  # what weights are kept in
+)  # values of a position table: for any model, or per weight
+STORED_PRECISIONS = ("float32", "int8")  # of the weights on disk
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
 
 
 @dataclass
 class ModelFolder:
-    """A model with everything it takes to use it; the weights of one on disk are read when the model is wanted."""
+    """A model with its tokenizers and search settings; weights on disk are read on first use of `model`."""
 
     weights: AnyModel | WeightFile
     tokenizer: Tokenizer
@@ -72,8 +72,8 @@ def save_folder(folder: ModelFolder, card: str = "", precision: str = "float32")
         path.mkdir(parents=True, exist_ok=True)
     weights = folder.model.state_dict()
     if precision == "int8":
-        small = quantized_tensors({name: tensor.float().cpu().numpy() for name, tensor in weights.items()})
-        weights = {name: torch.from_numpy(array) for name, array in small.items()}
+        quantized = quantized_tensors({name: tensor.float().cpu().numpy() for name, tensor in weights.items()})
+        weights = {name: torch.from_numpy(array) for name, array in quantized.items()}
     save_weights(weights, path / WEIGHTS)
     atomic_write(path / TOKENIZER, folder.tokenizer.to_json())
     if folder.source_tokenizer is not folder.tokenizer:
@@ -94,12 +94,12 @@ def save_folder(folder: ModelFolder, card: str = "", precision: str = "float32")
 
 
 def save_search(path: Path, search: SearchSettings) -> None:
-    """Write how the model of a folder is decoded, if nothing else is asked for."""
+    """Write the default search settings of a folder."""
     atomic_write(path / SEARCH, search.model_dump_json(indent=2))
 
 
 def load_folder(path: Path | str) -> ModelFolder:
-    """Open a model folder, or say in one sentence why it is not one."""
+    """Open a model folder; raises a FolderError that says what is wrong with it."""
     path = Path(path)
     description = read_description(path)
     model_config = _model_config(path, description)
@@ -116,7 +116,7 @@ def load_folder(path: Path | str) -> ModelFolder:
 
 
 def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) -> Tokenizer:
-    """A vocabulary that fits the model, which says what frames a sequence; a separate source keeps its own eos."""
+    """Load a vocabulary with the special ids of the model; a separate source vocabulary keeps its own eos."""
     ids = {"pad": model_config.pad_id, "bos": model_config.bos_id, "eos": model_config.eos_id}
     separate = source and model_config.source_vocab_size is not None
     tokenizer = Tokenizer.load(path, ids={"pad": model_config.pad_id} if separate else ids)
@@ -125,7 +125,7 @@ def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) 
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """config.json of a model folder, as it stands."""
+    """config.json of a model folder, unchecked."""
     if not path.is_dir():
         what = "is not a folder" if path.exists() else "does not exist"
         raise FolderError(f"{path} {what}; give the folder of a trained model, such as runs/x.")
@@ -138,7 +138,9 @@ def read_description(path: Path) -> dict[str, Any]:
 def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
     kind, written = description.get("model_type"), description.get("format")
     if kind != "heedful":
-        raise FolderError(f"{path / CONFIG} describes a model of type {kind!r:.50}; only heedful.load opens others'.")
+        raise FolderError(
+            f"{path / CONFIG} describes a model of type {kind!r:.50}; heedful.load opens models of other toolkits."
+        )
     if written == 1:
         raise FolderError(
             f"{path} was written in format 1, before the first release, when settings had other names; "
@@ -155,41 +157,41 @@ def _model_config(path: Path, description: dict[str, Any]) -> ModelConfig:
 
 
 def _precision(path: Path, description: dict[str, Any]) -> str:
-    found = description.get("precision", "float32")
-    if found not in STORED_PRECISIONS:
+    precision = description.get("precision", "float32")
+    if precision not in STORED_PRECISIONS:
         raise FolderError(
-            f"{path / CONFIG}: precision is {found!r:.50}, and this version reads {' and '.join(STORED_PRECISIONS)}; "
-            "update heedful."
+            f"{path / CONFIG}: precision is {precision!r:.50}, but this version reads {' and '.join(STORED_PRECISIONS)}"
+            "; update heedful."
         )
-    return str(found)
+    return str(precision)
 
 
 def _check_digests(path: Path, digests: Any) -> None:
     if not isinstance(digests, dict):
-        raise FolderError(f"{path / CONFIG}: sha256 is {digests!r} where a table of files is expected.")
+        raise FolderError(f"{path / CONFIG}: sha256 is {digests!r}; it must map file names to digests.")
     for name, expected in digests.items():
         if name not in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER):
-            raise FolderError(f"{path / CONFIG}: sha256 names {name!r}, which is no file of a model folder.")
+            raise FolderError(f"{path / CONFIG}: sha256 names {name!r}, which is not a file of a model folder.")
         if find(path, name) is None:
             raise FolderError(f"{path} has no {name}; the folder is incomplete, copy it again.")
         if digest(path / name) != expected:
-            raise FolderError(f"{path / name} is not what was saved: it is damaged or was changed; copy it again.")
+            raise FolderError(f"{path / name} does not match its digest: it is damaged or was changed; copy it again.")
 
 
 def check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
-    """Refuse ids that the model has no embedding for; some models have more of them than their vocabulary uses."""
+    """Refuse a vocabulary larger than the embeddings; it may be smaller, as in some converted models."""
     if tokenizer.vocab_size > size:
-        raise FolderError(f"{path} has {tokenizer.vocab_size:,} tokens, and the model knows {size:,}.")
+        raise FolderError(f"{path} has {tokenizer.vocab_size:,} tokens, and the model has embeddings for {size:,}.")
 
 
 def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> None:
-    """Refuse a table of positions that is computed, not stored, and out of proportion to the weights."""
+    """Refuse a computed position table that is out of proportion to the weights."""
     widths = {"sinusoidal": model_config.d_model, "rotary": model_config.key_width}
     width = widths.get(model_config.positions, 0) if model_config.architecture != "rnn" else 0
     most = max(MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT * parameters)
     if model_config.max_length * width > most:
         raise FolderError(
-            f"{where}: max_length is {model_config.max_length:,}, and its table of positions is out of proportion "
+            f"{where}: max_length is {model_config.max_length:,}, and its position table is out of proportion "
             f"to the {parameters:,} weights; it may be {most // width:,} at most."
         )
 
@@ -199,7 +201,7 @@ def _files_with_digest(path: Path) -> list[str]:
 
 
 def wrong_family_error(folder: ModelFolder, why: str) -> FolderError:
-    """What to say of a model that is given to a command for another family, and which commands fit it."""
+    """The error for a command that needs another family; names the commands for this one."""
     model = folder.config
     if model.family == "encoder-decoder":
         kind, commands = "a translator", "heedful translate"
@@ -215,7 +217,7 @@ def wrong_family_error(folder: ModelFolder, why: str) -> FolderError:
 
 
 def parameter_count(weights: Module | WeightFile) -> int:
-    """Numbers that the model learned; shared ones count once."""
+    """Number of parameters; shared ones count once."""
     if isinstance(weights, WeightFile):
         return sum(map(math.prod, weights.shapes.values()))
     return sum(math.prod(p.shape) for p in weights.parameters())

@@ -1,4 +1,4 @@
-"""Weights as torch has them: named tensors -> a model, and onto the disk."""
+"""Weights as PyTorch tensors: named tensors -> a model, and a model -> a safetensors file."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ AnyModel = EncoderDecoder | DecoderModel | EncoderModel
 
 
 def read_model(stored: WeightFile) -> AnyModel:
-    """A model on disk as modules, in float32, whatever mode torch is in."""
-    given = ((name, each if scale is None else dequantize(each, scale)) for name, each, scale in stored.tensors())
+    """Read a model from disk as modules, in float32, also under inference mode."""
+    arrays = ((name, each if scale is None else dequantize(each, scale)) for name, each, scale in stored.tensors())
     with torch.inference_mode(False):
-        return fill_model(stored.config, ((name, torch.from_numpy(each)) for name, each in given), stored.path)
+        return fill_model(stored.config, ((name, torch.from_numpy(each)) for name, each in arrays), stored.path)
 
 
 def fill_model(model_config: ModelConfig, tensors: Iterable[tuple[str, Tensor]], where: Path) -> AnyModel:
-    """A model of these weights, by name, ready for use; each is asked for when it is wanted, and copied."""
+    """Build a model and copy these tensors into it by name; they are consumed one by one."""
     with _SkipInitialization():
         model = build_model(model_config)
-    places = model.state_dict()
+    missing = model.state_dict()
     for name, tensor in tensors:
         if not all_finite(tensor):
             raise not_finite_error(name, where)
-        places.pop(name).copy_(tensor)
-    if places:
-        raise FolderError(f"{where} lacks {next(iter(places))}, which the configuration calls for.")
+        missing.pop(name).copy_(tensor)
+    if missing:
+        raise FolderError(f"{where} lacks {next(iter(missing))}, which the configuration calls for.")
     return model.eval()
 
 
 class _SkipInitialization(TorchFunctionMode):
-    """No random numbers are drawn for weights that are replaced at once: for a large model they take a second."""
+    """Skip the random initialization of weights that are replaced at once; in a large model it takes a second."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (Tensor.uniform_, Tensor.normal_) or getattr(func, "__module__", "") == "torch.nn.init":
@@ -56,12 +56,12 @@ class _SkipInitialization(TorchFunctionMode):
 
 
 def all_finite(tensor: Tensor) -> bool:
-    """Whether all are finite numbers in float32; the smallest and the largest show what is not, without a copy."""
+    """Whether all values are finite in float32; checking minimum and maximum needs no copy."""
     return tensor.dtype in FLOATS and all(bool(bound.float().isfinite()) for bound in tensor.aminmax())
 
 
 def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Replace one safetensors file as a whole."""
+    """Replace a safetensors file atomically."""
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     with explain_os_errors(path):
