@@ -72,7 +72,7 @@ def test_pages_name_no_unknown_persons() -> None:
 
 def test_names_of_the_api_page_exist() -> None:
     names = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert "heedful" in names  # all of heedful.__all__
+    assert len(names) > 10
     for name in names:
         module, _, member = name.rpartition(".")
         assert not module or member in dir(import_module(module)) or import_module(name), name
