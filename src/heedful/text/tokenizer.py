@@ -112,7 +112,7 @@ class Tokenizer:
     def normalize(self, text: str) -> str:
         """The normalized text, which is also what decoding returns."""
         with self._explained():
-            return self._normalised(self._bounded(replace_surrogates(text)))
+            return self._apply_normalizer(self._bounded(replace_surrogates(text)))
 
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens."""
@@ -201,7 +201,7 @@ class Tokenizer:
             raise FolderError(f"{path} does not exist; a model folder holds its vocabulary there.")
         return cls.from_json(text, names, str(path), ids)
 
-    def _normalised(self, text: str) -> str:
+    def _apply_normalizer(self, text: str) -> str:
         return self._inner.normalizer.normalize_str(text) if self._inner.normalizer else text
 
     def _bounded(self, text: str) -> str:
