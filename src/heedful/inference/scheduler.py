@@ -75,7 +75,7 @@ class Scheduler:
     def add(self, requests: Iterable[SearchRequest], pace: float = 0.0) -> list[QueuedRequest]:
         """Queue the requests of one client; a source without ids has no hypotheses.
 
-        Each of them has its turn `pace` seconds after the one before, so that a client who arrives later with few
+        Each of them has its turn `pace` seconds after the one before, so that a client that arrives later with few
         requests does not wait for all requests of a client with many.
         """
         now = self.clock()
