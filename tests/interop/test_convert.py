@@ -351,7 +351,7 @@ def test_load_gives_what_the_family_is_for(tmp_path: Path) -> None:
 
 def test_a_known_head_without_a_place_is_named(tmp_path: Path) -> None:
     bert(tmp_path, "BertForTokenClassification")
-    with pytest.raises(FolderError, match=r"holds 'classifier\.(weight|bias)', for which heedful has no place"):
+    with pytest.raises(FolderError, match=r"holds 'classifier\.(weight|bias)', a tensor that heedful does not know"):
         interop.open_folder(tmp_path)
 
 

@@ -150,7 +150,7 @@ def header(shape: list[int], end: int) -> bytes:
 
 W, E = "model.safetensors", "transformer.wte.weight"
 HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "giant vocabulary": ("gpt2", edit(vocab_size=10**12), "vocab_size is 1000000000000, and it must be a whole number"),
+    "giant vocabulary": ("gpt2", edit(vocab_size=10**12), "vocab_size is 1000000000000; it must be a whole number"),
     "vocabulary as a float": ("gpt2", edit(vocab_size=1e12), "vocab_size is 1000000000000.0"),
     "vocabulary as text": ("bert", edit(vocab_size="many"), "vocab_size is 'many'"),
     "vocabulary as an essay": ("bert", edit(vocab_size="many" * 10**5), r"vocab_size is 'many"),
@@ -158,7 +158,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "no heads": ("marian", edit(encoder_attention_heads=0, decoder_attention_heads=0), "encoder_attention_heads is 0"),
     "heads that do not divide": ("gpt2", edit(n_head=3), "contradicts itself: d_model"),
     "a million layers": ("marian", edit(encoder_layers=10**6), "encoder_layers is 1000000"),
-    "a thousand layers": ("marian", edit(encoder_layers=1000), "lacks model.encoder.layers.2"),
+    "a thousand layers": ("marian", edit(encoder_layers=1000), "lacks the tensor model.encoder.layers.2"),
     "giant width": ("gpt2", edit(n_embd=65536, n_head=4), "has shape"),
     "giant feed-forward": ("bert", edit(intermediate_size=1_000_000), "has shape"),
     "giant table of positions": ("marian", edit(max_position_embeddings=2**20 * 100), "max_position_embeddings is"),
@@ -167,7 +167,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "certain dropout": ("gpt2", edit(resid_pdrop=1.0), "resid_pdrop is 1.0"),
     "pad beyond the vocabulary": ("marian", edit(pad_token_id=10**6), "contradicts itself: pad_id"),
     "heads that only one side tells": ("marian", edit(decoder_attention_heads=None), r"decoder_attention_heads \(16\)"),
-    "two names that disagree": ("gpt2", edit(num_attention_heads=2), r"num_attention_heads \(2\) is not n_head \(4\)"),
+    "two names that disagree": ("gpt2", edit(num_attention_heads=2), r"\(2\) differs from n_head \(4\)"),
     "labels without numbers": (
         "bert", edit(architectures=["BertForSequenceClassification"], id2label={"x": "y"}), "id2label is",
     ),
@@ -188,7 +188,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "gpt2", rewrite(lambda t: t.update({E: t[E].double() + 1e300})), "wte.weight holds .* not finite in float32",
     ),
     "integers": ("gpt2", rewrite(lambda t: t.update({E: t[E].int()})), "stored as torch.int32"),
-    "missing tensor": ("gpt2", rewrite(lambda t: t.pop(E)), "lacks transformer.wte.weight"),
+    "missing tensor": ("gpt2", rewrite(lambda t: t.pop(E)), "lacks the tensor transformer.wte.weight"),
     "surplus tensor": ("gpt2", rewrite(lambda t: t.update(evil=torch.zeros(3))), "holds 'transformer.evil'"),
     "wrong shape": ("gpt2", rewrite(lambda t: t.update({E: t[E][:-1].clone()})), "has shape"),
     "a copy that is none": (

@@ -1,7 +1,7 @@
-"""Models of others: MarianMT, PEGASUS, GPT-2 and BERT as Hugging Face folders, both ways; CTranslate2 outwards.
+"""Conversion: MarianMT, PEGASUS, GPT-2 and BERT in Hugging Face format (read and written), CTranslate2 (written).
 
-`open_folder` opens ours and theirs. A foreign folder is untrusted input: nothing in it is run, and what it says is
-compared with what it holds before memory is taken.
+`open_folder` opens heedful and Hugging Face folders. A foreign folder is untrusted input: nothing in it is executed,
+and its description is compared with its files before memory is allocated.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["open_folder"]
 
 
 def open_folder(path: Path | str) -> ModelFolder:
-    """A model folder, whoever wrote it; only theirs needs torch to be read."""
+    """Open a model folder, heedful's or Hugging Face's; only the latter needs torch."""
     path = Path(path)
     description = folder.read_description(path)
     if description.get("model_type") == "heedful":

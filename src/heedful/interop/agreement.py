@@ -1,4 +1,4 @@
-"""Does the other side compute what we compute? A few lines through both, before a conversion counts as done."""
+"""Compares a converted model with the original: a few sequences through both must give the same outputs."""
 
 from __future__ import annotations
 

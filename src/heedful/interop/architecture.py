@@ -1,4 +1,4 @@
-"""What has to be known of another project's architecture to open its models and to write ours as its."""
+"""The interface of a foreign architecture: its configuration, tensor names and limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from heedful.errors import SettingError
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_mapping import WeightLayout
 
-# Their names of nonlinearities -> ours; of those with the same meaning, the first is the one that we write.
+# Hugging Face's names of activations -> heedful's; of several with the same meaning, the first one is written.
 ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
@@ -26,48 +26,48 @@ ACTIVATIONS = {
 
 
 class Architecture(ABC):
-    """One kind of model, in the form of Hugging Face's transformers library."""
+    """One model type of Hugging Face's transformers library."""
 
     model_type: ClassVar[str]
     title: ClassVar[str]
     family: ClassVar[str]
-    fixed: ClassVar[dict[str, object]]  # settings that it has one value for
-    aliases: ClassVar[dict[str, str]] = {}  # other names that its settings may go by
+    fixed: ClassVar[dict[str, object]]  # settings with only one possible value
+    aliases: ClassVar[dict[str, str]] = {}  # alternative names of its settings
 
     @abstractmethod
     def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
-        """Their config.json, and which tensors there are -> ours."""
+        """config.json and the names of the tensors -> heedful's configuration."""
 
     @abstractmethod
     def layout(self, config: ModelConfig) -> WeightLayout:
-        """Which tensor of theirs is which of ours."""
+        """The mapping of tensors."""
 
     @abstractmethod
     def description(self, config: ModelConfig) -> dict[str, Any]:
-        """Ours -> their config.json."""
+        """Heedful's configuration -> config.json."""
 
     def canonical(self, name: str) -> str:
-        """One name for tensors that come under several."""
+        """The canonical name of a tensor that occurs under several names."""
         return name
 
     def written(self, name: str, config: ModelConfig) -> str:
-        """The name under which their library itself would save a tensor."""
+        """The name under which transformers saves a tensor."""
         return name
 
     def inwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What is to be done to weights beyond renaming them."""
+        """Transform the weights after renaming (foreign -> heedful)."""
         return state
 
     def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The opposite."""
+        """Transform the weights before renaming (heedful -> foreign)."""
         return state
 
     def completed(self, theirs: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-        """With what their library looks for in a file although it follows from the rest."""
+        """Add redundant tensors that transformers expects in a file."""
         return theirs
 
     def check(self, config: ModelConfig) -> None:
-        """Refuse, by its name, a setting that the architecture cannot express."""
+        """Refuse a setting that the architecture cannot express."""
         refuse_other_systems(config, self.title)
         for name, value in self.fixed.items():
             given = getattr(config, name)
@@ -80,21 +80,21 @@ class Architecture(ABC):
 
 
 def activation_name(config: ModelConfig) -> str:
-    """Their name of our nonlinearity."""
+    """Hugging Face's name of heedful's activation."""
     return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
 
 
 def refuse_other_systems(config: ModelConfig, title: str) -> None:
-    """Others know only the Transformer of the paper: blocks of their own weights, with full attention."""
+    """Refuse all but the Transformer of the paper: full attention, and separate weights for each block."""
     usual: dict[str, object] = {"architecture": "transformer", "attention": "full", "decoder_attention": None}
     for name, value in (usual | {"universal": False}).items():
         given = getattr(config, name)
         if given not in (value, "full"):
-            raise refused(name, given, f"a {title} model has nothing of the kind")
+            raise refused(name, given, f"a {title} model does not support it")
 
 
 def refused(name: str, value: object, reason: str) -> SettingError:
-    """The error for a setting that stands in the way of a conversion."""
+    """The error for a setting that prevents a conversion."""
     return SettingError(
-        f"model.{name} is {value!r}, and {reason}; the model cannot be converted without changing what it computes."
+        f"model.{name} is {value!r}, but {reason}; the model cannot be converted without changing what it computes."
     )

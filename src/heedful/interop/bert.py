@@ -94,7 +94,7 @@ class Bert(Architecture):
             bias, linear_bias = f"{HEAD}.bias", f"{HEAD}.decoder.bias"
             if config.tie == "none":
                 places[f"{HEAD}.decoder.weight"] = WeightMapping(("output.weight",))
-                bias, linear_bias = linear_bias, bias  # untied, the other one is not used by anything
+                bias, linear_bias = linear_bias, bias  # if untied, the other one is unused
             else:
                 copies |= {f"{HEAD}.decoder.weight": (words,), linear_bias: (bias,)}
             if config.output_bias:
@@ -140,7 +140,7 @@ class Bert(Architecture):
 
 
 def _kind(config: ModelConfig) -> str:
-    """The class of theirs for what stands on top."""
+    """The transformers class for the model's head."""
     return CLASSIFIER if config.labels else "BertForMaskedLM" if config.head == "transform" else "BertModel"
 
 

@@ -1,4 +1,4 @@
-"""One model folder -> another, and the proof that it is the same model."""
+"""Converts a model folder to another format, and checks that both compute the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from heedful.storage.folder import ModelFolder
 
 
 class Format(NamedTuple):
-    """How a folder is written, and with whom the result is compared."""
+    """How a format is written, and how the result is checked."""
 
     write: Callable[[ModelFolder, Path], None]
     check: Callable[[ModelFolder, Path], Agreement]
@@ -35,7 +35,7 @@ FORMATS = {
 
 
 def convert(source: Path, out: Path, to: str = "heedful") -> Agreement:
-    """Write `source` to `out` in another format; if the other side computes anything else, nothing stays."""
+    """Write `source` to `out` in another format; if the result computes anything else, `out` is removed."""
     if to not in FORMATS:
         raise SettingError(f"--to is {to!r}; it must be one of {', '.join(FORMATS)}.")
     check_output_path(out)

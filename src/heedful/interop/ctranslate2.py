@@ -1,4 +1,4 @@
-"""Our translators -> folders for CTranslate2, which runs them fast on CPUs and GPUs."""
+"""Writes translators as CTranslate2 folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
-# What a specification is told of positions; those that are added to embeddings are a table, whatever it holds.
+# Position options of a CTranslate2 specification; absolute positions are a table in any case.
 POSITIONS: dict[str, dict[str, Any]] = {
     "sinusoidal": {},
     "learned": {},
@@ -33,7 +33,7 @@ POSITIONS: dict[str, dict[str, Any]] = {
 
 
 def write(opened: ModelFolder, path: Path, quantization: str | None = None) -> None:
-    """Write a folder that `ctranslate2.Translator` loads, with our tokenisers beside the model."""
+    """Write a folder that `ctranslate2.Translator` loads, with heedful's tokenizers beside the model."""
     model, config = opened.model, opened.model.config
     if not isinstance(model, EncoderDecoder):
         raise refused("family", config.family, "only translators are written for CTranslate2")
@@ -55,7 +55,7 @@ def write(opened: ModelFolder, path: Path, quantization: str | None = None) -> N
 
 
 def package() -> Any:
-    """The ctranslate2 package, which is an extra."""
+    """Import ctranslate2, an optional dependency."""
     try:
         import ctranslate2
     except ImportError:
@@ -100,7 +100,7 @@ Weights = dict[str, npt.NDArray[np.float32]]
 
 
 def _stack(spec: Any, name: str, stack: Stack, config: ModelConfig, weights: Weights) -> None:
-    """What comes before and after the blocks, and the blocks."""
+    """Embeddings, blocks and final norm of one side."""
     spec.scale_embeddings = config.scale_embedding
     if config.positions in ("sinusoidal", "learned"):
         table = stack.position.table
@@ -112,14 +112,14 @@ def _stack(spec: Any, name: str, stack: Stack, config: ModelConfig, weights: Wei
         _norm(spec.layer_norm, f"{name}.norm", weights)
     for index, layer in enumerate(spec.layer):
         _layer(layer, f"{name}.{index}", weights)
-        if config.positions == "relative":  # theirs also adds vectors to the values; ours are zero
+        if config.positions == "relative":  # CTranslate2 also adds vectors to the values; here they are zero
             keys = weights[f"{name}.position.{index}.table"]
             layer.self_attention.relative_position_keys = keys
             layer.self_attention.relative_position_values = np.zeros_like(keys)
 
 
 def _layer(spec: Any, name: str, weights: Weights) -> None:
-    """One block: queries, keys and values are one matrix, those of a memory are queries alone and the other two."""
+    """One block: self-attention has one matrix for q, k, v; cross-attention has one for q and one for k, v."""
     attention = spec.self_attention
     _linear(attention.linear[0], weights, *(f"{name}.self.{part}" for part in ("query", "key", "value")))
     _linear(attention.linear[1], weights, f"{name}.self.output")
@@ -148,7 +148,7 @@ def _norm(spec: Any, name: str, weights: Weights) -> None:
 
 
 def _configure(spec: TransformerSpec, opened: ModelFolder) -> None:
-    """Vocabularies, the tokens that frame a sequence, and epsilon."""
+    """Vocabularies, special tokens and epsilon."""
     config, target = opened.model.config, opened.tokenizer
     spec.register_source_vocabulary(pieces(opened.source_tokenizer, config.source_vocab_size or config.vocab_size))
     spec.register_target_vocabulary(pieces(target, config.vocab_size))
@@ -160,5 +160,5 @@ def _configure(spec: TransformerSpec, opened: ModelFolder) -> None:
 
 
 def pieces(tokenizer: Tokenizer, size: int) -> list[str]:
-    """The piece of every id that a model knows."""
+    """The token of every id of the vocabulary."""
     return tokenizer.pieces(range(size))

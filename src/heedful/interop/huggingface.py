@@ -1,4 +1,4 @@
-"""Model folders of Hugging Face's transformers library, both ways: MarianMT, PEGASUS, GPT-2 and BERT."""
+"""Reads and writes model folders of Hugging Face transformers: MarianMT, PEGASUS, GPT-2 and BERT."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ ARCHITECTURES: dict[str, Architecture] = {each.model_type: each for each in (Mar
 
 
 def read(path: Path, description: dict[str, Any]) -> ModelFolder:
-    """Open somebody's folder, of which `description` is the config.json."""
+    """Open a Hugging Face folder; `description` is its config.json."""
     model = read_model(path, description)
     if model.config.source_vocab_size == model.config.vocab_size and not vocabulary_files.has_two(path):
         model.config = model.config.model_copy(update={"source_vocab_size": None})
     target, source = vocabulary_files.read(path, model.config)
-    if isinstance(model, EncoderModel):  # its config.json seldom says what frames a sequence
+    if isinstance(model, EncoderModel):  # its config.json seldom has the ids of the special tokens
         ids = {"pad_id": target.pad_id, "bos_id": target.bos_id, "eos_id": target.eos_id}
         model.config = model.config.model_copy(update=ids)
     return ModelFolder(model, target, source, _search(path, description), path)
 
 
 def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | DecoderModel | EncoderModel:
-    """The model alone; shapes are compared before any memory is taken."""
+    """The model without its tokenizers; shapes are compared before memory is allocated."""
     given = ForeignConfig(description, path / folder.CONFIG)
     kind = description.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
@@ -59,23 +59,23 @@ def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | Deco
     layout = architecture.layout(config)
     layout.names(weights)
     state = architecture.inwards(layout.inwards(weights, tensor_spec(config)))
-    if config.output_bias and not state["output_bias"].any():  # where they always have one, zeros mean none
+    if config.output_bias and not state["output_bias"].any():  # transformers always writes one; zeros mean none
         del state["output_bias"]
         config = config.model_copy(update={"output_bias": False})
     return fill_model(config, state.items(), weights.where)
 
 
 def write(opened: ModelFolder, path: Path) -> None:
-    """Write a folder that `from_pretrained` loads, or refuse a setting that the other side cannot express."""
+    """Write a folder that `from_pretrained` loads; refuses settings that transformers cannot express."""
     config = opened.model.config
     architecture = architecture_for(config)
     architecture.check(config)
     always_biased = architecture.fixed.get("output_bias") is None and config.head != "none"
     layout = architecture.layout(config.model_copy(update={"output_bias": always_biased}))
     state = {name: tensor.detach().cpu() for name, tensor in opened.model.state_dict().items()}
-    homeless = sorted(state.keys() - {name for place in layout.places.values() for name in place.ours})
-    if homeless:
-        raise SettingError(f"the model holds {homeless[0]}, for which a {architecture.title} model has no place.")
+    unmapped = sorted(state.keys() - {name for place in layout.places.values() for name in place.ours})
+    if unmapped:
+        raise SettingError(f"the model has the tensor {unmapped[0]}, which a {architecture.title} model lacks.")
     theirs = architecture.completed(layout.outwards(architecture.outwards(state)), config)
     save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
     vocabulary_files.write(opened, path)
@@ -85,19 +85,19 @@ def write(opened: ModelFolder, path: Path) -> None:
 
 
 def architecture_for(config: ModelConfig) -> Architecture:
-    """The architecture that can express a model; if there is none, that of its family says what it lacks."""
+    """The architecture that matches a model, or else the first of its family, whose `check` then explains why not."""
     related = [each for each in ARCHITECTURES.values() if each.family == config.family]
     return next((each for each in related if each.fixed["pre_norm"] == config.pre_norm), related[0])
 
 
 def _search(path: Path, description: dict[str, Any]) -> SearchSettings:
-    """Their number of beams; their length penalty is another formula, so ours stays at its default."""
+    """The beam size of the folder; its length penalty is another formula, so heedful's default stays."""
     given = ForeignConfig(description | (read_json(path, folder.SEARCH) or {}), path / folder.SEARCH)
     return SearchSettings(beam=given.integer("num_beams", SearchSettings().beam, most=1000))
 
 
 def _generation(opened: ModelFolder) -> dict[str, Any]:
-    """Decoding as far as both sides mean the same: greedy, or a beam without length penalty."""
+    """generation_config.json, limited to what both libraries compute alike: greedy, or beam without length penalty."""
     config, search = opened.model.config, opened.search
     if config.family == "encoder":
         return {}

@@ -1,4 +1,4 @@
-"""The card of a model, README.md, which goes where the model goes: who made it, from what, and under which licence."""
+"""The model card (README.md) with author, data and license, which is copied along with a model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TASKS = {"encoder-decoder": "translation", "decoder": "text-generation", "encode
 
 
 def card(opened: ModelFolder, library: str) -> str:
-    """The card of an opened folder as it was, but for the library that is to open the new one."""
+    """The card of a folder, with `library_name` set to the library of the new folder."""
     text = read_text(opened.path, CARD, MOST_JSON) or ""
-    found = FRONT.match(text)
-    front, body = (found[1], text[found.end() :]) if found else ("", text)
-    kept = [line for line in front.splitlines() if not line.startswith("library_name:")]
-    if not any(line.startswith("pipeline_tag:") for line in kept):
+    match = FRONT.match(text)
+    front, body = (match[1], text[match.end() :]) if match else ("", text)
+    lines = [line for line in front.splitlines() if not line.startswith("library_name:")]
+    if not any(line.startswith("pipeline_tag:") for line in lines):
         config = opened.model.config
-        kept.insert(0, f"pipeline_tag: {'text-classification' if config.labels else TASKS[config.family]}")
-    return "\n".join(["---", f"library_name: {library}", *kept, "---", body])
+        lines.insert(0, f"pipeline_tag: {'text-classification' if config.labels else TASKS[config.family]}")
+    return "\n".join(["---", f"library_name: {library}", *lines, "---", body])

@@ -54,7 +54,7 @@ def load(path: Path) -> dict[str, Tensor]:
 
 
 def _inspect(file: IO[bytes], path: Path) -> bool:
-    """Refuse what is not a set of tensors; True if it is in the format of today, a zip file."""
+    """Refuse a pickle that does not only describe tensors; True if it is in the current format, a zip file."""
     start = file.read(len(LEGACY))
     size = file.seek(0, io.SEEK_END)
     if start.startswith(b"PK"):

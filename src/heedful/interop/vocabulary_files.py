@@ -1,4 +1,4 @@
-"""Somebody's vocabulary files -> our tokenisers, and ours -> files that transformers loads."""
+"""Vocabulary files of transformers -> heedful tokenizers, and back."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from heedful.text.tokenizer import explain_errors
 MOST_TABLE = 16 << 20  # bytes of a vocab.json, vocab.txt, merges.txt or .spm file
 MOST_JSON = 64 << 20  # bytes of a tokenizer.json
 PROBE = "A first word, 1st of many: ｆｕｌｌ, naïve – 你好 🙂"
-TARGET = "target_tokenizer"  # where we put the second vocabulary of a translator that has two
+TARGET = "target_tokenizer"  # folder of the target vocabulary if a translator has two
 ENDOFTEXT = "<|endoftext|>"
 
 
 def read(path: Path, config: ModelConfig) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenisers of target and source."""
+    """The tokenizers of target and source."""
     if config.family == "encoder-decoder" and find(path, "source.spm"):
         target, source = _marian(path, config)
     elif config.source_vocab_size is not None:
@@ -63,7 +63,7 @@ def _ids(config: ModelConfig) -> dict[str, int]:
 
 
 def _whole(path: Path, ids: dict[str, int]) -> Tokenizer:
-    """tokenizer.json, which says everything."""
+    """The tokenizer of a tokenizer.json."""
     file = find(path, "tokenizer.json", MOST_JSON)
     if file is None:
         raise FolderError(f"{path} has no tokenizer.json; a model needs its vocabulary.")
@@ -71,7 +71,7 @@ def _whole(path: Path, ids: dict[str, int]) -> Tokenizer:
 
 
 def _used(tokenizer: Tokenizer) -> Tokenizer:
-    """Some damage shows only when a vocabulary is used."""
+    """Encode and decode a probe: some damage shows only in use."""
     tokenizer.decode(tokenizer.encode(PROBE))
     return tokenizer
 
@@ -90,7 +90,7 @@ def _bytes(path: Path) -> tokenizers.Tokenizer:
 
 
 def _words(path: Path) -> tokenizers.Tokenizer:
-    """BERT's vocab.txt, one piece a line: WordPiece."""
+    """BERT's vocab.txt, one token per line: WordPiece."""
     lines = _needed(path, "vocab.txt").split("\n")
     table = {piece.rstrip("\r"): index for index, piece in enumerate(lines) if piece or index < len(lines) - 1}
     settings = read_json(path, "tokenizer_config.json") or {}
@@ -137,7 +137,7 @@ def _model(path: Path, name: str) -> bytes:
 
 
 def write(opened: ModelFolder, path: Path) -> None:
-    """The files from which AutoTokenizer makes the same tokeniser; `target_tokenizer` holds a second vocabulary."""
+    """Write the files that AutoTokenizer loads; the folder `target_tokenizer` holds a second vocabulary."""
     config, source, target = opened.model.config, opened.source_tokenizer, opened.tokenizer
     if isinstance(source, SentencePieceTokenizer) and isinstance(target, SentencePieceTokenizer):
         _write_marian(source, target, config, path)
@@ -172,7 +172,7 @@ def _write_whole(tokenizer: Tokenizer, config: ModelConfig, path: Path) -> None:
             special_tokens=[(bos, tokenizer.bos_id), (eos, tokenizer.eos_id)],
         )
     atomic_write(path / "tokenizer.json", inner.to_str(pretty=True))
-    # what a user writes is text, even "</s>"; but an encoder is asked about a [MASK] that stands in the text
+    # special tokens in a user's text are plain text, even "</s>", except [MASK] for an encoder
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "split_special_tokens": config.family != "encoder"}
     _write_settings(path, settings, tokenizer, config)
 

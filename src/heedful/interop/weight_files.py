@@ -1,4 +1,4 @@
-"""The tensors of somebody's model folder, by name: one safetensors file, several with an index, or a pickle of old.
+"""The tensors of a foreign model folder by name: safetensors (one file, or shards with an index) or a legacy pickle.
 
 Shapes are known before any tensor is read.
 """
@@ -27,7 +27,7 @@ MOST_SHARDS = 1000
 
 @dataclass(frozen=True)
 class ForeignWeights:
-    """Shapes by name, and how to get the numbers."""
+    """Shapes by name, and a function that reads a tensor."""
 
     where: Path
     shapes: dict[str, tuple[int, ...]]
@@ -43,7 +43,7 @@ class ForeignWeights:
         return tensor.detach().to(torch.float32).contiguous()
 
     def renamed(self, names: dict[str, str]) -> ForeignWeights:
-        """The same tensors, old names to new ones."""
+        """The same tensors under new names; `names` maps old to new."""
         old = {new: name for name, new in names.items()}
         if len(old) != len(names):
             raise FolderError(f"{self.where} holds the same tensor under two names that differ only in their prefix.")
@@ -51,7 +51,7 @@ class ForeignWeights:
 
 
 def open_weights(path: Path) -> ForeignWeights:
-    """Safetensors if there are any, else a pickle."""
+    """Open safetensors files, or else pickles."""
     if file := find(path, SAFE):
         return _safe([file])
     if shards := _shards(path, SAFE):
@@ -64,7 +64,7 @@ def open_weights(path: Path) -> ForeignWeights:
 
 
 def _shards(path: Path, name: str) -> list[Path]:
-    """The files that an index names, if there is one."""
+    """The shards listed in the index file, if there is one."""
     index = f"{name}.index.json"
     content = read_json(path, index)
     if content is None:
@@ -74,7 +74,7 @@ def _shards(path: Path, name: str) -> list[Path]:
         raise FolderError(f"{path / index}: weight_map is not a table of tensors and files.")
     names = sorted(set(table.values()))
     if not 1 <= len(names) <= MOST_SHARDS:
-        raise FolderError(f"{path / index} names {len(names):,} files; from 1 to {MOST_SHARDS:,} make sense.")
+        raise FolderError(f"{path / index} lists {len(names):,} files; it must list 1 to {MOST_SHARDS:,}.")
     ending = Path(name).suffix
     files = []
     for each in names:

@@ -1,4 +1,4 @@
-"""Where the tensors of another project's model stand in ours: one table, read in both directions."""
+"""Maps the tensors of a foreign architecture to heedful's: one table, used in both directions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class WeightMapping(NamedTuple):
-    """Our tensors that one of theirs holds: laid below each other, then as the form says."""
+    """heedful's tensors that one foreign tensor holds: concatenated along the first axis, then in this form."""
 
     ours: tuple[str, ...]
     form: Literal["same", "transposed", "row"] = "same"
 
     def shape(self, ours: Shapes) -> tuple[int, ...]:
-        """The shape of theirs."""
+        """The shape of the foreign tensor."""
         whole = (sum(ours[name][0] for name in self.ours), *ours[self.ours[0]][1:])
         return {"same": whole, "transposed": whole[::-1], "row": (1, *whole)}[self.form]
 
     def inwards(self, theirs: Tensor, ours: Shapes) -> Iterator[tuple[str, Tensor]]:
-        """Their tensor -> ours, by name."""
+        """The foreign tensor -> heedful's tensors by name."""
         whole = {"same": theirs, "transposed": theirs.mT if theirs.dim() == 2 else theirs, "row": theirs[0]}[self.form]
         parts = torch.split(whole, [ours[name][0] for name in self.ours])
         yield from zip(self.ours, (part.contiguous() for part in parts), strict=True)
 
     def outwards(self, ours: Mapping[str, Tensor]) -> Tensor:
-        """Our tensors -> theirs."""
+        """Heedful's tensors -> the foreign tensor."""
         whole = torch.cat([ours[name] for name in self.ours])
         if self.form == "transposed":
             return whole.t().contiguous() if whole.dim() == 2 else whole
@@ -44,34 +44,34 @@ class WeightMapping(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """All tensors of a model: theirs by name, copies under other names, and what may be there but is not needed."""
+    """All tensors of a foreign model by name, tied copies, fallbacks, and a pattern of names to ignore."""
 
     places: Mapping[str, WeightMapping]
-    copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # another name -> what it is a copy of
-    spares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # another name -> what it stands in for
+    copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> the tensors that it is a copy of
+    spares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> missing tensors that it replaces
     ignored: str = r"(?!)"
 
     def names(self, weights: ForeignWeights) -> dict[str, str]:
-        """Their names -> the names that the file has for them; refuses a file that lacks one or has others."""
+        """Expected names -> names in the file; refuses a file with missing or unknown tensors."""
         found = {name: name for name in self.places if name in weights.shapes}
         for copy, name in _pairs(self.copies, weights) + _pairs(self.spares, weights):
             found.setdefault(name, copy)
         for name in self.places:
             if name not in found:
-                raise FolderError(f"{weights.where} lacks {name}, which the configuration calls for.")
+                raise FolderError(f"{weights.where} lacks the tensor {name}, which its configuration requires.")
         for name in weights.shapes.keys() - self.places.keys() - self.copies.keys() - self.spares.keys():
             if not re.search(self.ignored, name):
-                raise FolderError(f"{weights.where} holds {quote(name)}, for which heedful has no place.")
+                raise FolderError(f"{weights.where} holds {quote(name)}, a tensor that heedful does not know.")
         return found
 
     def inwards(self, weights: ForeignWeights, ours: Shapes) -> dict[str, Tensor]:
-        """Their weights -> ours; all shapes are compared before a tensor is read."""
+        """Foreign weights -> heedful's; all shapes are compared before a tensor is read."""
         found = self.names(weights)
         for name, place in self.places.items():
             has, wanted = weights.shapes[found[name]], place.shape(ours)
             if has != wanted:
                 raise FolderError(
-                    f"{weights.where}: {found[name]} has shape {quote(has)}, and the configuration says {wanted}."
+                    f"{weights.where}: {found[name]} has shape {quote(has)}, but the configuration requires {wanted}."
                 )
         state: dict[str, Tensor] = {}
         for name, place in self.places.items():
@@ -87,15 +87,15 @@ class WeightLayout:
         return state
 
     def outwards(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our weights -> theirs."""
+        """Heedful's weights -> foreign weights."""
         return {name: place.outwards(ours) for name, place in self.places.items()}
 
     def _check_copy(self, weights: ForeignWeights, copy: str, name: str) -> None:
         same = weights.shapes[copy] == weights.shapes[name] and torch.equal(weights.read(copy), weights.read(name))
         if not same:
             raise FolderError(
-                f"{weights.where}: {copy} differs from {name}, and the configuration says that they are the same; "
-                "set tie_word_embeddings to what the model was trained with."
+                f"{weights.where}: {copy} differs from {name}, but the configuration ties them; "
+                "set tie_word_embeddings to the value that the model was trained with."
             )
 
 
@@ -104,7 +104,7 @@ def _pairs(copies: Mapping[str, tuple[str, ...]], weights: ForeignWeights) -> li
 
 
 def both(theirs: str, *ours: str, form: Literal["same", "transposed"] = "same") -> dict[str, WeightMapping]:
-    """The places of a weight and its bias."""
+    """The mappings of a weight and its bias."""
     return {
         f"{theirs}.{part}": WeightMapping(tuple(f"{name}.{part}" for name in ours), form) for part in ("weight", "bias")
     }
