@@ -1,4 +1,4 @@
-"""What a model attends to, made visible: recording, patching, the work of heads, alignments, the page."""
+"""Interpretability: recording and patching activations, roles of attention heads, alignments, the explain page."""
 
 from heedful.inference.record import Activation, Trace, activation_names, record
 from heedful.inside.aligner import Aligner

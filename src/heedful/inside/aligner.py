@@ -1,4 +1,4 @@
-"""Many given pairs -> their word alignments: the model reads both sides, and its cross-attention is read."""
+"""Sentence pairs -> word alignments, from the cross-attention of a translator that reads both sides."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Ids = tuple[list[int], list[int]]
 
 
 class Aligner:
-    """A translator that aligns what it is given, with its heads chosen once, on the first pairs it sees."""
+    """Aligns sentence pairs with a translator; its alignment heads are chosen once, on the first pairs."""
 
     def __init__(self, folder: ModelFolder, choice: HeadChoice | None = None, marks: bool = False) -> None:
-        """`marks` counts punctuation marks as words; otherwise a word is what white space separates."""
+        """`marks` treats punctuation marks as words; otherwise white space separates words."""
         if folder.config.family != "encoder-decoder":
             raise wrong_family_error(folder, "has no cross-attention")
         assert isinstance(folder.model, EncoderDecoder)
@@ -51,7 +51,7 @@ class Aligner:
         self.notice: Callable[[str], None] = lambda text: None  # told what a user should know of a pair
 
     def align(self, pairs: Iterable[Text]) -> Iterator[Alignment]:
-        """An alignment for each pair, in order; nothing for a pair with an empty side, or one that is too long."""
+        """An alignment for each pair, in order; empty for a pair with an empty side or one that is too long."""
         rest, done = iter(pairs), 0
         while chunk := list(islice(rest, CHUNK)):
             yield from self._chunk(chunk, done)
@@ -73,8 +73,8 @@ class Aligner:
         return found
 
     def _words(self, texts: Text) -> tuple[list[int], list[int]]:
-        """The number of the word that each token belongs to, on both sides."""
-        source, target = map(replace_surrogates, texts)
+        """The word index of each token, on both sides."""
+        source, target = map(valid, texts)
         return (
             words_of_spans(source, self.folder.source_tokenizer.spans(source), self.words),
             words_of_spans(target, self.folder.tokenizer.spans(target), self.words),
@@ -101,7 +101,7 @@ class Aligner:
 
 
 def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> Iterator[Alignment]:
-    """The same with a second model of the other direction: what both say, grown by what one of them says."""
+    """Symmetrized alignments of two models for opposite directions: the intersection, grown towards the union."""
     rest = iter(pairs)
     while chunk := list(islice(rest, CHUNK)):
         turned = backward.align([(target, source) for source, target in chunk])
@@ -110,7 +110,7 @@ def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> It
 
 
 def alignment(run: RecordedRun) -> dict[str, Any] | None:
-    """The alignment of a run that translated, in words, with the weights it was read off."""
+    """The word alignment of a recorded translation, with the attention weights behind it."""
     model, source, target = run.folder.model, run.source, run.target
     if not isinstance(model, EncoderDecoder) or source is None or target is None:
         return None

@@ -1,4 +1,4 @@
-"""The beam as a tree: every extension that a search considered, and what became of it."""
+"""Beam search as a tree: every extension that was considered, and its outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from heedful.search.beam import Candidates
 
 @dataclass(frozen=True)
 class Node:
-    """One token behind a prefix. `fate` is live (it went on), ended (it became a hypothesis) or lost."""
+    """One token after a prefix. `fate` is live (it stays in the beam), ended (a hypothesis) or lost (pruned)."""
 
     prefix: tuple[int, ...]
     token: int
@@ -24,7 +24,7 @@ class Node:
 
 
 class BeamTree(Observer):
-    """Notes what the beam of one sentence, by default the first, considered and chose."""
+    """Records the beam search of one sentence, by default the first."""
 
     def __init__(self, sentence: int = 0) -> None:
         self.sentence = sentence
@@ -53,7 +53,7 @@ class BeamTree(Observer):
         self.hypotheses = list(hypotheses[self.sentence])
 
     def as_json(self, reader: TokenReader, alpha: float) -> dict[str, object]:
-        """Nodes with the number of their parent, -1 at the root, and the hypotheses that came out."""
+        """Nodes with the index of their parent (-1 at the root), and the resulting hypotheses."""
         place: dict[tuple[int, ...], int] = {}
         nodes = []
         for number, step in enumerate(self.steps):
@@ -81,7 +81,7 @@ class BeamTree(Observer):
         }
 
     def _verdict(self, reader: TokenReader, alpha: float) -> list[dict[str, object]]:
-        """Every hypothesis that came to its end, best first, and those that were returned though cut off."""
+        """All finished hypotheses, best first, and those that were returned unfinished."""
         ended = [(node, len(node.prefix) + 1) for step in self.steps for node in step if node.fate == "ended"]
         found = {node.prefix: (node.score / length_penalty(n, alpha), node.score, n, True) for node, n in ended}
         for each in self.hypotheses:

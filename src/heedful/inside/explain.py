@@ -1,4 +1,4 @@
-"""Everything about one text in one model, for a page, for a file of numbers, for a picture."""
+"""Explains how a model processes a text: as an HTML page, as JSON, or as a figure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from heedful.storage.folder import ModelFolder, parameter_count
 
 @dataclass(frozen=True)
 class Explanation:
-    """A run, ready to be shown."""
+    """A recorded run with everything that the page shows."""
 
     run: RecordedRun
 
     def html(self) -> str:
-        """One page that needs nothing but a browser."""
+        """The self-contained HTML page."""
         return render(self.data())
 
     def save(self, path: Path | str) -> None:
@@ -37,7 +37,7 @@ class Explanation:
 
     @torch.inference_mode()
     def data(self) -> dict[str, Any]:
-        """What the page is made of: words and arrays."""
+        """The data of the page: strings and arrays."""
         found, folder = self.run, self.run.folder
         reader = TokenReader(folder.tokenizer)
         sides = {"source": found.source, "target": found.target}
@@ -58,7 +58,7 @@ class Explanation:
 
     @torch.inference_mode()
     def numbers(self) -> dict[str, Any]:
-        """The raw numbers: tokens, every attention weight, what heads do, scores, alignment."""
+        """The numbers as JSON: tokens, attention weights, head roles, scores, alignment."""
         found, reader = self.run, TokenReader(self.run.folder.tokenizer)
         weights: dict[str, Any] = {}
         for stack, kind, rows, columns, causal in kinds(found.folder.model):
@@ -89,7 +89,7 @@ class Explanation:
 
 
 def explain(model: ModelFolder | Path | str, text: str, target: str | None = None, **search: Any) -> Explanation:
-    """Look at what a model does with a text; `target` is an output to look at instead of the model's own."""
+    """Explain how a model processes a text; `target` is an output to explain instead of the model's own."""
     folder = model if isinstance(model, ModelFolder) else model_folder.load_folder(model)
     return Explanation(record_run(folder, text, target, **search))
 

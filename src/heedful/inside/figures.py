@@ -1,4 +1,4 @@
-"""Attention and the weight of heads as pictures for papers: PNG, SVG or PDF, by the ending of the file."""
+"""Figures of attention and head importance: PNG, SVG or PDF, by the file's extension."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LABELLED = 60  # tokens up to which they stand at the edges
 
 
 def draw_cross_attention(translator: Translator, source: str, path: Path) -> str:
-    """Translate a sentence and draw where each token of the translation looked in the source; the translation."""
+    """Translate a sentence, draw its cross-attention, and return the translation."""
     model, tokenizer = translator.models[0], translator.tokenizer
     found = record_run(
         ModelFolder(model, tokenizer, translator.source_tokenizer, translator.search, Path("model")), source
@@ -101,7 +101,7 @@ def _written(found: RecordedRun) -> TokenSide:
 
 
 def _following(found: RecordedRun) -> tuple[list[Head], bool]:
-    """The heads to read an alignment off, and whether they follow what was read instead of what is written."""
+    """The alignment heads, and whether they align the token just read instead of the next one."""
     assert isinstance(found.folder.model, EncoderDecoder) and found.source is not None
     labels = [token for token in found.labels if token != found.folder.tokenizer.eos_id]
     ids = Pairs.of([(found.source.ids[:-1], labels)])
@@ -175,13 +175,13 @@ def _many(weights: Tensor, names: Sequence[str], title: str, path: Path) -> None
 
 
 def _words(place: Any, ticks: Any, words: Sequence[str], **style: Any) -> None:
-    """Words at an edge; a dollar in them is a dollar and begins no formula."""
+    """Token labels of an axis; dollar signs are escaped, so that matplotlib reads no formula."""
     place(ticks, words, **style, parse_math=False)
 
 
 @contextmanager
 def _figure(path: Path, size: tuple[float, float], columns: int, rows: int = 1) -> Iterator[list[Any]]:
-    """Axes to draw on; the file is written when the block ends. Letters that the font lacks are boxes, and no fuss."""
+    """Yield axes to draw on and write the file at the end; warnings about missing glyphs are silenced."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""What kind of work a head seems to do: computed from its weights alone.
+"""The apparent role of an attention head, computed from its weights alone.
 
 The weight that a head gives on average to the token before, the token itself, the one behind, the first and the last
 are five shares. Where one of them is at least a half, the head is named after it; else by how evenly it looks around.
@@ -27,7 +27,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class HeadRole:
-    """A head in numbers."""
+    """Statistics of a head."""
 
     kind: str  # a key of KINDS
     entropy: float  # bits, mean over the queries
@@ -41,7 +41,7 @@ class HeadRole:
 
 
 def head_roles(weights: Tensor, kind: str, causal: bool = False) -> list[HeadRole]:
-    """(H, T, S) weights without padding -> what each head does; `kind` is self or cross."""
+    """(H, T, S) weights without padding -> the role of each head; `kind` is self or cross."""
     weights = weights.float()
     queries, keys = weights.shape[1:]
     seen = torch.arange(1, queries + 1) if causal else torch.full((queries,), keys)  # keys that a query may attend to
@@ -78,7 +78,7 @@ def _kind(shares: dict[str, float], evenness: float, peak: float) -> str:
 
 
 def _places(queries: int, keys: int, kind: str, causal: bool) -> dict[str, Tensor]:
-    """For each kind of place the key that every query would look at, -1 where there is none."""
+    """For each role, the key that every query would attend to, -1 if there is none."""
     here = torch.arange(queries)
     places = {}
     if kind == "self":
@@ -96,7 +96,7 @@ def _places(queries: int, keys: int, kind: str, causal: bool) -> dict[str, Tenso
 
 
 def _share(weights: Tensor, place: Tensor, choice: Tensor) -> Tensor:
-    """(H, T, S), (T,) -> (H,): the weight at that place, mean over the queries that have it."""
+    """(H, T, S), (T,) -> (H,): the mean weight on that key, over the queries that have one."""
     valid = (place >= 0) * choice
     there = weights.gather(-1, place.clamp(min=0).expand(len(weights), -1).unsqueeze(-1)).squeeze(-1)  # (H, T)
     return (there * valid).sum(-1) / valid.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""An explanation -> one HTML file: style, script and numbers are inside, and nothing else is ever asked for.
+"""An explanation -> one self-contained HTML file with style, script and data; it loads nothing else.
 
 The policy in its head allows this script and this style, by their hashes, and no connection at all.
 """
@@ -23,7 +23,7 @@ SCRIPTS = (
 
 
 def render(data: dict[str, Any]) -> str:
-    """The page of an explanation, as `explain` collects it."""
+    """The HTML page of an explanation."""
     script = '"use strict";\n(() => {\n' + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "})();\n"
     style = _part("page.css")
     parts = {

@@ -1,4 +1,4 @@
-"""Which heads matter: switch each off by itself, and measure what becomes worse."""
+"""Head importance: ablate each attention head by itself and measure how much the loss rises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Step = tuple[
 
 @dataclass(frozen=True)
 class Measure:
-    """What a model is worth on some text: nats a token, and BLEU if it was asked for."""
+    """The quality of a model on a text: loss in nats per token, and BLEU if requested."""
 
     loss: float
     bleu: float | None = None
@@ -38,7 +38,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Importance:
-    """The whole model, and the model without each of its heads."""
+    """Quality of the whole model, and without each head."""
 
     whole: Measure
     without: dict[Head, Measure]
@@ -53,7 +53,7 @@ class Importance:
         return None if whole is None or without is None else whole - without
 
     def ranked(self) -> list[Head]:
-        """The heads, the one that is missed most first."""
+        """The heads, most important first."""
         return sorted(self.without, key=lambda head: -self.rise(head))
 
     def as_json(self) -> dict[str, object]:
@@ -109,7 +109,7 @@ def importance(
 
 @torch.inference_mode()
 def _loss(folder: ModelFolder, steps: list[Step]) -> float:
-    """Nats a token."""
+    """Loss in nats per token."""
     model, total, tokens = folder.model.eval(), 0.0, 0
     for given, labels in steps:
         hidden = model.before_output(model(*given))
@@ -141,7 +141,7 @@ def _next(ids: list[int]) -> Step:
 
 
 def _hidden(folder: ModelFolder, ids: list[int]) -> Step:
-    """Some tokens masked, always the same ones."""
+    """Mask some tokens, always the same ones."""
     tokenizer = folder.tokenizer
     if tokenizer.mask_id is None:
         raise SettingError(f"the vocabulary of {folder.path} has no mask, so there is nothing that it could guess.")

@@ -1,4 +1,4 @@
-"""The numbers of a run, cut to what a page can show: attention, every step of the way, outputs, positions.
+"""The data of a run, reduced to what the page shows: attention, intermediate steps, outputs, positions.
 
 Arrays are as small as their purpose allows. Where a text is too long for all of them, the largest weights and the first
 layers stay, and the page says so.
@@ -37,7 +37,7 @@ def attention_weights(run: RecordedRun, stack: str, kind: str) -> Tensor:
 
 
 def all_attention(run: RecordedRun) -> list[dict[str, Any]]:
-    """Every kind of attention with its weights and what each head seems to do."""
+    """Every attention with its weights and the role of each head."""
     every = [(each, attention_weights(run, *each[:2])) for each in kinds(run.folder.model)]
     total = sum(weights.numel() for _, weights in every)
     rows = sum(weights[..., 0].numel() for _, weights in every)
@@ -57,14 +57,14 @@ def all_attention(run: RecordedRun) -> list[dict[str, Any]]:
 
 
 def _largest(weights: Tensor, count: int) -> dict[str, Any]:
-    """The largest weights of every query and where they are, (L, H, T, k) each; and how much that is of all."""
+    """The largest weights of every query and their keys, (L, H, T, k) each, and their share of all attention."""
     values, places = weights.topk(min(count, weights.size(-1)), dim=-1)
     kept = float(values.sum(-1).mean())
     return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16), "kept": kept}
 
 
 def steps(run: RecordedRun) -> dict[str, Any] | None:
-    """Every stop on the way through each stack; nothing where layers are not the paper's, each with its own weights."""
+    """The intermediate vectors of each stack; None for layers other than the paper's."""
     config = run.folder.model.config
     if config.architecture != "transformer" or config.universal or config.attention == "linformer":
         return None
@@ -112,7 +112,7 @@ def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any
 
 
 def _sublayer(run: RecordedRun, block: str, part: str, x: Tensor) -> tuple[dict[str, Any], Tensor]:
-    """What comes out of a sublayer, and what its residual and norm make of it; and the whole of the last."""
+    """The output of a sublayer, and the result of its residual connection and norm."""
     trace, pre = run.trace, run.folder.model.config.pre_norm
     out = trace[f"{block}.feed" if part == "feed" else f"{block}.{part}.output"]
     after = trace[f"{block}.{part}_residual"]
@@ -129,7 +129,7 @@ def _sublayer(run: RecordedRun, block: str, part: str, x: Tensor) -> tuple[dict[
 
 
 def _units(inner: Tensor) -> dict[str, Any]:
-    """(T, F) -> the units that fire most at each position, and the share of those that fire at all."""
+    """(T, F) -> the most active hidden units at each position, and the share of units above zero."""
     places = inner.abs().topk(min(UNITS, inner.size(-1)), dim=-1).indices
     return {
         "units": np.asarray(places.numpy(), np.int32),

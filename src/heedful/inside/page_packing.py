@@ -1,4 +1,4 @@
-"""Numbers and words -> one string that is safe anywhere in a page.
+"""Encodes arrays and strings as one string that is safe inside an HTML page.
 
 A JSON header, in which every array is a place in the bytes behind it, then these bytes; compressed, and written in
 letters and digits only, so that no text of a user can be anything but text. `page/data.js` is the other half.
@@ -19,7 +19,7 @@ TYPES = {"float16": "f2", "float32": "f4", "uint8": "u1", "uint16": "u2", "int32
 
 
 def pack(data: Any) -> str:
-    """Anything of JSON, with arrays in it."""
+    """Encode a JSON value that may contain arrays."""
     body = bytearray()
     header = json.dumps(_placed(data, body), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     header += b" " * (-(len(header) + 4) % 8)
@@ -41,12 +41,12 @@ def _placed(data: Any, body: bytearray) -> Any:
 
 
 def half(tensor: Tensor) -> NDArray[np.float16]:
-    """Numbers of three digits; the few that are too large for them are the largest there are."""
+    """Float16 with about three digits; larger numbers are clipped."""
     largest = float(np.finfo(np.float16).max)
     return np.asarray(tensor.float().clamp(-largest, largest).numpy(), np.float16)
 
 
 def shares(tensor: Tensor, fine: bool) -> NDArray[Any]:
-    """Numbers from 0 to 1, as parts of 65535 or of 255."""
+    """Numbers from 0 to 1, quantized to 16 or 8 bits."""
     most, kind = (65535, np.uint16) if fine else (255, np.uint8)
     return np.asarray((tensor.float().clamp(0, 1) * most).round().numpy(), kind)

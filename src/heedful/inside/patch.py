@@ -1,4 +1,4 @@
-"""Changing what a model computes, to see what depends on it: replace an activation, or switch heads off.
+"""Interventions: replace activations (activation patching) or ablate attention heads.
 
 with patch(model, {"decoder.1.cross.weights": uniform}):
     ...
@@ -58,7 +58,7 @@ def heads(model: Any) -> list[Head]:
 
 @contextmanager
 def patch(model: Any, changes: Mapping[str, Change]) -> Iterator[None]:
-    """Replace activations by name: with a function of what is there, a tensor that broadcasts to it, or a number."""
+    """Replace activations by name: with a function of the activation, a tensor that broadcasts to it, or a number."""
     module = module_of(model)
     known = activation_names(module)
     with ExitStack() as stack:
@@ -73,7 +73,7 @@ def patch(model: Any, changes: Mapping[str, Change]) -> Iterator[None]:
 
 @contextmanager
 def heads_off(model: Any, off: Iterable[Head]) -> Iterator[None]:
-    """Let these heads find nothing: what they would pass on is zero."""
+    """Ablate these heads: their outputs become zero."""
     known, layers = set(heads(model)), dict[str, list[int]]()
     for head in off:
         if head not in known:

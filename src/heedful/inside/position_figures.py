@@ -1,4 +1,4 @@
-"""How a model tells positions apart, as pictures: the table of its scheme, and how alike two positions are."""
+"""Data of the position figures: the table of the position scheme, and the similarity of positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDEST = 512  # dimensions that are drawn
 
 
 def positions(run: RecordedRun) -> dict[str, Any] | None:
-    """A panel for each table that the model has: numbers (positions × dimensions), and their dot products."""
+    """One panel per position table: its values (positions × dimensions) and their dot products."""
     config = run.folder.model.config
     if config.architecture == "rnn":  # order is all it knows
         return None
@@ -56,7 +56,7 @@ def _added(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, An
 
 
 def _turned(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, Any]]:
-    """One vector, (1, 0, 1, 0, …), as every position turns it."""
+    """The vector (1, 0, 1, 0, …) rotated by each position."""
     width = run.folder.model.config.key_width
     still = torch.tensor([1.0, 0.0]).repeat(width // 2).expand(1, 1, count, width)
     table = _position(run, stacks[0]).rotate(still)[0, 0]
@@ -64,7 +64,7 @@ def _turned(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, A
 
 
 def _lowered(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, Any]]:
-    """What each head subtracts from a score, by distance."""
+    """The ALiBi bias of each head by distance."""
     slopes = torch.from_numpy(alibi_slopes(run.folder.model.config.n_heads))  # (H,)
     here = torch.arange(count)
     distance = (here[:, None] - here[None, :]).abs()

@@ -1,4 +1,4 @@
-"""One text through one model with everything recorded: what every picture and page is made of.
+"""Runs one text through a model and records all activations, for the page and the figures.
 
 A translator translates first, and a GPT goes on with the text, by the same beam search that users get; then the result
 is given to the model in one piece. The numbers of both are the same, and a test holds them equal.
@@ -32,7 +32,7 @@ CONTINUED = 12  # tokens that a GPT adds to a text
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What a model did with a text. A decoder's position t read `target.ids[t]` and was to write `labels[t]`."""
+    """A recorded run. At position t a decoder reads `target.ids[t]` and predicts `labels[t]`."""
 
     folder: ModelFolder
     text: str
@@ -46,12 +46,12 @@ class RecordedRun:
 
     @property
     def hidden(self) -> Tensor:
-        """(T, D): the last hidden states, which logits are computed from."""
+        """(T, D): the last hidden states, from which the logits are computed."""
         return self.trace["encoder" if self.target is None else "decoder"]
 
 
 def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
-    """Attentions of a model: stack, kind, what looks, what is looked at, and whether only back.
+    """Attentions of a model: stack, kind, query side, key side, and whether it is causal.
 
     Not all systems have them, and the weights of linformer attention are no shares.
     """
@@ -66,7 +66,7 @@ def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
 
 
 def record_run(folder: ModelFolder, text: str, target: str | None = None, **search: Any) -> RecordedRun:
-    """Run a text through the model of a folder; `target` is an output to look at instead of the model's own."""
+    """Run a text through the model of a folder; `target` is an output to record instead of the model's own."""
     _check(folder)
     text, target = replace_surrogates(text), None if target is None else replace_surrogates(target)
     changed = {name: value for name, value in search.items() if name in SearchSettings.model_fields}
@@ -78,12 +78,12 @@ def record_run(folder: ModelFolder, text: str, target: str | None = None, **sear
             return _continue(folder, text, target, search)
         case _:
             if target is not None or search:
-                raise SettingError("an encoder reads and does not write; leave out the target and settings of search.")
+                raise SettingError("an encoder generates no text; leave out the target and the search settings.")
             return _read(folder, text)
 
 
 def _check(folder: ModelFolder) -> None:
-    """Pages and pictures are about tokens that look at tokens, layer by layer."""
+    """Refuse models without attention, which is what the page and the figures show."""
     if not kinds(folder.model):
         raise SettingError(
             f"{folder.path} holds a model without any attention that could be shown; heedful.record shows its numbers."
@@ -148,7 +148,7 @@ def _continue(folder: ModelFolder, text: str, target: str | None, search: dict[s
 
 @torch.inference_mode()
 def _read(folder: ModelFolder, text: str) -> RecordedRun:
-    """An encoder sees the text between its start and its end; a mask written in the text hides a token."""
+    """Record an encoder; mask tokens may be written in the text."""
     assert isinstance(folder.model, EncoderModel)
     model, tokenizer = folder.model.eval(), folder.tokenizer
     longest = min(model.config.max_length - 2, MOST_TOKENS)
@@ -167,7 +167,7 @@ def _read(folder: ModelFolder, text: str) -> RecordedRun:
 
 
 class Continuation:
-    """A GPT as search sees it: the first step reads the whole text."""
+    """A GPT as a NextToken: the first step reads the whole prompt."""
 
     def __init__(self, model: DecoderModel, tokenizer: Tokenizer, given: list[int]) -> None:
         self.model, self.given = model, given
@@ -192,7 +192,7 @@ def _nothing() -> tuple[Tensor, Tensor]:
 
 
 def _fitting(tokenizer: Tokenizer, text: str, longest: int) -> tuple[str, list[int], str]:
-    """The text, or its first part that fits; its ids; and what is to be said about that."""
+    """The text, cut to the maximum length; its ids; and a note if it was cut."""
     ids = tokenizer.encode(text)
     if not ids:
         raise SettingError("the text is empty; give a sentence to look at.")

@@ -1,4 +1,4 @@
-"""Ids as a reader wants to see them: pieces of words, whole words, and the tokens that are no text at all."""
+"""Readable forms of token ids: subwords, words and special tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})  # a piece of not
 
 @dataclass(frozen=True)
 class TokenSide:
-    """One sequence of tokens: its pieces, and the words that they are pieces of."""
+    """One sequence of tokens: its subwords and the words that they belong to."""
 
     ids: list[int]
     pieces: list[str]  # as text, without marks of word starts
@@ -35,7 +35,7 @@ class TokenSide:
 
 
 class TokenReader:
-    """Shows the ids of one vocabulary, in whichever way it marks where words begin."""
+    """Formats the ids of one vocabulary, whatever its word-boundary marker."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -44,7 +44,7 @@ class TokenReader:
         self.marks_inside = any(piece.startswith(INSIDE) for piece in some)
 
     def side(self, ids: Sequence[int]) -> TokenSide:
-        """Ids, special ones included, as pieces and words."""
+        """Ids, including special ones, as subwords and words."""
         shown = [self._show(token) for token in ids]
         special = [token in self.framing for token in ids]
         word_of: list[int] = []
@@ -59,12 +59,12 @@ class TokenReader:
         return TokenSide(list(ids), pieces, special, word_of, words)
 
     def label(self, token: int) -> str:
-        """One id in a list of candidates: what goes on inside a word has a dot in front."""
+        """One id in a list of candidates; a dot precedes a subword that continues a word."""
         text, starts = self._show(token)
         return text if starts else f"·{text}"
 
     def _show(self, token: int) -> tuple[str, bool]:
-        """A token as text, and whether a word starts with it."""
+        """The text of a token, and whether it starts a word."""
         raw = self.tokenizer.pieces([token])[0]
         if token in self.framing:
             return raw, True

@@ -22,15 +22,15 @@ views.alignment = {
     state.token = Math.min(state.token, targetWords.length - 1);
     put(
       main,
-      h("h2", {}, "Which word comes from which"),
+      h("h2", {}, "Word alignment"),
       h(
         "p",
         { class: "lead" },
-        `Read off ${choice.heads.length === 1 ? "one head" : `${choice.heads.length} heads`} of cross-attention (`,
+        `Computed from ${choice.heads.length === 1 ? "one head" : `${choice.heads.length} heads`} of cross-attention (`,
         choice.heads.slice(0, 6).map((name, i) => [i ? ", " : "", h("code", {}, name)]),
         choice.heads.length > 6 ? ", …" : "",
-        `), those that agree best with what happens to the output when a source word is ` +
-          `hidden${choice.shift ? "; they find a word's source when the word has just been read" : ""}.`,
+        `), which agree best with the effect on the output of masking a source word` +
+          `${choice.shift ? "; they attend to a word's source in the step after the word" : ""}.`,
       ),
       pair({
         rows: targetWords.map((text) => ({ text })),
@@ -44,7 +44,7 @@ views.alignment = {
         verbs: ["comes from", "becomes"],
       }),
       h("h3", {}, "To take away"),
-      h("p", { class: "small" }, "Pharaoh form: source word – target word, both counted from 0."),
+      h("p", { class: "small" }, "Pharaoh format: source word – target word, both counted from 0."),
       h("code", { class: "pharaoh" }, pharaoh),
       h(
         "div",

@@ -63,8 +63,8 @@ function attendStops(each, stack, part, t) {
   return [
     stop(
       "Query, key and value",
-      `Head ${head + 1} looks through three matrices of its own: what this ` +
-        `token asks, what each token offers, what it would pass on. ${from}`,
+      `Head ${head + 1} projects the vectors by three learned matrices: the query of this ` +
+        `token, and the key and the value of every token. ${from}`,
       "q = x W^Q , ~ k = x W^K , ~ v = x W^V",
       strip(`q of “${data.sides[each.rows].pieces[t]}”`, part.queries.at(head, t)),
       strip(`k of “${over[key]}”`, part.keys.at(head, key)),
@@ -75,20 +75,20 @@ function attendStops(each, stack, part, t) {
         `${part.queries.shape[2]} numbers each`,
         data.model.positions === "rotary" &&
           each.kind === "self" &&
-          ", queries and keys already turned by their positions",
-        "; shown is the key that matches best.",
+          ", queries and keys already rotated by their positions",
+        "; the key with the highest weight is shown.",
       ),
     ),
     stop(
       "Scores, mask and softmax",
-      `The query is compared with every key. ${each.causal ? "What comes later is hidden (−∞). " : ""}The ` +
-        `softmax makes shares of 100 % of the scores.`,
+      `The query is compared with every key. ${each.causal ? "Later tokens are masked (−∞). " : ""}The ` +
+        `softmax turns the scores into weights that sum to 100 %.`,
       `w = softmax( frac{q · k}{sqrt{d_k}} ${found.hasBias ? "+ b" : ""} ${each.causal ? "+ mask" : ""} )`,
       scoreTable(each, found, over, strongest, part.queries.shape[2]),
     ),
     stop(
       "Weighted sum",
-      "The values are added up in these shares: this is what the head found.",
+      "The output of the head is the sum of the values, weighted by attention.",
       "z = ∑_j w_j v_j",
       few.map((j) => strip(`${percent(found.weights[j])} of “${over[j]}”`, part.values.at(head, j), limit)),
       found.weights.length > few.length &&
@@ -97,8 +97,8 @@ function attendStops(each, stack, part, t) {
     ),
     stop(
       "All heads together",
-      `The findings of all ${each.shape[1]} heads stand side by ` +
-        `side, and a matrix mixes them.${shownOf(part.out.shape[1])}`,
+      `The outputs of all ${each.shape[1]} heads are concatenated ` +
+        `and multiplied by the output matrix.${shownOf(part.out.shape[1])}`,
       "o = Concat( z_1 , … , z_h ) W^O",
       all.slice(0, 16).map((vector, i) => strip(`z of head ${i + 1}`, vector, strong(...all), i === head)),
       strip("o", part.out.at(t)),
@@ -164,14 +164,14 @@ function residualStop(stack, part, t, kind) {
     most = strong(x, out, sum);
   return stop(
     post ? "Residual and norm" : "Residual",
-    `What ${name} found is added to what was ` +
-      `there${post ? ", and the sum is brought to mean 0 and deviation 1, then scaled by learned numbers." : "."}`,
+    `The output of ${name} is added to its input ` +
+      `(residual connection)${post ? "; the sum is normalized to mean 0 and deviation 1, then scaled by learned weights." : "."}`,
     post ? "y = LayerNorm( x + o )" : "y = x + o",
     strip("x", x, most),
     strip("+ o", out, most),
     post ? strip("x + o", sum, most) : null,
     post && statistics(part, t),
-    strip(post ? "y, normed" : "y", part.after.at(t)),
+    strip(post ? "y, normalized" : "y", part.after.at(t)),
   );
 }
 
@@ -181,8 +181,8 @@ function feedStop(feed, t) {
     name = { relu: "max(0, ·)", swiglu: "SiLU with a gate", silu: "SiLU" }[data.model.activation] || "GELU";
   return stop(
     "Feed-forward",
-    `Each token by itself: ${data.model.dFf.toLocaleString("en")} units look for patterns, and what ` +
-      `they find is written back. Of these units ${percent(feed.active.at(t)[0])} are above zero here.`,
+    `Applied to each token separately: ${data.model.dFf.toLocaleString("en")} hidden units, projected ` +
+      `back to the model's width. Of these units ${percent(feed.active.at(t)[0])} are above zero here.`,
     "o = f( y W_1 + b_1 ) W_2 + b_2",
     h("p", { class: "small" }, `f is ${name}.`),
     h(

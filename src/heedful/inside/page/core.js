@@ -170,9 +170,9 @@ const attentionNames = {
 const attentionName = ({ stack, kind }) =>
   data.attentions.length > 1 || kind === "cross" ? attentionNames[`${stack}.${kind}`] : "Self-attention";
 const attentionHelp = {
-  "encoder.self": "each token of the text looks at every token of the text",
-  "decoder.self": "each token looks at itself and at what came before",
-  "decoder.cross": "each token of the output looks at the source",
+  "encoder.self": "each token of the text attends to every token of the text",
+  "decoder.self": "each token attends to itself and to the tokens before it",
+  "decoder.cross": "each token of the output attends to the source",
 };
 const dotted = (attention, layer, head) => `${attention.stack}.${layer}.${attention.kind}.${head}`;
 

@@ -14,8 +14,8 @@ views.decoding = {
         data.tree
           ? "How the output was found"
           : data.sides.target
-            ? "What the model expected"
-            : "What the model expects at each place",
+            ? "What the model predicts"
+            : "What the model predicts at each position",
       ),
     );
     if (data.tree)
@@ -26,7 +26,7 @@ views.decoding = {
           { class: "lead" },
           `At every step the model extends each hypothesis in its beam ` +
             `by every token of the vocabulary; the ${data.model.beam} ` +
-            `best go on. Percentages are the chance of the token ` +
+            `best go on. Percentages are the probability of the token ` +
             `itself; hypotheses are compared by the sum of logarithms.`,
         ),
         treeLegend(),
@@ -44,7 +44,7 @@ views.decoding = {
         h(
           "p",
           { class: "lead" },
-          "The output was given, not searched for; below is what the model would have said at each place.",
+          "The output was given, not searched for; below are the tokens that the model would predict at each position.",
         ),
       );
     else
@@ -53,7 +53,7 @@ views.decoding = {
         h(
           "p",
           { class: "lead" },
-          "The tokens that the model would put there. It sees what stands at a place, unless a mask hides it.",
+          "The tokens that the model predicts at each position. It sees the token itself unless it is masked.",
         ),
       );
     if (data.outputs) put(main, candidates());
@@ -200,12 +200,12 @@ function hypotheses() {
   return h(
     "section",
     {},
-    h("h3", {}, "The verdict"),
+    h("h3", {}, "Finished hypotheses"),
     h(
       "p",
       { class: "small" },
-      `${ended} ${ended === 1 ? "hypothesis" : "hypotheses"} came to an end. ` +
-        `Longer ones have lower sums, so the sum is divided by ((5 + tokens) / 6)`,
+      `${ended} ${ended === 1 ? "hypothesis" : "hypotheses"} finished. ` +
+        `Length penalty: the sum of log-probabilities is divided by ((5 + tokens) / 6)`,
       h("sup", {}, String(alpha)),
       ".",
     ),
@@ -275,7 +275,7 @@ function candidates() {
   return h(
     "section",
     {},
-    h("h3", {}, data.sides.source && data.sides.target ? "Top candidates for each word of the output" : "Top candidates for each place"),
+    h("h3", {}, data.sides.source && data.sides.target ? "Top candidates for each word of the output" : "Top candidates for each position"),
     h(
       "div",
       { class: "candidates" },

@@ -19,7 +19,7 @@ function outputStop(each, stack, t) {
   if (each.stack === "encoder" && data.sides.target) {
     return stop(
       "The memory",
-      "These vectors, one for each token of the source, are what the decoder's cross-attention looks at.",
+      "These vectors, one per source token, are the memory that the decoder's cross-attention reads.",
       null,
       strip("memory", stack.final.at(t)),
       h(
@@ -70,8 +70,8 @@ function outputStop(each, stack, t) {
   draw();
   return stop(
     next ? "Logits and probabilities of the next token" : "Logits and probabilities of the token here",
-    `The last vector is compared with the vector of every token in the vocabulary; the softmax makes ` +
-      `probabilities of it. ${next ? "A low temperature sharpens them, and top-k leaves out all but the best." : ""}`,
+    `The last vector is multiplied by the embedding of every token of the vocabulary; the softmax turns ` +
+      `these logits into probabilities. ${next ? "A low temperature sharpens them; top-k keeps only the best." : ""}`,
     "p_i = frac{exp( ℓ_i / T )}{∑_j exp( ℓ_j / T )} , ~ ℓ = y E^⊤",
     strip("last vector", stack.final.at(t)),
     h(
@@ -147,8 +147,8 @@ function candidateTable(t, count) {
         "p",
         { class: "small" },
         data.attentions[state.attention].stack === "encoder"
-          ? "The token that stands here is "
-          : "What was written here is ",
+          ? "The token at this position is "
+          : "The token generated here is ",
         h("bdi", { class: "code" }, words[said]),
         `, number ${ranks[t] + 1} of the list.`,
       ),

@@ -33,11 +33,11 @@ views.overview = {
       h(
         "p",
         { class: "lead" },
-        "A head is one pair of eyes: for each token (a row) it spreads " +
-          "100 % of its attention over the tokens it may look at (columns). ",
-        `The ${dark() ? "brighter" : "darker"} a cell, the more it looks there. Below each ` +
-          `map: the work that the head seems to do, the entropy H of its attention in bits, `,
-        "and how far it looks on average, d, in tokens. Choose a map to see it on the words.",
+        "For each token (a row), a head distributes " +
+          "100 % of its attention over the tokens that it may attend to (columns). ",
+        `The ${dark() ? "brighter" : "darker"} a cell, the higher the weight. Below each ` +
+          `map: the apparent role of the head, the entropy H of its attention in bits, `,
+        "and the mean attention distance d in tokens. Select a map to see it on the words.",
       ),
       h(
         "div",

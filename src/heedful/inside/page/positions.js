@@ -1,33 +1,33 @@
-// How the model tells positions apart.
+// The position scheme of the model.
 
 let panelShown = 0;
 const schemes = {
   sinusoidal: [
-    "Sines and cosines",
-    "Each position is a vector of sines and cosines, fast ones on the left, slow ones on the right, like the hands " +
-      "of many clocks. It is added to the embedding. The product of two such vectors depends on their distance alone.",
+    "Sinusoidal",
+    "Each position is a vector of sines and cosines, with high frequencies on the left and low ones on the " +
+      "right. It is added to the embedding. The dot product of two such vectors depends only on their distance.",
     "P_{pos , 2 i} = sin( pos / 10000^{2 i / d} ) , ~ P_{pos , 2 i + 1} = cos( … )",
   ],
   learned: [
-    "Learned vectors",
-    "Each position has a vector that was learned like that of a word. It is added to the embedding.",
+    "Learned",
+    "Each position has a learned vector, which is added to the embedding.",
     "x = E_id + P_pos",
   ],
   rotary: [
-    "Rotation",
-    "Queries and keys are turned, two numbers at a time, by an angle that grows with position. Their " +
-      "product then depends on the distance. Drawn is one vector, (1, 0, 1, 0, …), as every position turns it.",
+    "Rotary (RoPE)",
+    "Each pair of query and key dimensions is rotated by an angle proportional to position. Their dot " +
+      "product then depends on the distance. The figure shows the vector (1, 0, 1, 0, …) rotated by each position.",
     "q · k → q^⊤ R_{j − i} k",
   ],
   alibi: [
-    "Falling with distance",
-    "Nothing is added to a token. From each score the distance " +
-      "is subtracted, times a slope that each head has of its own.",
+    "ALiBi",
+    "Embeddings are unchanged. From each score the distance " +
+      "is subtracted, times a slope that differs by head.",
     "score = frac{q · k}{sqrt{d_k}} − m_head · | i − j |",
   ],
   relative: [
-    "Learned distances",
-    "Nothing is added to a token. Each distance has a learned vector, and the query is compared with it.",
+    "Relative",
+    "Embeddings are unchanged. Each distance has a learned vector, which is added to the key.",
     "score = frac{q · ( k + a_{j − i} )}{sqrt{d_k}}",
   ],
 };

@@ -113,7 +113,7 @@ function stops(each) {
           stop(
             "Queries, keys and values",
             each.kind === "self" && data.model.attention[each.stack] !== "full"
-              ? `Attention of the kind “${data.model.attention[each.stack]}” comes to its weights in a way of its own; ` +
+              ? `Attention of the kind “${data.model.attention[each.stack]}” computes its weights differently; ` +
                   "the weights themselves are in the other views."
               : "The text is too long to keep them for this layer; an earlier layer or a shorter text has them.",
             null,
@@ -124,7 +124,7 @@ function stops(each) {
       layer.cross &&
       stop(
         "Cross-attention",
-        "Between the two the decoder looks at the source in the same way.",
+        "Between self-attention and feed-forward, the decoder attends to the source in the same way.",
         null,
         h(
           "button",
@@ -141,7 +141,7 @@ function stops(each) {
       ? outputStop(each, stack, t)
       : stop(
           `On to layer ${state.layer + 2}`,
-          "The next layer does the same with weights of its own.",
+          "The next layer does the same with its own weights.",
           null,
           h(
             "button",
@@ -165,8 +165,8 @@ function readStop(each) {
     .slice(from, from + 13)
     .map((text, i) => ({ text, id: side.ids[from + i], here: from + i === state.token }));
   return stop(
-    "Text becomes ids",
-    "The text is cut into pieces of its vocabulary, and each piece is a number from here on.",
+    "Tokenization",
+    "The text is split into tokens of the vocabulary, and each token has an id.",
     "text → id_1 , id_2 , …",
     h(
       "table",
@@ -174,7 +174,7 @@ function readStop(each) {
       h(
         "tr",
         {},
-        h("th", {}, "piece"),
+        h("th", {}, "token"),
         cells.map(({ text, here }) => h("td", {}, here ? h("b", {}, h("bdi", {}, text)) : h("bdi", {}, text))),
       ),
       h(
@@ -193,21 +193,21 @@ function embedStop(each, stack, t) {
   const scale = data.model.scaled ? "· sqrt{d_model}" : "";
   const equation = `x = E_id ${scale} ${stack.position ? "+ P_pos" : ""}`;
   const how = {
-    rotary: "Positions come later here: queries and keys are turned by an angle that grows with position.",
-    alibi: "Positions come later here: scores fall with distance.",
-    relative: "Positions come later here: scores get a learned term for each distance.",
+    rotary: "Positions enter later: queries and keys are rotated by an angle proportional to position.",
+    alibi: "Positions enter later: scores fall with distance (ALiBi).",
+    relative: "Positions enter later: scores get a learned term for each distance.",
   }[data.model.positions];
   return stop(
     stack.position ? "Embedding and position" : "Embedding",
     (stack.position
-      ? "The id picks a learned vector; a second vector says where the token stands, and both are added."
-      : `The id picks a learned vector. ${how}`) +
+      ? "The id selects a learned vector; the vector of its position is added."
+      : `The id selects a learned vector. ${how}`) +
       (data.model.embeddingNorm ? " A LayerNorm follows." : "") +
       shownOf(parts[0].length),
     equation,
     strip("embedding", parts[0], most),
     stack.position && strip(`position ${t}`, parts[1], most),
-    stack.position && strip(data.model.embeddingNorm ? "sum, normed" : "sum", parts[2], most),
+    stack.position && strip(data.model.embeddingNorm ? "sum, normalized" : "sum", parts[2], most),
   );
 }
 
@@ -216,12 +216,12 @@ function inStop(each, stack, part, t) {
   return stop(
     `Into layer ${state.layer + 1}`,
     pre
-      ? "The vector so far is normed before the sublayer reads it."
+      ? "Pre-norm: the vector is normalized before the sublayer reads it."
       : each.kind === "cross"
-        ? "The vector as self-attention left it."
+        ? "The output of self-attention."
         : state.layer
-          ? `The vector as layer ${state.layer} left it.`
-          : "The vector as it comes from below.",
+          ? `The output of layer ${state.layer}.`
+          : "The embedding.",
     pre ? "x′ = LayerNorm( x )" : null,
     strip("x", before(stack, each.kind, t)),
     pre && strip("LayerNorm(x)", part.normed.at(t)),
