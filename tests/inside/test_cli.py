@@ -79,7 +79,7 @@ WRONG = [
     (["explain", "model", "x", "--out", "no/x.html"], "no/x.html could not be written: No such file or directory"),
     (["explain", "model", "x", "--json", "no/x.json"], "no/x.json could not be written: No such file or directory"),
     (["explain", "model", "x", "--beam", "0"], "search.beam is 0: input should be greater than or equal to 1."),
-    (["explain", "bert", "x", "--target", "y"], "an encoder reads and does not write; leave out the target"),
+    (["explain", "bert", "x", "--target", "y"], "an encoder generates no text; leave out the target"),
     (
         ["align", "bert", *FILES],
         "bert holds a model of the encoder family, which has no cross-attention; it is a BERT, use",

@@ -112,7 +112,7 @@ def test_an_encoder_guesses_what_is_masked(make_folder):
     assert found.source.ids.count(folder.tokenizer.mask_id) == 1
     assert found.source.words[3] == "<mask>"
     assert found.source.special[0] and found.source.special[-1]
-    with pytest.raises(SettingError, match="an encoder reads and does not write"):
+    with pytest.raises(SettingError, match="an encoder generates no text"):
         record_run(folder, TEXT, target="x")
     with pytest.raises(SettingError, match="an encoder reads"):
         record_run(folder, TEXT, beam=2)

@@ -358,7 +358,7 @@ def test_a_known_head_without_a_place_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "changes", "message"),
     [
-        (marian, {"decoder_ffn_dim": 30}, r"decoder_ffn_dim \(30\) is not encoder_ffn_dim \(24\)"),
+        (marian, {"decoder_ffn_dim": 30}, r"decoder_ffn_dim \(30\) differs from encoder_ffn_dim \(24\)"),
         (marian, {"decoder_attention_heads": 2}, "decoder_attention_heads"),
         (marian, {"activation_function": "tanh"}, "activation_function is 'tanh'"),
         (gpt2, {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),

@@ -11,7 +11,7 @@ from heedful.inference import shortlist
 from heedful.inference.translator import Translator
 from heedful.native import library
 from heedful.serve.messages import WorkerTask
-from heedful.serve.translation import PACE, TranslationWorkload, translations
+from heedful.serve.translation_workload import PACE, TranslationWorkload, translations
 from heedful.storage.folder import load_folder
 from tests.serve.test_lanes import LINES, Clock, finish, texts
 

@@ -9,9 +9,9 @@ from heedful.errors import SettingError
 from heedful.inference.generator import Generator
 from heedful.inference.torch_search import LANES, PATIENCE, REFILL_RATIO, TorchSearchLanes
 from heedful.inference.translator import Translator
-from heedful.serve.generation import GenerationWorkload
+from heedful.serve.generation_workload import GenerationWorkload
 from heedful.serve.messages import WorkerTask
-from heedful.serve.translation import TranslationWorkload, translations
+from heedful.serve.translation_workload import TranslationWorkload, translations
 from heedful.storage.folder import load_folder
 
 LINES = [pair.source for pair in demo.generate(120, seed=21) if len(pair.source.split()) < 8][:40]
@@ -223,7 +223,7 @@ def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_a
 
 
 def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(generator, monkeypatch):
-    monkeypatch.setattr("heedful.serve.generation.MAX_ROWS", 4)
+    monkeypatch.setattr("heedful.serve.generation_workload.MAX_ROWS", 4)
     work, asked = GenerationWorkload(generator), {"max_tokens": 30, "seed": 1}
     for number in (1, 2, 3, 4):
         work.add(WorkerTask(number, {"prompt": "The", "n": 2, **asked}))
@@ -239,7 +239,7 @@ def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(genera
 
 
 def test_a_step_that_breaks_takes_only_those_that_were_in_it(generator, monkeypatch):
-    monkeypatch.setattr("heedful.serve.generation.MAX_ROWS", 1)
+    monkeypatch.setattr("heedful.serve.generation_workload.MAX_ROWS", 1)
     work = GenerationWorkload(generator)
     for number in (1, 2):
         work.add(WorkerTask(number, {"prompt": "The", "n": 1, "max_tokens": 3, "seed": 1}))

@@ -19,7 +19,7 @@ from heedful.serve.http_errors import ClientDisconnectedError, HttpError
 from heedful.serve.model_process import ModelProcess
 from heedful.serve.request_checks import run_until_disconnect
 from heedful.serve.server_settings import Limits
-from heedful.serve.translation import TranslationWorkload
+from heedful.serve.translation_workload import TranslationWorkload
 from tests.serve.conftest import TEXT, response, serving
 
 BODY = {"q": TEXT, "source": "en", "target": "de"}

@@ -74,7 +74,7 @@ class Aligner:
 
     def _words(self, texts: Text) -> tuple[list[int], list[int]]:
         """The word index of each token, on both sides."""
-        source, target = map(valid, texts)
+        source, target = map(replace_surrogates, texts)
         return (
             words_of_spans(source, self.folder.source_tokenizer.spans(source), self.words),
             words_of_spans(target, self.folder.tokenizer.spans(target), self.words),

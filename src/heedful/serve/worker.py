@@ -29,7 +29,7 @@ from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, pack_messages
 from heedful.serve.side_work import SideWork, Steps
 from heedful.serve.text_sentences import SentenceTranslations
-from heedful.serve.translation import TranslationWorkload, Workload, translations
+from heedful.serve.translation_workload import TranslationWorkload, Workload, translations
 from heedful.storage.folder import ModelFolder, parameter_count
 from heedful.storage.weight_file import WeightFile
 
@@ -219,12 +219,12 @@ class Worker:
                 return TranslationWorkload(translator)
             case "decoder":
                 from heedful.inference.generator import Generator
-                from heedful.serve.generation import GenerationWorkload
+                from heedful.serve.generation_workload import GenerationWorkload
 
                 return GenerationWorkload(Generator(self.folder, self.precision))
             case _:
                 from heedful.inference.encoder import Encoder
-                from heedful.serve.generation import FillMaskWorkload
+                from heedful.serve.generation_workload import FillMaskWorkload
 
                 encoder = Encoder(self.folder, self.precision)
                 encoder.notice = lambda text: None
