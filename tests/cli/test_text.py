@@ -48,7 +48,7 @@ def bert(files: Path) -> Path:
     out = files / "runs/bert"
     done = run_here("train", *SMALL, "task=masked-lm", "--text", files / "a.txt", "--out", out)
     assert done.code == 0, done.err
-    assert "guessed: " in done.err
+    assert "predicted: " in done.err
     return out
 
 

@@ -47,7 +47,7 @@ def test_digits_are_copied_and_reversed(tmp_path: Path, task: str) -> None:
         [(line, answer(line)) for line in train],
         {},
         {"learning_rate": 6e-3, "warmup": 50, "schedule": "linear", "max_updates": 300, "checkpoint_every": 300,
-         "batch_tokens": 1500, "average": 1},
+         "batch_tokens": 1500, "average_checkpoints": 1},
     )  # fmt: skip
     right = sum(a == answer(line) for line, a in zip(test, translator.translate(test), strict=True))
     assert right / len(test) >= 0.99
@@ -66,7 +66,7 @@ def test_ten_chinese_sentences_are_learned_by_heart(tmp_path: Path) -> None:
         SENTENCES * 10,
         {},
         {"learning_rate": 2e-3, "warmup": 20, "schedule": "linear", "max_updates": 240, "checkpoint_every": 240,
-         "batch_tokens": 400, "average": 1},
+         "batch_tokens": 400, "average_checkpoints": 1},
     )  # fmt: skip
     for text in ("我爱中国", "I love China"):
         assert translator.tokenizer.decode(translator.tokenizer.encode(text)) == text

@@ -88,7 +88,7 @@ def written(model: torch.nn.Module, source: Tensor, lengths: Tensor) -> list[lis
 def test_killed_and_resumed_equals_never_interrupted(corpus: Path, tmp_path: Path, name: str) -> None:
     changes = [f"model.{key}={str(value).lower()}" for key, value in SYSTEMS[name][0].items()]
     if name == "act_halting":
-        with pytest.raises(SettingError, match="does not go with"):
+        with pytest.raises(SettingError, match="does not work with"):
             open_(settings(corpus, tmp_path / "store", *changes), tmp_path / "refused")
         changes.append("train.rdrop=0")
     asked = settings(corpus, tmp_path / "store", *changes, "train.max_updates=5", "train.checkpoint_every=2")

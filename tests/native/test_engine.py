@@ -451,12 +451,12 @@ def test_an_allocation_that_fails_is_a_sentence() -> None:
 def test_no_exception_leaves_the_library() -> None:
     """What may throw is guarded in every function that Python calls."""
     code = (Path(native.__file__).parent / "csrc" / "engine.cpp").read_text(encoding="utf-8")
-    schemas = dict(
+    bodies = dict(
         re.findall(r"\b(heedful_\w+)\([^{;]*?\) {(.*?)(?=\n\w[^\n]*\bheedful_\w+\(|\n#pragma GCC)", code, re.S)
     )
     harmless = {"abi", "supported_isa", "error", "panel_width", "prefers_bf16", *(f"{kind}_free" for kind in FREED)}
-    assert len(schemas) >= 18
-    for name, body in schemas.items():
+    assert len(bodies) >= 18
+    for name, body in bodies.items():
         assert "guarded(" in body or name.removeprefix("heedful_") in harmless, name
 
 

@@ -17,7 +17,7 @@ def test_its_tables_are_those_of_the_modules(positions: str) -> None:
     found = dict(position_tensors(config))
     assert len(found) == len(buffers) == 2
     for name, table in found.items():
-        theirs = buffers[name if name in buffers else name.replace("table", "turns")]
+        theirs = buffers[name if name in buffers else name.replace("table", "rotations")]
         assert torch.equal(torch.from_numpy(table), theirs)
 
 
