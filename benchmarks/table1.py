@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.attention import ATTENTIONS
 from heedful.model.baselines import conv, rnn
-from heedful.model.cache import LayerKVCache
 from heedful.model.context import LayerContext
+from heedful.model.kv_cache import LayerKVCache
 from heedful.model.positions import Position
 from heedful.ops import scaled_dot_product as ops
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.model.cache import GROWTH, KVCache
+from heedful.model.kv_cache import GROWTH, KVCache
 from heedful.model.positions import POSITIONS
 
 from .samples import ACTIVATIONS, NORMS, SYSTEMS, sentences, shared, small

@@ -13,7 +13,7 @@ from heedful.native import library
 from heedful.serve.messages import WorkerTask
 from heedful.serve.translation_workload import PACE, TranslationWorkload, translations
 from heedful.storage.folder import load_folder
-from tests.serve.test_lanes import LINES, Clock, finish, texts
+from tests.serve.test_translation_workload import LINES, Clock, finish, texts
 
 pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 

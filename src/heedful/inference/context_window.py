@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.model.cache import KVCache
+from heedful.model.kv_cache import KVCache
 from heedful.model.transformer import DecoderModel
 
 READ_TOKENS = 4096  # of prompts that are computed at once

@@ -14,7 +14,7 @@ from heedful.data.bucketing import plan_batches
 from heedful.data.pairs import Pairs
 from heedful.inference.alignment import align_words, cross_attention
 from heedful.inference.results import SourcePart, Translation
-from heedful.model.cache import KVCache
+from heedful.model.kv_cache import KVCache
 from heedful.model.transformer import EncoderDecoder
 from heedful.native import Engine
 from heedful.native.torch_bridge import EngineNextToken

@@ -18,7 +18,7 @@ from heedful.inference.record import Trace, activation_names, record
 from heedful.inference.translator import Translator
 from heedful.inside.beam_tree import BeamTree
 from heedful.inside.tokens import TokenReader, TokenSide
-from heedful.model.cache import KVCache
+from heedful.model.kv_cache import KVCache
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.attention import ATTENTIONS
 from heedful.model.attention.multi_head import MultiHeadAttention
-from heedful.model.cache import KVCache
 from heedful.model.context import Context, LayerContext
+from heedful.model.kv_cache import KVCache
 from heedful.model.positions import POSITIONS, Position
 from heedful.ops.dropout import dropout
 

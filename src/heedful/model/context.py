@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from heedful.model.cache import KVCache, LayerKVCache
+from heedful.model.kv_cache import KVCache, LayerKVCache
 from heedful.model.positions import Position
 
 

@@ -14,8 +14,8 @@ from heedful.config import ModelConfig
 from heedful.model.baselines import conv, rnn
 from heedful.model.baselines.universal import UniversalStack
 from heedful.model.block import ACTIVATIONS, Stack
-from heedful.model.cache import KVCache
 from heedful.model.context import Context
+from heedful.model.kv_cache import KVCache
 from heedful.model.masks import causal, not_padding
 from heedful.ops.dropout import dropout
 

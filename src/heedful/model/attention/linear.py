@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.model.attention.multi_head import MultiHeadAttention
-from heedful.model.cache import LayerKVCache
 from heedful.model.context import LayerContext
+from heedful.model.kv_cache import LayerKVCache
 
 CHUNK_SIZE = 64  # tokens whose scores with each other are computed before they are added to the running sum
 

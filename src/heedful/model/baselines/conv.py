@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.attention.multi_head import Attention
 from heedful.model.block import LayerStack
-from heedful.model.cache import KVCache, LayerKVCache
 from heedful.model.context import Context, LayerContext
+from heedful.model.kv_cache import KVCache, LayerKVCache
 from heedful.model.positions import POSITIONS
 from heedful.ops.dropout import dropout
 from heedful.ops.scaled_dot_product import attend, attend_plain

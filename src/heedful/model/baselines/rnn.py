@@ -11,8 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from heedful.config import ModelConfig
 from heedful.model.attention.multi_head import TAPS, Attention
 from heedful.model.block import LayerStack
-from heedful.model.cache import KVCache, LayerKVCache
 from heedful.model.context import Context, LayerContext
+from heedful.model.kv_cache import KVCache, LayerKVCache
 from heedful.model.positions import Position
 from heedful.ops.dropout import dropout
 
