@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from heedful.config import renamed
-from heedful.config.presets import PRESETS, Family, Preset, preset, preset_for, preset_for_text
+from heedful.config.presets import Family, Preset, preset
 from heedful.config.schema import (
     DataSettings,
     ModelConfig,
@@ -23,27 +23,8 @@ from heedful.config.schema import (
     Section,
     TextSettings,
     TrainSettings,
-    parse_duration,
 )
 from heedful.errors import SettingError, quote
-
-__all__ = [
-    "PRESETS",
-    "DataSettings",
-    "Family",
-    "ModelConfig",
-    "Preset",
-    "RunConfig",
-    "SearchSettings",
-    "TextSettings",
-    "TrainSettings",
-    "load_config",
-    "parse_duration",
-    "preset_for",
-    "preset_for_text",
-    "settings_template",
-    "validate_section",
-]
 
 TaskName = Literal["translation", "language-model", "masked-lm", "classification"]
 S = TypeVar("S", bound=Section)
