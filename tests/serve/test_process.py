@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,8 +36,9 @@ def start(*words: object, **variables: str) -> tuple[subprocess.Popen[str], str]
     return server, found[1]
 
 
-def test_it_serves_reloads_revives_and_drains(folders: dict[str, Path]) -> None:
-    server, url = start(f"en-de={folders['en-de']}", "--drain", 12, HEEDFUL_API_KEYS="first-of-keys,second-key")
+def test_it_serves_reloads_revives_and_drains(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folders["en-de"], tmp_path / "en-de"))
+    server, url = start(f"en-de={folder}", "--drain", 12, HEEDFUL_API_KEYS="first-of-keys,second-key")
     statuses: list[object] = []
     try:
         with httpx.Client(base_url=url, headers={"authorization": "Bearer second-key"}, timeout=30) as client:
@@ -47,8 +49,10 @@ def test_it_serves_reloads_revives_and_drains(folders: dict[str, Path]) -> None:
             _until(lambda: _children(server.pid) not in ([model], []) and model not in _children(server.pid))
             assert client.post("/translate", json=BODY).status_code == 200
             (model,) = _children(server.pid)
+            away = folder.rename(tmp_path / "away")  # so that it stays not ready, however fast this machine restarts it
             os.kill(model, signal.SIGKILL)
             _until(lambda: client.get("/ready").status_code == 503)
+            away.rename(folder)
             _until(lambda: client.get("/ready").status_code == 200)
             assert client.post("/translate", json=BODY).status_code == 200
         clients = [threading.Thread(target=_ask, args=(url, statuses)) for _ in range(4)]
