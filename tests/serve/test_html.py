@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from heedful.errors import SettingError
-from heedful.serve.html import HtmlBlock, InlineTag, TagPlacer, parse_blocks, replace_blocks, write_block
-from heedful.serve.text_sentences import SentenceTranslations, split_sentences
+from heedful.formats.html import parse_blocks, replace_blocks, write_block
+from heedful.formats.segment import InlineTag, TaggedText
+from heedful.formats.tag_placement import TagPlacer
+from heedful.text.text_sentences import SentenceTranslations, split_sentences
 
 PAYLOADS = [  # inert in the parts of HTML that they are in
     "<!-- a -- > <img src=x onerror=x()> -->",
@@ -96,7 +98,7 @@ def test_without_alignments_tags_stay_about_where_they_were():
 
 
 def test_sentences_that_white_space_does_not_separate_share_a_word():
-    block = HtmlBlock("狗。貓 睡。x y", [InlineTag("<b>", "</b>", 8, 9)])
+    block = TaggedText("狗。貓 睡。x y", [InlineTag("<b>", "</b>", 8, 9)])
     parts = split_sentences(block.text)
     assert [part.text for part in parts] == ["狗。", "貓 睡。", "x y"]
     ways = [
@@ -262,7 +264,7 @@ def test_the_server_keeps_tags(client):
         "/translate", json={"q": [markup, "x"], "source": "en", "target": "de", "format": "html", "alternatives": 1}
     )
     assert both.json()["translatedText"][0] == text
-    assert isinstance(parse_blocks(markup)[1], HtmlBlock)
+    assert isinstance(parse_blocks(markup)[1], TaggedText)
 
 
 def test_the_model_s_process_reads_and_writes_html(running, client, monkeypatch):

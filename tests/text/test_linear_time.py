@@ -21,10 +21,10 @@ from heedful.inference.results import Translation, join_parts
 from heedful.inside import aligner, tokens
 from heedful.interop import model_card
 from heedful.serve import languages
-from heedful.serve.text_sentences import ABBREVIATION, replace_sentences, split_sentences
 from heedful.text import sentence_separator, split_long
 from heedful.text.normalization import normalize_function
 from heedful.text.sentence_splitting import BORDERS
+from heedful.text.text_sentences import ABBREVIATION, replace_sentences, split_sentences
 
 LENGTH = 20_000
 

@@ -14,7 +14,7 @@ from heedful.serve.model_process import ModelProcess, ModelProcesses
 from heedful.serve.prometheus import Metrics
 from heedful.serve.request_checks import B, parse_request
 from heedful.serve.server_settings import ServerSettings
-from heedful.serve.text_sentences import SentenceTranslations, split_sentences
+from heedful.text.text_sentences import SentenceTranslations, split_sentences
 
 TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}
 USUAL_BEAM = 4  # a wider beam counts as more sentences

@@ -28,10 +28,10 @@ from heedful.ops.threads import compute_with_one_thread, set_num_threads
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, pack_messages
 from heedful.serve.side_work import SideWork, Steps
-from heedful.serve.text_sentences import SentenceTranslations
 from heedful.serve.translation_workload import TranslationWorkload, Workload, translations
 from heedful.storage.folder import ModelFolder, parameter_count
 from heedful.storage.weight_file import WeightFile
+from heedful.text.text_sentences import SentenceTranslations
 
 NICENESS = 10  # below the server process, which needs little CPU time but at once
 BUSY_POLL_SECONDS = 0.01  # between two polls of the pipe while tasks are waiting
@@ -249,19 +249,21 @@ class Worker:
 
 def read_html(texts: Sequence[str]) -> Steps:
     """The text of each block of each HTML document, and whether any block has inline tags."""
-    from heedful.serve.html import HtmlBlock, line_breaks_to_spaces, parse_blocks
+    from heedful.formats.html import parse_blocks
+    from heedful.formats.segment import TaggedText
+    from heedful.formats.tag_placement import line_breaks_to_spaces
 
     blocks = []
     for text in texts:
         yield
-        blocks.append([item for item in parse_blocks(text) if isinstance(item, HtmlBlock)])
+        blocks.append([item for item in parse_blocks(text) if isinstance(item, TaggedText)])
     tagged = any(block.tags for of_text in blocks for block in of_text)
     return [[line_breaks_to_spaces(block.text) for block in of_text] for of_text in blocks], tagged
 
 
 def write_html(texts: Sequence[str], blocks: Sequence[Sequence[SentenceTranslations]], n_best: int) -> Steps:
     """The n-best translations of each HTML document."""
-    from heedful.serve.html import replace_blocks
+    from heedful.formats.html import replace_blocks
 
     documents: list[list[str]] = []
     for text, of_text in zip(texts, blocks, strict=True):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.serve.text_sentences import ABBREVIATION, replace_sentences, split_sentences
+from heedful.text.text_sentences import ABBREVIATION, replace_sentences, split_sentences
 
 
 @pytest.mark.parametrize(

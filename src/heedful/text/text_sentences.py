@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.text import sentence_separator
-from heedful.text.sentence_splitting import MARKS
+from heedful.text.sentence_splitting import MARKS, sentence_separator
 
 # The lookbehinds try a run of marks from its beginning only, so that matching takes linear time.
 SENTENCE_END = re.compile(
