@@ -91,7 +91,7 @@ class TorchBackend:
             yield finished
 
     def _batch(self, requests: Sequence[SearchRequest]) -> tuple[Tensor, Tensor, SearchOptions]:
-        """-> (B, S) padded sources, (B,) their lengths, and the options with the prefix and shortlist of each."""
+        """-> (B, S) padded sources, (B,) their lengths, and the options with prefix, shortlist and phrases of each."""
         lengths = torch.tensor([len(request.source) for request in requests])
         source = torch.full((len(requests), int(lengths.max())), self.source_tokenizer.specials.pad)
         for row, request in zip(source, requests, strict=True):
@@ -101,6 +101,7 @@ class TorchBackend:
         changes = {
             "prefix": prefixes if any(prefixes) else None,
             "shortlists": None if all(shortlist is None for shortlist in shortlists) else shortlists,
+            "phrases": tuple(request.phrases for request in requests) if any(r.phrases for r in requests) else None,
         }
         options = requests[0].options.model_copy(update=changes)
         return source.to(self.device), lengths.to(self.device), options

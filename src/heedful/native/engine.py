@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ctypes import POINTER, byref, c_float, c_int32, c_void_p
 from functools import cache
 from typing import Any, Protocol
@@ -99,6 +99,7 @@ class EngineSearch:
         self.search = c_void_p(engine.library.heedful_search_new(engine.model, threads))
         engine.checked(0 if self.search else -1)
         self.options: dict[int, SearchOptions] = {}  # of the requests in the search
+        self.continues: dict[int, Array | None] = {}  # borrowed by the engine until the request is removed
         self.rows = 0  # of all requests, with full beams
 
     def __del__(self) -> None:
@@ -107,7 +108,7 @@ class EngineSearch:
 
     def add(self, request: SearchRequest) -> int:
         """Queue a request; it joins with the next step that has rows for it -> its number."""
-        source, options, prefix, shortlist = request
+        source, options, prefix, shortlist, phrases = request
         config = self.engine.config
         options.check_beam()
         if prefix:
@@ -118,15 +119,19 @@ class EngineSearch:
         settings = SearchOptionsStruct(
             options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.length_penalty
         )
-        ids, forced_ids = (c_int32 * len(source))(*source), (c_int32 * len(prefix))(*prefix)
+        ids, forced_ids = _numbers(source), _numbers(prefix)
         allowed = c_void_p(None if shortlist is None else shortlist.ctypes.data)
         count = 0 if shortlist is None else len(shortlist)
+        continues = None if phrases is None else phrases.continues
         number = self.engine.checked(
             self.engine.library.heedful_search_add(
-                self.search, ids, len(source), byref(settings), forced_ids, len(prefix), allowed, count
+                self.search, ids, len(source), byref(settings), forced_ids, len(prefix), allowed, count,
+                None if phrases is None else _numbers(phrases.flattened()),
+                c_void_p(None if continues is None else continues.ctypes.data),
             )
-        )
+        )  # fmt: skip
         self.options[number] = options
+        self.continues[number] = continues
         self.rows += options.beam
         return number
 
@@ -142,6 +147,7 @@ class EngineSearch:
         """Remove a request, finished or not."""
         self.rows -= self.options.pop(number).beam
         self.engine.checked(self.engine.library.heedful_search_remove(self.search, number))
+        del self.continues[number]
 
     def _take_hypotheses(self, number: int) -> list[Hypothesis]:
         options, hypotheses = self.options[number], list[Hypothesis]()
@@ -157,6 +163,10 @@ class EngineSearch:
             )
         self.drop(number)
         return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))[: options.n_best]
+
+
+def _numbers(values: Sequence[int]) -> ctypes.Array[c_int32]:
+    return (c_int32 * len(values))(*values)
 
 
 def _shape(config: ModelConfig, int8: bool, shortlists: bool) -> ModelConfigStruct:

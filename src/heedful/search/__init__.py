@@ -8,13 +8,16 @@ from heedful.search.hypothesis import Hypothesis, length_penalty
 from heedful.search.next_token import NextToken, SearchCache
 from heedful.search.observer import Observer
 from heedful.search.options import Constraint, SearchOptions
+from heedful.search.phrases import LexicalConstraint, Phrase
 from heedful.search.request import SearchRequest
 
 __all__ = [
     "Constraint",
     "Hypothesis",
+    "LexicalConstraint",
     "NextToken",
     "Observer",
+    "Phrase",
     "SearchCache",
     "SearchOptions",
     "SearchRequest",

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.search.constrained_beam import PhraseBeams
 from heedful.search.hypothesis import Hypothesis, hypotheses, length_penalty
 from heedful.search.next_token import NextToken
 from heedful.search.options import SearchOptions
@@ -69,10 +70,14 @@ def beam_steps(
         return
     rows = SearchRows(next_token, source, source_lengths, options)
     ends = FinishedHypotheses(rows.limit, options)
+    phrases = PhraseBeams(options.phrases, next_token.eos_id) if options.phrases else None
     score = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)  # (A, w)
     while len(score):
-        candidates = extend(score, rows.step(), options.beam)  # 1. the best extensions of each sentence
+        log_probs = rows.step()
+        candidates = extend(score, log_probs, options.beam)  # 1. the best extensions of each sentence
         ending, live = split(candidates, options.beam, next_token.eos_id)  # 2. those that end, those that continue
+        if phrases is not None:
+            ending, live = constrain(phrases, score, log_probs, candidates, ending, live)
         if options.observer is not None:
             options.observer.choose(rows.sentence, rows.prefix, candidates, ending, live)
         ends.finish(rows, candidates, ending)  # 3. endings are finished hypotheses
@@ -89,6 +94,8 @@ def beam_steps(
             finished = []
             rows.grow(live.parent, live.id, live.log_prob)  # 6. or all continue
             score = live.score
+        if phrases is not None:
+            phrases.advance(live.parent, live.id, ~done)
         yield finished
 
 
@@ -124,6 +131,32 @@ def split(candidates: Candidates, beam: int, eos_id: int) -> tuple[Tensor, Candi
     live = candidates.take(ends.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam])
     ends[:, beam:] = False  # endings outside the beam are dropped
     return ends, live
+
+
+def constrain(
+    phrases: PhraseBeams, score: Tensor, log_probs: Tensor, candidates: Candidates, ending: Tensor, live: Candidates
+) -> tuple[Tensor, Candidates]:
+    """Replace the candidates of sentences with phrases -> (A, K) which candidates end, and (A, W) that continue.
+
+    (A, w) scores, (R, V) log-probabilities.
+    """
+    beam, width = live.score.size(1), score.size(1)
+    ending, live = ending.clone(), Candidates(*(each.clone() for each in live))
+    for place, constraint in enumerate(phrases.constraints):
+        if constraint is None:
+            continue
+        first = place * width
+        chosen, count = phrases.choose(place, score[place], log_probs[first : first + width], beam)
+        for columns, extensions in ((candidates, chosen), (live, chosen[count:])):
+            columns.score[place] = -torch.inf
+            columns.parent[place] = first
+            for column, extension in enumerate(extensions):
+                columns.score[place, column] = -extension.negative_score
+                columns.parent[place, column] = first + extension.row
+                columns.id[place, column] = extension.id
+                columns.log_prob[place, column] = extension.log_prob
+        ending[place] = torch.arange(ending.size(1), device=ending.device) < count
+    return ending, live
 
 
 class FinishedHypotheses:

@@ -11,6 +11,7 @@ from pydantic import Field, InstanceOf
 from heedful.config import SearchSettings, validate_section
 from heedful.errors import SettingError
 from heedful.search.observer import Observer
+from heedful.search.phrases import LexicalConstraint
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,6 +48,9 @@ class SearchOptions(SearchSettings):
     )
     shortlists: tuple[InstanceOf[np.ndarray] | None, ...] | None = Field(
         None, description="For each sentence the ids that its output may have, in ascending order, or None for all."
+    )
+    phrases: tuple[InstanceOf[LexicalConstraint] | None, ...] | None = Field(
+        None, description="For each sentence the phrases that its output must contain, or None; for beam search."
     )
     constraints: tuple[Constraint, ...] = Field((), description="Functions on log-probabilities, applied in order.")
     observer: InstanceOf[Observer] | None = Field(None, description="Called at every step of the search.")

@@ -8,12 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.search.options import SearchOptions
+from heedful.search.phrases import LexicalConstraint
 
 
 class SearchRequest(NamedTuple):
-    """Source ids with eos, the options of the search, forced target ids, and the shortlist: the target ids allowed."""
+    """Source ids with eos, the options of the search, forced target ids, the shortlist (the target ids allowed), and
+    the phrases that the output must contain.
+    """
 
     source: list[int]
     options: SearchOptions
     prefix: tuple[int, ...] = ()
     shortlist: npt.NDArray[np.int32] | None = None
+    phrases: LexicalConstraint | None = None

@@ -16,7 +16,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 2;
+constexpr int ABI = 3;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 
@@ -88,13 +88,14 @@ Search* heedful_search_new(const Model* model, int32_t threads) {
 }
 void heedful_search_free(Search* search) { delete search; }
 
-// Queues a sentence -> its number.
+// Queues a sentence -> its number. `phrases` may be null; `continues` is borrowed until the sentence is removed.
 int32_t heedful_search_add(Search* search, const int32_t* source, int32_t length, const SearchOptions* options,
                            const int32_t* prefix, int32_t prefix_length, const int32_t* shortlist,
-                           int32_t shortlist_length) {
+                           int32_t shortlist_length, const int32_t* phrases, const uint8_t* continues) {
     return guarded([&] {
         return search->add({source, source + length}, *options, {prefix, prefix + prefix_length},
-                           {shortlist, shortlist + shortlist_length});
+                           {shortlist, shortlist + shortlist_length},
+                           phrases ? Phrases(phrases, continues) : Phrases());
     });
 }
 

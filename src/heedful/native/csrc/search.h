@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "decoder.h"
+#include "phrases.h"
 
 namespace heedful {
 
@@ -102,6 +103,8 @@ struct Job {  // the beam search of one sentence
     Sentence sentence;
     SearchOptions options;
     std::vector<int32_t> prefix;  // forced first tokens of the output
+    Phrases phrases;              // that the output must contain
+    std::vector<PhraseState> states;  // of the live rows, if there are phrases
     std::vector<Candidate> live;  // the beam: unfinished hypotheses; `row` is the node that each extends
     std::vector<Hypothesis> hypotheses;
     std::vector<double> best;     // scores of the finished hypotheses, best first, n_best at most
@@ -126,10 +129,11 @@ class Search {
 
     // Queues a sentence -> its number.
     int32_t add(std::vector<int32_t> source, const SearchOptions& options, std::vector<int32_t> prefix,
-                std::vector<int32_t> shortlist) {
+                std::vector<int32_t> shortlist, Phrases phrases) {
         auto job = std::make_unique<Job>();
         job->sentence.source = std::move(source), job->options = options, job->prefix = std::move(prefix);
-        job->sentence.shortlist = std::move(shortlist);
+        job->sentence.shortlist = std::move(shortlist), job->phrases = std::move(phrases);
+        if (!job->phrases.empty()) job->states.resize(1);
         check(*job);
         job->live = {{0.0, -1, options.bos, 0.0f}};
         jobs[++last_number] = std::move(job);
@@ -226,13 +230,16 @@ class Search {
 
     void check(const Job& job) const {
         const std::vector<int32_t>& shortlist = job.sentence.shortlist;
-        if (shortlist.empty()) return;
         const ModelConfig& config = decoder.model.config;
+        if (!job.phrases.all_tokens([&](int32_t id) { return id >= 0 && id < config.vocabulary; }))
+            throw std::invalid_argument("a phrase has a token that is not in the vocabulary");
+        if (shortlist.empty()) return;
         bool valid = config.shortlists && shortlist.front() >= 0 && shortlist.back() < config.vocabulary;
         for (size_t i = 1; i < shortlist.size(); ++i) valid &= shortlist[i - 1] < shortlist[i];
         auto has = [&](int32_t id) { return std::binary_search(shortlist.begin(), shortlist.end(), id); };
         for (int32_t id : {job.options.bos, job.options.eos, job.options.pad}) valid &= has(id);
         for (int32_t id : job.prefix) valid &= has(id);
+        valid &= job.phrases.all_tokens(has);
         if (!valid) throw std::invalid_argument("a shortlist is not in order, or lacks a token that is needed");
     }
 
@@ -242,6 +249,7 @@ class Search {
         const size_t beam = options.beam;
         const int length = job.sentence.nodes[job.nodes[0]].depth;  // of the output so far
         const int32_t bos = job.column(options.bos), eos = job.column(options.eos), pad = job.column(options.pad);
+        if (!job.phrases.empty()) return extend_constrained(job, rows, first, length);
         std::vector<Candidate> all;
         for (size_t r = 0; r < job.live.size(); ++r) {
             Distribution& distribution = distributions[first + r];
@@ -268,6 +276,71 @@ class Search {
         check_done(job, live, length);
         for (Candidate& candidate : live) candidate.row = job.nodes[candidate.row];
         job.live = std::move(live);
+    }
+
+    // The same for a sentence with phrases (dynamic beam allocation): hypotheses that contain as many phrases form a bank, and
+    // banks share the beam. A hypothesis ends only with all phrases; if its most probable token is eos before that, it is
+    // extended by the phrases alone.
+    void extend_constrained(Job& job, const Row* rows, int first, int length) {
+        const SearchOptions& options = job.options;
+        const Phrases& phrases = job.phrases;
+        const int32_t bos = job.column(options.bos), eos = job.column(options.eos), pad = job.column(options.pad);
+        std::vector<Candidate> all;
+        std::vector<int32_t> wanted;
+        for (size_t r = 0; r < job.live.size(); ++r) {
+            const PhraseState& state = job.states[r];
+            Distribution& distribution = distributions[first + r];
+            distribution.set(rows[r].logits, int(decoder.logit_count(job.sentence)), bos, eos, pad);
+            std::vector<int32_t>& columns = candidates[first + r];
+            auto add = [&](int32_t id) {
+                float log_prob = distribution.log_prob(job.column(id));
+                all.push_back({job.live[r].score + log_prob, int(r), id, log_prob});
+            };
+            if (size_t(length) < job.prefix.size()) {
+                add(job.prefix[length]);
+                continue;
+            }
+            phrases.wanted(state, wanted);
+            for (int32_t id : wanted) add(id);
+            distribution.top_k(2 * options.beam + phrases.reserved_tokens().size() + wanted.size(), columns);
+            if (!phrases.complete(state) && !columns.empty() && columns[0] == eos) continue;
+            for (int32_t column : columns) {
+                const int32_t id = job.token(column);
+                if (std::find(wanted.begin(), wanted.end(), id) != wanted.end() || phrases.forbidden(state, id)) continue;
+                if (id != options.eos || phrases.complete(state)) add(id);
+            }
+        }
+        std::sort(all.begin(), all.end());
+        std::vector<std::vector<Candidate>> banks(phrases.banks());
+        auto after = [&](const Candidate& candidate) { return phrases.next(job.states[candidate.row], candidate.id); };
+        size_t complete = 0;  // candidates with all phrases that are better
+        for (const Candidate& candidate : all) {
+            const PhraseState state = after(candidate);
+            const bool ends = candidate.id == options.eos;
+            if (ends && complete < size_t(options.beam)) add_finished(job, candidate, length + 1);
+            if (!ends) banks[phrases.bank(state)].push_back(candidate);
+            complete += phrases.complete(state);
+        }
+        std::vector<Candidate> live = share_beam(banks, options.beam);
+        check_done(job, live, length);
+        std::vector<PhraseState> states;
+        for (const Candidate& candidate : live) states.push_back(after(candidate));
+        for (Candidate& candidate : live) candidate.row = job.nodes[candidate.row];
+        job.live = std::move(live), job.states = std::move(states);
+    }
+
+    // The best candidate of every bank, then the second best of every bank, and so on, until the beam is full.
+    static std::vector<Candidate> share_beam(const std::vector<std::vector<Candidate>>& banks, size_t beam) {
+        std::vector<Candidate> live;
+        for (size_t rank = 0, before = ~size_t(0); live.size() != before && live.size() < beam; ++rank) {
+            before = live.size();
+            for (const std::vector<Candidate>& bank : banks)
+                if (rank < bank.size()) live.push_back(bank[rank]);
+            std::sort(live.begin() + before, live.end());
+        }
+        if (live.size() > beam) live.resize(beam);
+        std::sort(live.begin(), live.end());
+        return live;
     }
 
     void add_finished(Job& job, const Candidate& last, int length) {

@@ -1,0 +1,146 @@
+// Lexical constraints: phrases that the output of a sentence must contain (Post and Vilar, 2018).
+//
+// A phrase has one form or more, each a sequence of tokens; all forms are in one trie. The rules are those of
+// heedful/search/phrases.py.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace heedful {
+
+struct PhraseState {  // of a hypothesis
+    uint64_t met = 0;       // bit i: the output contains phrase i
+    int32_t node = 0;       // the longest beginning of an open phrase that the output ends with; 0, the root, if there is none
+    bool boundary = false;  // the output ends with a phrase of whole words: a token that continues a word must not follow
+};
+
+class Phrases {
+  public:
+    Phrases() = default;
+
+    // `data`: the number of reserved tokens and these; the number of phrases; of each phrase the number of the phrase that must
+    // precede it (or -1), whether it consists of whole words, the number of its forms; of each form its length and tokens.
+    // `continues[id]`: token id continues a word; borrowed.
+    Phrases(const int32_t* data, const uint8_t* continues) : continues(continues) {
+        const int32_t reserved_count = *data++;
+        reserved.assign(data, data + reserved_count);
+        data += reserved_count;
+        const int32_t count = *data++;
+        if (count > 64) throw std::invalid_argument("a sentence has more than 64 phrases");
+        nodes.resize(1);
+        for (int32_t phrase = 0; phrase < count; ++phrase) {
+            const uint64_t bit = uint64_t(1) << phrase;
+            after.push_back(*data++);
+            all |= bit, whole |= *data++ ? bit : 0;
+            for (int32_t forms = *data++; forms; --forms) {
+                const int32_t length = *data++;
+                add(data, length, bit);
+                data += length;
+            }
+        }
+        link_suffixes();
+    }
+
+    bool empty() const { return !all; }
+    bool complete(const PhraseState& state) const { return state.met == all; }
+    int bank(const PhraseState& state) const { return 2 * __builtin_popcountll(state.met) + (state.node != 0); }
+    int banks() const { return 2 * __builtin_popcountll(all) + 1; }
+    const std::vector<int32_t>& reserved_tokens() const { return reserved; }
+
+    // The state after one more token.
+    PhraseState next(const PhraseState& state, int32_t id) const {
+        const uint64_t open = open_phrases(state.met);
+        int32_t child = find(state.node, id, open);
+        for (int32_t node = state.node; child < 0 && node;) child = find(node = nodes[node].suffix, id, open);
+        if (child < 0) return {state.met, 0, false};
+        PhraseState after_id{state.met, child, false};
+        if (const uint64_t ending = nodes[child].ends & open) {
+            const uint64_t first = ending & -ending;
+            after_id.met |= first, after_id.boundary = whole & first;
+            if (!(nodes[child].deeper & open_phrases(after_id.met))) after_id.node = 0;
+        }
+        return after_id;
+    }
+
+    // The tokens that continue the phrase that has begun, or that begin an open one.
+    void wanted(const PhraseState& state, std::vector<int32_t>& ids) const {
+        ids.clear();
+        const uint64_t open = open_phrases(state.met);
+        for (auto& [id, child] : nodes[state.node].children)
+            if (nodes[child].below & open) ids.push_back(id);
+    }
+
+    // Whether a token that is not wanted must not follow.
+    bool forbidden(const PhraseState& state, int32_t id) const {
+        return (state.boundary && continues && continues[id]) ||
+               std::find(reserved.begin(), reserved.end(), id) != reserved.end();
+    }
+
+    // Whether all tokens satisfy the condition.
+    template <typename Condition>
+    bool all_tokens(Condition condition) const {
+        bool valid = std::all_of(reserved.begin(), reserved.end(), condition);
+        for (const TrieNode& node : nodes)
+            for (auto& [id, child] : node.children) valid &= condition(id);
+        return valid;
+    }
+
+  private:
+    struct TrieNode {
+        std::vector<std::pair<int32_t, int32_t>> children;  // token and node
+        uint64_t ends = 0, deeper = 0, below = 0;  // phrases with a form that ends here, below this node, or either
+        int32_t suffix = 0;  // the node of the longest proper suffix (Aho and Corasick, 1975)
+    };
+    std::vector<TrieNode> nodes;
+    std::vector<int32_t> reserved, after;
+    uint64_t all = 0, whole = 0;
+    const uint8_t* continues = nullptr;
+
+    void add(const int32_t* ids, int32_t length, uint64_t bit) {
+        int32_t node = 0;
+        for (int32_t i = 0; i < length; ++i) {
+            nodes[node].deeper |= bit, nodes[node].below |= bit;
+            int32_t child = find(node, ids[i], ~uint64_t(0));
+            if (child < 0) {
+                child = int32_t(nodes.size());
+                nodes.emplace_back();
+                nodes[node].children.push_back({ids[i], child});
+            }
+            node = child;
+            nodes[node].below |= bit;
+        }
+        nodes[node].ends |= bit;
+    }
+
+    void link_suffixes() {
+        std::vector<int32_t> queue{0};
+        for (size_t i = 0; i < queue.size(); ++i)
+            for (auto& [id, child] : nodes[queue[i]].children) {
+                queue.push_back(child);
+                int32_t suffix = -1;
+                for (int32_t node = queue[i]; suffix < 0 && node;) suffix = find(node = nodes[node].suffix, id, all);
+                nodes[child].suffix = std::max(0, suffix);
+            }
+    }
+
+    // The child of a node through which an open phrase leads; -1 if there is none.
+    int32_t find(int32_t node, int32_t id, uint64_t open) const {
+        for (auto& [token, child] : nodes[node].children)
+            if (token == id && nodes[child].below & open) return child;
+        return -1;
+    }
+
+    // Phrases that are missing and that nothing has to precede any more.
+    uint64_t open_phrases(uint64_t met) const {
+        uint64_t open = all & ~met;
+        for (size_t i = 0; i < after.size(); ++i)
+            if (after[i] >= 0 && !(met >> after[i] & 1)) open &= ~(uint64_t(1) << i);
+        return open;
+    }
+};
+
+}  // namespace heedful

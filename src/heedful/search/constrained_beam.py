@@ -1,0 +1,85 @@
+"""The candidates of sentences with lexical constraints: dynamic beam allocation (Post and Vilar, 2018).
+
+Beam search asks for the candidates of a step here if a sentence of its batch has phrases. A hypothesis ends only when
+it contains all phrases of its sentence. If its most probable token is eos before that, it is extended by the phrases
+alone: otherwise it would go on past the end of the translation. Legend as in `beam`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.search.phrases import Banked, LexicalConstraint, PhraseState, share_beam
+from heedful.search.top import top_k
+
+
+class Extension(NamedTuple):
+    """A row of a sentence extended by one token; better ones are smaller: by score, then by row, then by id."""
+
+    negative_score: float
+    row: int  # among the rows of its sentence
+    id: int
+    log_prob: float
+
+
+class PhraseBeams:
+    """The phrase state of every row of the sentences with phrases."""
+
+    def __init__(self, constraints: Sequence[LexicalConstraint | None], eos_id: int) -> None:
+        self.eos_id = eos_id
+        self.constraints = list(constraints)  # of the A sentences still searched
+        self.states = [[PhraseState()] for _ in constraints]
+
+    def choose(self, place: int, score: Tensor, log_probs: Tensor, beam: int) -> tuple[list[Extension], int]:
+        """(w,), (w, V) of one sentence -> the extensions that end it, the W that continue; how many end."""
+        constraint, states = self.constraints[place], self.states[place]
+        assert constraint is not None
+        extensions = sorted(self._extensions(constraint, states, score, log_probs, beam))
+        after = [constraint.next(states[each.row], each.id) for each in extensions]
+        ending, banked, complete = [], [], 0
+        for each, state in zip(extensions, after, strict=True):
+            if each.id != self.eos_id:
+                banked.append(Banked(constraint.bank(state), each))
+            elif complete < beam:
+                ending.append(each)
+            complete += constraint.is_complete(state)
+        return ending + share_beam(banked, beam), len(ending)
+
+    def _extensions(
+        self,
+        constraint: LexicalConstraint,
+        states: Sequence[PhraseState],
+        score: Tensor,
+        log_probs: Tensor,
+        beam: int,
+    ) -> list[Extension]:
+        extensions = []
+        for row, (state, total) in enumerate(zip(states, score.tolist(), strict=True)):
+            wanted = constraint.wanted(state)
+            count = 2 * beam + len(constraint.reserved) + len(wanted)
+            best = top_k(log_probs[row : row + 1], count)[1][0].tolist()
+            others = [token for token in best if token not in wanted and not constraint.forbids(state, token)]
+            if not constraint.is_complete(state):
+                others = [] if best[0] == self.eos_id else [token for token in others if token != self.eos_id]
+            values = log_probs[row, torch.tensor(wanted + others, dtype=torch.long)].tolist()
+            for token, log_prob in zip(wanted + others, values, strict=True):
+                if log_prob > -torch.inf and total > -torch.inf:
+                    extensions.append(Extension(-(total + log_prob), row, token, log_prob))
+        return extensions
+
+    def advance(self, parents: Tensor, ids: Tensor, stay: Tensor) -> None:
+        """(A, W) rows among all, (A, W) the ids that follow them, (A,) the sentences that stay."""
+        width, kept = len(self.states[0]) if self.states else 1, stay.tolist()
+        followed = zip(self.constraints, self.states, (parents % width).tolist(), ids.tolist(), strict=True)
+        states = [
+            []
+            if constraint is None
+            else [constraint.next(old[row], token) for row, token in zip(rows, new, strict=True)]
+            for constraint, old, rows, new in followed
+        ]
+        self.states = [each or [PhraseState()] * ids.size(1) for each, keep in zip(states, kept, strict=True) if keep]
+        self.constraints = [each for each, keep in zip(self.constraints, kept, strict=True) if keep]

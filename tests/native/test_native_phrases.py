@@ -1,0 +1,78 @@
+"""Lexical constraints in the compiled engine: the rules of Python, with and without a shortlist."""
+
+import numpy as np
+import pytest
+import torch
+
+from heedful.config import ModelConfig
+from heedful.errors import HeedfulError
+from heedful.inference.native_search import NativeSearchPool
+from heedful.inference.scheduler import search_in_order
+from heedful.model.transformer import EncoderDecoder, build_model
+from heedful.native import Engine, library
+from heedful.native.torch_bridge import EngineNextToken, ModuleWeights
+from heedful.search import LexicalConstraint, Phrase, SearchOptions, SearchRequest
+from heedful.search.beam import beam_search
+
+pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
+VOCABULARY = 61
+CONTINUES = (np.arange(VOCABULARY) % 3 == 0).astype(np.uint8)
+CONSTRAINTS = [
+    None,
+    LexicalConstraint((Phrase(((7, 8), (7, 8, 9), (20,)), whole_words=True),), continues=CONTINUES),
+    LexicalConstraint((Phrase(((7, 7, 9),)), Phrase(((7, 9),)), Phrase(((30,),)))),
+    LexicalConstraint((Phrase(((5,),)), Phrase(((5,),)), Phrase(((6,),), after=0)), reserved=(4, 5, 6)),
+    LexicalConstraint(tuple(Phrase(((token, token + 1),)) for token in range(10, 30))),  # more banks than rows
+    None,
+]
+
+
+def model(seed: int) -> EncoderDecoder:
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": VOCABULARY, "d_model": 24, "d_ff": 40, "n_heads": 3, "encoder_layers": 1}
+    made = build_model(ModelConfig(**sizes | {"decoder_layers": 1, "max_length": 99, "dropout": 0.0}))
+    with torch.no_grad():
+        for each in made.parameters():
+            each.add_(torch.randn_like(each) * 0.3)
+    return made.eval()
+
+
+def sources(seed: int) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [[*torch.randint(4, VOCABULARY, (n - 1,), generator=generator).tolist(), 3] for n in (7, 1, 12, 3, 5, 9)]
+
+
+@pytest.mark.parametrize("beam", [1, 4, 6])
+@pytest.mark.parametrize("shortlist", [False, True])
+def test_the_constrained_search_is_that_of_python(beam: int, shortlist: bool) -> None:
+    options = SearchOptions(beam=beam, n_best=1, max_length=60)
+    for seed in range(4):
+        engine = Engine(ModuleWeights(model(seed)), int8=False, shortlists=shortlist)
+        asked, prefixes = sources(seed), [(), (8,), (7,), (), (), (9, 10)]
+        allowed = np.setdiff1d(np.arange(VOCABULARY), [40, 41, 42, 55]).astype(np.int32) if shortlist else None
+        requests = [
+            SearchRequest(source, options, prefix, allowed, phrases)
+            for source, prefix, phrases in zip(asked, prefixes, CONSTRAINTS, strict=True)
+        ]
+        lengths = torch.tensor([len(source) for source in asked])
+        padded = torch.zeros(len(asked), int(lengths.max()), dtype=torch.long)
+        for row, source in zip(padded, asked, strict=True):
+            row[: len(source)] = torch.tensor(source)
+        changes = {"prefix": tuple(prefixes), "phrases": tuple(CONSTRAINTS), "shortlists": (allowed,) * 6}
+        expected = beam_search(EngineNextToken(engine), padded, lengths, options.model_copy(update=changes))
+        found = list(search_in_order(NativeSearchPool(engine), requests))
+        for mine, theirs in zip(found, expected, strict=True):
+            assert [(h.ids, h.finished) for h in mine] == [(h.ids, h.finished) for h in theirs]
+            assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=1e-4)
+        plain = list(search_in_order(NativeSearchPool(engine), [r._replace(phrases=None) for r in requests]))
+        assert [found[0], found[5]] == [plain[0], plain[5]]  # to the bit
+
+
+def test_a_phrase_outside_the_vocabulary_or_the_shortlist_is_refused() -> None:
+    engine = Engine(ModuleWeights(model(1)), int8=False, shortlists=True)
+    phrases, options = LexicalConstraint((Phrase(((VOCABULARY,),)),)), SearchOptions(beam=2)
+    with pytest.raises(HeedfulError, match="not in the vocabulary"):
+        list(search_in_order(NativeSearchPool(engine), [SearchRequest([5, 3], options, phrases=phrases)]))
+    few, phrases = np.arange(9, dtype=np.int32), LexicalConstraint((Phrase(((20,),)),))
+    with pytest.raises(HeedfulError, match="lacks a token"):
+        list(search_in_order(NativeSearchPool(engine), [SearchRequest([5, 3], options, (), few, phrases)]))
