@@ -11,7 +11,7 @@ from heedful.inference.scheduler import search_in_order
 from heedful.model.transformer import EncoderDecoder, build_model
 from heedful.native import Engine, library
 from heedful.native.torch_bridge import EngineNextToken, ModuleWeights
-from heedful.search import LexicalConstraint, Phrase, SearchOptions, SearchRequest
+from heedful.search import LexicalConstraint, RequiredPhrase, SearchOptions, SearchRequest
 from heedful.search.beam import beam_search
 
 pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
@@ -19,10 +19,12 @@ VOCABULARY = 61
 CONTINUES = (np.arange(VOCABULARY) % 3 == 0).astype(np.uint8)
 CONSTRAINTS = [
     None,
-    LexicalConstraint((Phrase(((7, 8), (7, 8, 9), (20,)), whole_words=True),), continues=CONTINUES),
-    LexicalConstraint((Phrase(((7, 7, 9),)), Phrase(((7, 9),)), Phrase(((30,),)))),
-    LexicalConstraint((Phrase(((5,),)), Phrase(((5,),)), Phrase(((6,),), after=0)), reserved=(4, 5, 6)),
-    LexicalConstraint(tuple(Phrase(((token, token + 1),)) for token in range(10, 30))),  # more banks than rows
+    LexicalConstraint((RequiredPhrase(((7, 8), (7, 8, 9), (20,)), whole_words=True),), continues=CONTINUES),
+    LexicalConstraint((RequiredPhrase(((7, 7, 9),)), RequiredPhrase(((7, 9),)), RequiredPhrase(((30,),)))),
+    LexicalConstraint(
+        (RequiredPhrase(((5,),)), RequiredPhrase(((5,),)), RequiredPhrase(((6,),), after=0)), reserved=(4, 5, 6)
+    ),
+    LexicalConstraint(tuple(RequiredPhrase(((token, token + 1),)) for token in range(10, 30))),  # more banks than rows
     None,
 ]
 
@@ -70,9 +72,9 @@ def test_the_constrained_search_is_that_of_python(beam: int, shortlist: bool) ->
 
 def test_a_phrase_outside_the_vocabulary_or_the_shortlist_is_refused() -> None:
     engine = Engine(ModuleWeights(model(1)), int8=False, shortlists=True)
-    phrases, options = LexicalConstraint((Phrase(((VOCABULARY,),)),)), SearchOptions(beam=2)
+    phrases, options = LexicalConstraint((RequiredPhrase(((VOCABULARY,),)),)), SearchOptions(beam=2)
     with pytest.raises(HeedfulError, match="not in the vocabulary"):
         list(search_in_order(NativeSearchPool(engine), [SearchRequest([5, 3], options, phrases=phrases)]))
-    few, phrases = np.arange(9, dtype=np.int32), LexicalConstraint((Phrase(((20,),)),))
+    few, phrases = np.arange(9, dtype=np.int32), LexicalConstraint((RequiredPhrase(((20,),)),))
     with pytest.raises(HeedfulError, match="lacks a token"):
         list(search_in_order(NativeSearchPool(engine), [SearchRequest([5, 3], options, (), few, phrases)]))

@@ -5,10 +5,10 @@ below need no torch: they describe a search and its result. `beam` and `sample` 
 """
 
 from heedful.search.hypothesis import Hypothesis, length_penalty
+from heedful.search.lexical_constraints import LexicalConstraint, RequiredPhrase
 from heedful.search.next_token import NextToken, SearchCache
 from heedful.search.observer import Observer
 from heedful.search.options import Constraint, SearchOptions
-from heedful.search.phrases import LexicalConstraint, Phrase
 from heedful.search.request import SearchRequest
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "LexicalConstraint",
     "NextToken",
     "Observer",
-    "Phrase",
+    "RequiredPhrase",
     "SearchCache",
     "SearchOptions",
     "SearchRequest",

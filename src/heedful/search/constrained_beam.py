@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.search.phrases import Banked, LexicalConstraint, PhraseState, share_beam
+from heedful.search.lexical_constraints import Banked, LexicalConstraint, PhraseState, share_beam
 from heedful.search.top import top_k
 
 

@@ -10,8 +10,8 @@ from pydantic import Field, InstanceOf
 
 from heedful.config import SearchSettings, validate_section
 from heedful.errors import SettingError
+from heedful.search.lexical_constraints import LexicalConstraint
 from heedful.search.observer import Observer
-from heedful.search.phrases import LexicalConstraint
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from heedful.search.lexical_constraints import LexicalConstraint
 from heedful.search.options import SearchOptions
-from heedful.search.phrases import LexicalConstraint
 
 
 class SearchRequest(NamedTuple):

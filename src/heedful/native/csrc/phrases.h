@@ -1,7 +1,7 @@
 // Lexical constraints: phrases that the output of a sentence must contain (Post and Vilar, 2018).
 //
 // A phrase has one form or more, each a sequence of tokens; all forms are in one trie. The rules are those of
-// heedful/search/phrases.py.
+// heedful/search/lexical_constraints.py.
 #pragma once
 
 #include <algorithm>

@@ -23,7 +23,7 @@ NO_PHRASE = -1
 C = TypeVar("C")
 
 
-class Phrase(NamedTuple):
+class RequiredPhrase(NamedTuple):
     """Alternative token sequences, one of which the output must contain."""
 
     forms: tuple[tuple[int, ...], ...]
@@ -56,7 +56,7 @@ class LexicalConstraint:
     Tokens in `reserved` may occur only within a phrase. `continues[id]` is 1 for tokens that continue a word.
     """
 
-    phrases: tuple[Phrase, ...]
+    phrases: tuple[RequiredPhrase, ...]
     reserved: tuple[int, ...] = ()
     continues: npt.NDArray[np.uint8] | None = None
 

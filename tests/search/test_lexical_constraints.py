@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from search_toys import Toy, batch, exhaustive
 
 from heedful.errors import SettingError
-from heedful.search import LexicalConstraint, Phrase, SearchOptions
+from heedful.search import LexicalConstraint, RequiredPhrase, SearchOptions
 from heedful.search.beam import beam_search
-from heedful.search.phrases import Banked, PhraseState, share_beam
+from heedful.search.lexical_constraints import Banked, PhraseState, share_beam
 
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3), (3, 3)]
 RARELY_ENDS = -8.0  # the log-odds of eos: it is never the most probable token, which would end a row's free extensions
 
 
-def phrase(*forms: tuple[int, ...], **options) -> Phrase:
-    return Phrase(forms, **options)
+def phrase(*forms: tuple[int, ...], **options) -> RequiredPhrase:
+    return RequiredPhrase(forms, **options)
 
 
 def run(toy, sentences, phrases, **options):
@@ -124,4 +124,4 @@ def test_wrong_phrases_are_refused():
         LexicalConstraint(tuple(itertools.repeat(phrase((3,)), 65)))
     for forms in ((), ((),)):
         with pytest.raises(SettingError, match="no form, or an empty one"):
-            LexicalConstraint((Phrase(forms),))
+            LexicalConstraint((RequiredPhrase(forms),))
