@@ -21,6 +21,7 @@ import torch
 
 from heedful.config import ModelConfig, SearchSettings
 from heedful.inference.generator import GenerationBatch, Generator
+from heedful.inference.scheduler import Scheduler
 from heedful.interop import open_folder
 from heedful.model.transformer import build_model
 from heedful.storage.folder import ModelFolder
@@ -53,15 +54,12 @@ def asked(count: int, tokens: int, seed: int) -> list[tuple[str, dict]]:
 
 
 def together(generator: Generator, requests: list[tuple[str, dict]]) -> list[str]:
-    texts = GenerationBatch(generator)
-    made = [generator.text(prompt, range(1), **how) for prompt, how in requests]
-    for text in made:
-        texts.add(text)
-    written = dict.fromkeys(made, "")
-    while texts.rows:
-        for text, pieces in texts.step():
-            written[text] += "".join(piece.text for piece in pieces)
-    return list(written.values())
+    scheduler = Scheduler(GenerationBatch(generator))
+    texts = dict.fromkeys(scheduler.add(generator.text(prompt, range(1), **how) for prompt, how in requests), "")
+    while not scheduler.idle():
+        for result in scheduler.step():
+            texts[result.queued] += "".join(delta.text for delta in result.get())
+    return list(texts.values())
 
 
 def alone(generator: Generator, requests: list[tuple[str, dict]]) -> list[str]:

@@ -13,6 +13,7 @@ from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, SettingError
 from heedful.inference.context_window import ContextWindow, GPTNextToken
 from heedful.inference.generator import GenerationBatch, Generator, TextStreamer
+from heedful.inference.scheduler import Scheduler
 from heedful.model.transformer import build_model
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
@@ -147,39 +148,38 @@ SETTINGS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_that_are_written_together_are_those_that_are_written_alone(kind: str) -> None:
-    """Whoever joins and leaves, with whatever settings, and though windows slide now and then."""
+def test_samples_of_a_shared_batch_equal_samples_alone(kind: str) -> None:
+    """Requests join and leave at any step, with different settings, and windows slide now and then."""
     generator, chance = generator_of(max_length=20, **KINDS[kind]), random.Random(kind)
-    texts, asked, got = GenerationBatch(generator), {}, {}
+    scheduler, requests, texts = Scheduler(GenerationBatch(generator)), {}, {}
     for _ in range(60):
-        if len(asked) < 9 and chance.random() < 0.4:
+        if len(requests) < 9 and chance.random() < 0.4:
             prompt = "The quick brown fox"[: chance.randrange(20)]
-            how = chance.choice(SETTINGS) | {"max_tokens": chance.randrange(1, 25), "seed": chance.randrange(9)}
-            text = generator.text(prompt, range(chance.randrange(1, 4)), **how)  # type: ignore[arg-type]
-            asked[text], got[text] = (prompt, len(text.running), how), [""] * len(text.running)
-            texts.add(text)
-        elif texts.texts and chance.random() < 0.05:
-            leaving = chance.choice(texts.texts)
-            texts.drop(leaving)
-            del asked[leaving]
-        for text, pieces in texts.step():
-            for piece in pieces:
-                got[text][piece.number] += piece.text
-    assert not texts.rows and len(asked) > 5
-    for text, (prompt, n, how) in asked.items():
-        assert got[text] == generator.samples(prompt, n, **how)
+            options = chance.choice(SETTINGS) | {"max_tokens": chance.randrange(1, 25), "seed": chance.randrange(9)}
+            n = chance.randrange(1, 4)
+            (queued,) = scheduler.add([generator.text(prompt, range(n), **options)])  # type: ignore[arg-type]
+            requests[queued], texts[queued] = (prompt, n, options), [""] * n
+        elif scheduler.running and chance.random() < 0.05:
+            cancelled = chance.choice(sorted(scheduler.running, key=lambda queued: queued.number))
+            scheduler.cancel([cancelled])
+            del requests[cancelled]
+        for result in scheduler.step():
+            for delta in result.get():
+                texts[result.queued][delta.number] += delta.text
+    assert scheduler.idle() and len(requests) > 5
+    for queued, (prompt, n, options) in requests.items():
+        assert texts[queued] == generator.samples(prompt, n, **options)
 
 
-def test_equal_prompts_are_read_once_and_others_go_on_meanwhile(generator: Generator) -> None:
+def test_equal_prompts_are_computed_once_beside_running_samples(generator: Generator) -> None:
     sizes: list[tuple[int, ...]] = []
     hook = generator.model.embedding.register_forward_hook(lambda module, given, result: sizes.append(given[0].shape))
-    texts = GenerationBatch(generator)
-    texts.add(generator.text("The quick", range(3), max_tokens=9))
-    texts.step()
-    texts.add(generator.text("The", range(1), max_tokens=9))
-    texts.add(generator.text("fox", range(2), max_tokens=9, seed=2))
-    texts.step()
-    texts.step()
+    scheduler = Scheduler(GenerationBatch(generator))
+    scheduler.add([generator.text("The quick", range(3), max_tokens=9)])
+    scheduler.step()
+    scheduler.add([generator.text("The", range(1), max_tokens=9), generator.text("fox", range(2), max_tokens=9)])
+    scheduler.step()
+    scheduler.step()
     hook.remove()
     assert sizes == [(1, 9), (3, 1), (2, 3), (6, 1)]
 

@@ -203,12 +203,12 @@ def test_lanes_give_the_same_translations_and_forget_cancelled_requests(translat
     options = translator.options({"n_best": 2})
     scheduler = Scheduler(TorchSearchLanes(translator.torch, lambda: translator.next_token))
     requests = scheduler.add([translator.search_request(part, options) for part in parts])
-    results = dict(scheduler.step())
+    results = {result.queued: result.get() for result in scheduler.step()}
     cancelled = {requests[2], requests[5]} - results.keys()
     assert len(cancelled) == 2
     scheduler.cancel(cancelled)
     while not scheduler.idle():
-        results |= dict(scheduler.step())
+        results |= {result.queued: result.get() for result in scheduler.step()}
     whole = translator.translations(lines, n_best=2)
     assert results.keys() == set(requests) - cancelled
     for request, hypotheses in results.items():

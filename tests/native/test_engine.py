@@ -59,6 +59,10 @@ def search_all(
     return search_in_order(NativeSearchPool(engine, workers, threads, batched_calls=True), requests)
 
 
+def step_outcomes(scheduler: Scheduler) -> dict[QueuedRequest, Any]:
+    return {result.queued: result.outcome for result in scheduler.step()}
+
+
 def add_request(scheduler: Scheduler, source: list[int], options: SearchOptions) -> QueuedRequest:
     (queued,) = scheduler.add([SearchRequest(source, options)])
     return queued
@@ -150,9 +154,9 @@ def test_requests_that_join_at_every_step_of_a_pool_have_the_same_results(search
     requests = []
     for each in asked:
         requests.append(add_request(scheduler, each, options))
-        results |= dict(scheduler.step())
+        results |= step_outcomes(scheduler)
     while not scheduler.idle():
-        results |= dict(scheduler.step())
+        results |= step_outcomes(scheduler)
     assert [results[request] for request in requests] == list(
         search_all(engine, [SearchRequest(each, options) for each in asked])
     )
@@ -168,16 +172,16 @@ def test_searches_of_a_pool_do_not_wait_for_each_other_and_requests_can_be_cance
     step, slow.step = slow.step, lambda *calls: go.wait(60) and step(*calls)
     requests = [add_request(scheduler, each, options) for each in asked[:3]]  # 0 and 2 wait in the slow one
     while requests[1] not in results:
-        results |= dict(scheduler.step())
+        results |= step_outcomes(scheduler)
     scheduler.cancel({requests[0]})
     late = add_request(scheduler, asked[3], options)
     while late not in results:
-        results |= dict(scheduler.step())
+        results |= step_outcomes(scheduler)
     assert results == {requests[1]: alone[1], late: alone[3]}
     assert pool.rows == options.beam
     go.set()
     while not scheduler.idle():
-        results |= dict(scheduler.step())
+        results |= step_outcomes(scheduler)
     assert results == {requests[1]: alone[1], late: alone[3], requests[2]: alone[2]}
 
 
@@ -197,9 +201,9 @@ def test_requests_that_join_and_leave_at_any_time_have_the_same_results_as_alone
             scheduler.cancel({leaving})
             cancelled.add(leaving)
         if index % 5 == 0:
-            results |= dict(scheduler.step())
+            results |= step_outcomes(scheduler)
     while not scheduler.idle():
-        results |= dict(scheduler.step())
+        results |= step_outcomes(scheduler)
     assert not cancelled & results.keys()
     assert {request.number: each for request, each in results.items()} == {
         index: alone[index] for index, request in enumerate(requests) if request not in cancelled
@@ -234,11 +238,11 @@ def test_an_error_ends_the_requests_of_its_search_alone() -> None:
     pool.searches[1].search.step = breaks
     first, second = (add_request(scheduler, each, options) for each in asked[:2])
     while not scheduler.idle():
-        results |= dict(scheduler.step())
+        results |= step_outcomes(scheduler)
     assert results[first] == alone[0] and str(results[second]) == "broken"
     last = add_request(scheduler, asked[2], options)
     while not scheduler.idle():
-        results |= dict(scheduler.step())
+        results |= step_outcomes(scheduler)
     assert results[last] == alone[2]
     assert pool.rows == 0
 

@@ -11,7 +11,8 @@ from heedful.inference import shortlist
 from heedful.inference.translator import Translator
 from heedful.native import library
 from heedful.serve.messages import WorkerTask
-from heedful.serve.translation_workload import PACE, TranslationWorkload, translations
+from heedful.serve.translation_workload import TranslationWorkload, translations
+from heedful.serve.workload import PACE
 from heedful.storage.folder import load_folder
 from tests.serve.test_translation_workload import LINES, Clock, finish, texts
 
@@ -94,14 +95,21 @@ def test_empty_and_long_texts_and_what_cannot_be_searched(work, translator):
     assert work.idle()
 
 
-def test_a_broken_model_is_said_to_all_that_are_in_it(work, monkeypatch):
-    def broken(*calls: int) -> None:
-        raise HeedfulError("the model's probabilities are not numbers")
+def test_an_error_in_a_later_step_fails_the_tasks_of_that_search(work, monkeypatch):
+    def breaks_in_second_call(step):
+        calls = []
 
-    work.add(WorkerTask(1, {"texts": LINES[:30]}))
-    assert not work.step()
+        def broken(*arguments: int) -> list:
+            calls.append(arguments)
+            if len(calls) > 1:
+                raise HeedfulError("the model's probabilities are not numbers")
+            return step(*arguments)
+
+        return broken
+
     for search in work.scheduler.backend.searches:
-        monkeypatch.setattr(search.search, "step", broken)
+        monkeypatch.setattr(search.search, "step", breaks_in_second_call(search.search.step))
+    work.add(WorkerTask(1, {"texts": LINES[:30]}))
     events = []
     while not work.idle():
         events += work.step()

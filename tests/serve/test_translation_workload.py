@@ -212,7 +212,7 @@ def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_a
             first = [event.task for event in work.step()]
             assert first == [1, 2]
     assert {event.task for event in work.step()} == {1, 2, 3, 4}
-    assert work.counts.batches == [1, 3, 6, 10]
+    assert work.counts.batches == [1, 2, 3, 4]
     work = GenerationWorkload(generator)
     for number, (prompt, seed, temperature) in prompts.items():
         work.add(WorkerTask(number, {"prompt": prompt, "n": number, **asked, "seed": seed, "temperature": temperature}))
@@ -223,7 +223,7 @@ def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_a
 
 
 def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(generator, monkeypatch):
-    monkeypatch.setattr("heedful.serve.generation_workload.MAX_ROWS", 4)
+    monkeypatch.setattr("heedful.inference.generator.MAX_ROWS", 4)
     work, asked = GenerationWorkload(generator), {"max_tokens": 30, "seed": 1}
     for number in (1, 2, 3, 4):
         work.add(WorkerTask(number, {"prompt": "The", "n": 2, **asked}))
@@ -235,11 +235,11 @@ def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(genera
     work.add(WorkerTask(5, {"prompt": "x", "n": 9, **asked}))  # more than there is room for, alone
     assert {event.task for event in work.step()} == {5}
     work.cancel(5)
-    assert work.idle() and not work.texts.rows
+    assert work.idle() and not work.scheduler.backend.window.rows
 
 
 def test_a_step_that_breaks_takes_only_those_that_were_in_it(generator, monkeypatch):
-    monkeypatch.setattr("heedful.serve.generation_workload.MAX_ROWS", 1)
+    monkeypatch.setattr("heedful.inference.generator.MAX_ROWS", 1)
     work = GenerationWorkload(generator)
     for number in (1, 2):
         work.add(WorkerTask(number, {"prompt": "The", "n": 1, "max_tokens": 3, "seed": 1}))

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from heedful.errors import HeedfulError, SettingError
 from heedful.inference.context_window import ContextWindow
+from heedful.inference.scheduler import QueuedRequest, RequestResult, Scheduler
 from heedful.model.transformer import DecoderModel
 from heedful.ops.precision import autocast
 from heedful.search import SearchOptions
@@ -29,6 +30,7 @@ from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.text import Tokenizer
 
 MAX_TOKENS = 200
+MAX_ROWS = 64  # samples generated in one batch; a request for more runs alone
 UNFINISHED = "\ufffd"  # decoded from an incomplete UTF-8 character
 
 
@@ -96,51 +98,72 @@ class GeneratedText:
     best: int
 
 
+QueuedText = QueuedRequest[GeneratedText]
+GenerationResult = RequestResult[GeneratedText, list[TextDelta]]
+
+
 class GenerationBatch:
-    """Continuous batching of a GPT: each step adds a token to every text; texts join and leave between steps."""
+    """The samples of many requests as a backend of the scheduler: each step adds a token to every sample."""
+
+    lookahead = 1
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
         self.window = ContextWindow(generator.model)
-        self.texts: list[GeneratedText] = []  # their unfinished samples are the rows of the window, in order
+        self.queued: list[QueuedText] = []  # their unfinished samples are the rows of the window, in order
 
-    @property
-    def rows(self) -> int:
-        return len(self.window.rows)
-
-    def add(self, text: GeneratedText) -> None:
-        self.texts.append(text)
+    def admit(self, waiting: list[QueuedText]) -> list[QueuedText]:
+        """Start the first request, unless its samples would make the batch too large."""
+        text = waiting[0].request
+        if self.queued and len(self.window.rows) + len(text.running) > MAX_ROWS:
+            return []
+        self.queued.append(waiting[0])
         for _ in text.running:
             self.window.add(text.prompt)
+        return self.queued
 
-    def drop(self, text: GeneratedText) -> None:
-        """Remove a text, finished or not."""
-        self.window.select([row for other, rows in self._rows() if other is not text for row in rows])
-        self.texts.remove(text)
+    def cancel(self, queued: QueuedText) -> None:
+        row_ranges = zip(self.queued, self._rows(), strict=True)
+        self.window.select([row for other, (_, rows) in row_ranges if other is not queued for row in rows])
+        self.queued.remove(queued)
+
+    def step(self) -> list[GenerationResult]:
+        """Sample the next token of every row; a request leaves with its last sample, and all leave after an error."""
+        try:
+            deltas = self._sample()
+        except Exception as error:
+            failed, self.queued, self.window = self.queued, [], ContextWindow(self.generator.model)
+            return [GenerationResult(queued, error) for queued in failed]
+        results = [
+            GenerationResult(queued, of_text, finished=not queued.request.running)
+            for queued, of_text in zip(self.queued, deltas, strict=True)
+        ]
+        self.queued = [result.queued for result in results if not result.finished]
+        return results
+
+    def close(self) -> None: ...
 
     @torch.inference_mode()
-    def step(self) -> list[tuple[GeneratedText, list[TextDelta]]]:
-        """Sample the next token of every row; a text leaves with its last sample."""
-        if not self.texts:
-            return []
+    def _sample(self) -> list[list[TextDelta]]:
+        """The next token of every row -> the deltas of each request."""
         log_probs = self.generator.next(self.window)  # (R, V)
         for text, rows in self._rows():
             text_log_probs = log_probs[rows.start : rows.stop]
             text.penalty(text_log_probs, text.written, torch.zeros(len(text_log_probs), dtype=torch.long))
         ids = self._draw(log_probs)  # (R,)
-        deltas = [(text, self._deltas(text, rows, ids, log_probs)) for text, rows in self._rows()]
-        stay = [row for row, delta in enumerate(chain.from_iterable(of_text for _, of_text in deltas)) if not delta.end]
+        deltas = [self._deltas(text, rows, ids, log_probs) for text, rows in self._rows()]
+        stay = [row for row, delta in enumerate(chain.from_iterable(deltas)) if not delta.end]
         self.window.append(ids.tolist())
         if len(stay) < len(ids):
             self.window.select(stay)
-        for text, of_text in deltas:
-            text.running = [delta.number for delta in of_text if not delta.end]
-        self.texts = [text for text in self.texts if text.running]
+        for queued, of_text in zip(self.queued, deltas, strict=True):
+            queued.request.running = [delta.number for delta in of_text if not delta.end]
         return deltas
 
     def _rows(self) -> Iterator[tuple[GeneratedText, range]]:
         start = 0
-        for text in self.texts:
+        for queued in self.queued:
+            text = queued.request
             yield text, range(start, start + len(text.running))
             start += len(text.running)
 
@@ -215,10 +238,10 @@ class Generator:
         return self._steps(text)
 
     def _steps(self, text: GeneratedText) -> Iterator[list[TextDelta]]:
-        texts = GenerationBatch(self)
-        texts.add(text)
-        while text.running:
-            yield texts.step()[0][1]
+        scheduler = Scheduler(GenerationBatch(self))
+        scheduler.add([text])
+        while not scheduler.idle():
+            yield from (result.get() for result in scheduler.step())
 
     def text(
         self,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from heedful.inference.scheduler import Finished, QueuedRequest
+from heedful.inference.scheduler import QueuedSearch, SearchResult
 from heedful.inference.torch_backend import TorchBackend
 from heedful.search import Hypothesis, NextToken, Observer
 
@@ -27,7 +27,7 @@ SOURCE_TOKENS = 1 << 15  # in all rows of a batch
 class Lane:
     """A batch that is being searched, and the seconds of computation that it has had."""
 
-    running: dict[int, QueuedRequest]  # by place in the batch
+    running: dict[int, QueuedSearch]  # by place in the batch
     cancelled: set[int]  # places that the search gives up with its next step
     steps: Iterator[list[tuple[int, list[Hypothesis]]]]
     seconds: float
@@ -52,7 +52,7 @@ class TorchSearchLanes:
         self.max_lanes, self.sampling, self.observer = lanes, sampling, observer
         self.lanes: list[Lane] = []
 
-    def admit(self, waiting: list[QueuedRequest]) -> list[QueuedRequest]:
+    def admit(self, waiting: list[QueuedSearch]) -> list[QueuedSearch]:
         if not self._may_start_lane(waiting):
             return []
         batch = self._choose(waiting)
@@ -60,22 +60,22 @@ class TorchSearchLanes:
         self.lanes.append(Lane(dict(enumerate(batch)), cancelled, self._search(batch, cancelled), seconds))
         return batch
 
-    def step(self) -> Finished:
+    def step(self) -> list[SearchResult]:
         lane, start = min(self.lanes, key=lambda lane: lane.seconds), self.clock()
         try:
             finished = next(lane.steps, [])
         except Exception as error:  # which must not end the other lanes
             self.lanes.remove(lane)
-            return [(queued, error) for queued in lane.running.values()]
+            return [SearchResult(queued, error) for queued in lane.running.values()]
         lane.seconds += self.clock() - start
         lane.cancelled.difference_update(place for place, _ in finished)
-        outcomes: Finished = [
-            (lane.running.pop(place), hypotheses) for place, hypotheses in finished if place in lane.running
+        results = [
+            SearchResult(lane.running.pop(place), hypotheses) for place, hypotheses in finished if place in lane.running
         ]
         self._remove_if_empty(lane)
-        return outcomes
+        return results
 
-    def cancel(self, queued: QueuedRequest) -> None:
+    def cancel(self, queued: QueuedSearch) -> None:
         lane, place = next(
             (lane, place) for lane in self.lanes for place, other in lane.running.items() if other is queued
         )
@@ -90,14 +90,14 @@ class TorchSearchLanes:
         if not lane.running:
             self.lanes.remove(lane)
 
-    def _may_start_lane(self, waiting: list[QueuedRequest]) -> bool:
+    def _may_start_lane(self, waiting: list[QueuedSearch]) -> bool:
         if len(self.lanes) >= self.max_lanes:
             return False
         running = sum(len(lane.running) for lane in self.lanes)
         overdue = self.clock() - min(queued.since for queued in waiting) >= PATIENCE
         return len(waiting) >= REFILL_RATIO * running or (overdue and len(self.lanes) == 1)
 
-    def _choose(self, waiting: list[QueuedRequest]) -> list[QueuedRequest]:
+    def _choose(self, waiting: list[QueuedSearch]) -> list[QueuedSearch]:
         """The request whose turn it is, with others of the same options and of similar length."""
         first, options = waiting[0], waiting[0].request.options
         rows = options.n_best if self.sampling else options.beam  # of each request
@@ -110,7 +110,7 @@ class TorchSearchLanes:
         most = max(1, SOURCE_TOKENS // (len(batch[-1].request.source) * rows))
         return batch if len(batch) <= most else [first, *(queued for queued in batch if queued is not first)][:most]
 
-    def _search(self, batch: list[QueuedRequest], cancelled: set[int]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    def _search(self, batch: list[QueuedSearch], cancelled: set[int]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         requests = [queued.request for queued in batch]
         if self.max_lanes > 1:
             yield from self.backend.search_steps(self.next_token(), requests, cancelled)

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from heedful.errors import SettingError
+from heedful.serve.logs import trace
+
 LENGTH = struct.Struct("!I")
 
 
@@ -26,11 +29,16 @@ class Event(NamedTuple):
     value: Any
 
 
+def error_event(task: int, error: Exception) -> Event:
+    """The event of a task that ended with an error."""
+    return Event(task, "error", str(error)) if isinstance(error, SettingError) else Event(task, "failed", trace(error))
+
+
 @dataclass
 class Counts:
     """Work done since the counts were last sent."""
 
-    batches: list[int] = field(default_factory=list)  # sentences in each batch
+    batches: list[int] = field(default_factory=list)  # requests in each batch
     tokens_in: int = 0
     tokens_out: int = 0
 

@@ -11,9 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from heedful.errors import SettingError
-from heedful.serve.logs import trace
-from heedful.serve.messages import Event
+from heedful.serve.messages import Event, error_event
 
 Steps = Generator[None, None, Any]  # returns the result of the request
 
@@ -64,8 +62,6 @@ class SideWork:
             next(steps)
         except StopIteration as done:
             return Event(task, "done", done.value)
-        except SettingError as error:
-            return Event(task, "error", str(error))
         except Exception as error:
-            return Event(task, "failed", trace(error))
+            return error_event(task, error)
         return None

@@ -20,15 +20,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from heedful.errors import HeedfulError, SettingError
+from heedful.errors import HeedfulError
 from heedful.inference.results import SourcePart, Translation
 from heedful.inference.translator import Translator
 from heedful.interop import open_folder
 from heedful.ops.threads import compute_with_one_thread, set_num_threads
 from heedful.serve.logs import trace
-from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, pack_messages
+from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, error_event, pack_messages
 from heedful.serve.side_work import SideWork, Steps
-from heedful.serve.translation_workload import TranslationWorkload, Workload, translations
+from heedful.serve.translation_workload import TranslationWorkload, translations
+from heedful.serve.workload import Workload
 from heedful.storage.folder import ModelFolder, parameter_count
 from heedful.storage.weight_file import WeightFile
 from heedful.text.text_sentences import SentenceTranslations
@@ -118,10 +119,8 @@ class Worker:
             return
         try:
             self.workload.add(message)
-        except SettingError as error:
-            self._finish(Event(message.id, "error", str(error)))
         except Exception as error:
-            self._finish(Event(message.id, "failed", trace(error)))
+            self._finish(error_event(message.id, error))
 
     def _report(self, events: list[Event]) -> None:
         """Send the events of a step; translations that need alignments go to side work first."""
