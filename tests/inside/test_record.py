@@ -74,6 +74,14 @@ SYSTEMS = {
     "convolutions": {"architecture": "conv"},
     "universal": {"universal": True},
     "universal with act_halting": {"universal": True, "act_halting": True},
+    "separable convolutions": {"architecture": "conv", "separable": True},
+    "local attention of factorized cells": {
+        "architecture": "rnn",
+        "cell": "flstm",
+        "source_attention": "concat",
+        "source_span": "local-p",
+    },
+    "experts": {"experts": 3, "norm": "rms"},
 }
 
 

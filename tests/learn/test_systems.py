@@ -27,7 +27,18 @@ ONE = {"pre_norm": True, "encoder_layers": 1, "decoder_layers": 1}
 SYSTEMS = {  # settings, learning rate, updates
     "rnn-additive": ({"architecture": "rnn", "cell": "gru", "source_attention": "additive"}, 2e-2, 100),
     "lstm-dot": ({"architecture": "rnn", "source_attention": "dot"}, 1e-2, 150),
+    "flstm-local-p": (
+        {"architecture": "rnn", "cell": "flstm", "source_attention": "general", "source_span": "local-p"},
+        2e-2,
+        150,
+    ),
+    "concat": ({"architecture": "rnn", "cell": "gru", "source_attention": "concat"}, 2e-2, 100),
     "conv": ({"architecture": "conv"}, 4e-3, 120),
+    "separable": ({"architecture": "conv", "separable": True}, 4e-3, 150),
+    "rms": ({"norm": "rms"} | ONE, 1e-2, 200),
+    "experts": ({"experts": 4, "load_balance": 0.01} | ONE, 1e-2, 250),
+    "batch-norm": ({"norm": "batch"} | ONE, 1e-2, 150),
+    "instance-norm": ({"norm": "instance"} | ONE, 1e-2, 400),
     "window": ({"attention": "window", "attention_window": 2} | ONE, 1e-2, 150),
     "sparse": ({"attention": "sparse", "attention_window": 1, "attention_stride": 3} | ONE, 1e-2, 150),
     "linformer": ({"attention": "linformer", "decoder_attention": "full", "attention_rank": 8} | ONE, 1e-2, 150),
@@ -36,6 +47,7 @@ SYSTEMS = {  # settings, learning rate, updates
     "act_halting": ({"universal": True, "act_halting": True, "pre_norm": True}, 1e-2, 200),
 }
 LONG = {"rnn-additive", "sparse", "linformer", "linear", "universal"}  # all but their learning is tested each time
+LONG |= {"rms", "flstm-local-p", "separable", "experts", "batch-norm", "instance-norm"}
 pytestmark = pytest.mark.slow
 
 

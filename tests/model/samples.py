@@ -31,7 +31,26 @@ SYSTEMS = {  # what the Transformer replaced and what followed it
     "universal-relative": {"universal": True, "pre_norm": True, "positions": "relative"},
     "act_halting": {"universal": True, "act_halting": True, "encoder_layers": 4, "decoder_layers": 3},
     "halting-window": {"universal": True, "act_halting": True, "pre_norm": True, "attention": "window", "n_heads": 2},
-}
+    "flstm-concat": {"architecture": "rnn", "cell": "flstm", "cell_rank": 5, "source_attention": "concat"},
+    "lstm-local-m": {"architecture": "rnn", "source_attention": "dot", "source_span": "local-m", "source_window": 1},
+    "gru-local-p": {
+        "architecture": "rnn", "cell": "gru", "source_attention": "general", "source_span": "local-p",
+        "source_window": 2,
+    },
+    "conv-separable": {"architecture": "conv", "separable": True, "dilated": True},
+    "rms": {"norm": "rms", "pre_norm": True},
+    "batch-norm": {"norm": "batch", "pre_norm": True},
+    "instance-norm": {"norm": "instance", "pre_norm": True},
+    "experts": {"experts": 4, "activation": "swiglu"},
+    "experts-universal": {"experts": 3, "experts_per_token": 1, "universal": True, "pre_norm": True},
+}  # fmt: skip
+
+
+def families(shape: dict[str, object]) -> list[str]:
+    """The families that a system can be."""
+    if shape.get("norm") == "instance":
+        return ["encoder-decoder", "encoder"]
+    return ["encoder-decoder", "encoder", "decoder"]
 
 
 def small(**changes) -> ModelConfig:

@@ -71,6 +71,18 @@ def test_a_layer_is_torchs_convolution_and_gate():
     torch.testing.assert_close(model(ids), (x + theirs) * HALF)
 
 
+@pytest.mark.parametrize("dilated", [False, True])
+def test_a_separable_layer_is_the_full_one_with_a_product_as_its_kernel(dilated):
+    """W[o, c, k] = pointwise[o, c] · depthwise[c, k] in torch's ordinary convolution."""
+    model = shared(convolutional(family="decoder", decoder_layers=2, separable=True, dilated=dilated))
+    layer, x = model.decoder.layers[1].convolution, torch.randn(2, 9, 16, dtype=torch.float64)
+    depthwise, pointwise = layer.convolve.depthwise.weight[:, 0], layer.convolve.pointwise.weight[:, :, 0]
+    kernel, step = pointwise[:, :, None] * depthwise[None], 2 if dilated else 1
+    padded = F.pad(x.transpose(1, 2), (2 * step, 0))
+    theirs = F.glu(F.conv1d(padded, kernel, layer.convolve.pointwise.bias, dilation=step), 1).transpose(1, 2)
+    torch.testing.assert_close(layer(x), theirs)
+
+
 @pytest.mark.parametrize(("dilated", "reach"), [(False, 2 * 4), (True, 2 * (1 + 2 + 4 + 8))])
 def test_four_layers_see_as_far_as_promised(dilated, reach):
     model = shared(convolutional(family="decoder", decoder_layers=4, dilated=dilated))
@@ -81,10 +93,12 @@ def test_four_layers_see_as_far_as_promised(dilated, reach):
     assert felt.nonzero().flatten().tolist() == list(range(3, 3 + reach + 1))
 
 
-def test_a_fresh_stack_keeps_the_variance():
+@pytest.mark.parametrize("separable", [False, True])
+def test_a_fresh_stack_keeps_the_variance(separable):
     """The scales of the paper are there for this: small inputs of a deep stack come out as large as they went in."""
     torch.manual_seed(0)
-    encoder = build_model(convolutional(family="encoder", d_model=64, encoder_layers=12, dropout=0.0)).encoder
+    sizes = {"d_model": 64, "encoder_layers": 12, "dropout": 0.0, "separable": separable}
+    encoder = build_model(convolutional(family="encoder", **sizes)).encoder
     x = 0.1 * torch.randn(8, 60, 64)
     encoder.position.embed = lambda x, start=0: x
     assert 0.07 < encoder(x, Context(torch.ones(8, 1, 1, 60, dtype=torch.bool))).std() < 0.14

@@ -1,6 +1,7 @@
 """The recurrent encoder-decoder against `torch.nn`'s own layers and against loops in NumPy."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import torch
 from torch import nn
 
 from heedful.model.baselines import rnn
+from heedful.model.baselines.factorized_lstm import FactorizedLSTM
+from heedful.model.spec import CELL_STATES
 from heedful.model.transformer import build_model
 
 from .samples import fresh, sentences, shared, small
@@ -76,32 +79,46 @@ def decode_by_hand(model, memory, first, inputs):
         r, z = sigmoid(i[0] + s[0]), sigmoid(i[1] + s[1])
         return (1 - z) * np.tanh(i[2] + r * s[2]) + z * h
 
-    def look(s):
+    def look(s, place=0):
         W, U, v = numpy_of(cross.query), numpy_of(cross.key), numpy_of(cross.value)
-        if cross.score == "additive":
-            scores = [float((v @ np.tanh(W @ s + U @ h))[0]) for h in memory]
+        if cross.score in ("additive", "concat"):
+            both = np.concatenate([W, U], 1)  # Luong's W_a of [s; h]
+            scores = [float((v @ np.tanh(both @ np.concatenate([s, h])))[0]) for h in memory]
         elif cross.score == "general":
             scores = [float(s @ (U @ h)) for h in memory]
         else:
             scores = [float(s @ h) for h in memory]
-        return sum(weight * h for weight, h in zip(softmax(np.array(scores)), memory, strict=True))
+        center = min(place, len(memory) - 1) if cross.span == "local-m" else None
+        if cross.span == "local-p":
+            Wp, vp = numpy_of(cross.center), numpy_of(cross.center_value)
+            center = len(memory) * sigmoid(float((vp @ np.tanh(Wp @ s))[0]))
+        inside = [j for j in range(len(memory)) if center is None or abs(j - center) <= cross.window]
+        weights = dict(zip(inside, softmax(np.array([scores[j] for j in inside])), strict=True))
+        if cross.span == "local-p":
+            sigma = cross.window / 2
+            weights = {j: w * np.exp(-((j - center) ** 2) / (2 * sigma**2)) for j, w in weights.items()}
+        return sum(weight * memory[j] for j, weight in weights.items())
 
     state, out = first, []
-    for x in inputs:
+    for place, x in enumerate(inputs):
         if cross.score == "additive":
             context = look(state)
             state = step(np.concatenate([x, context]), state)
         else:
             state = step(x, state)
-            context = look(state)
+            context = look(state, place)
         out.append(np.tanh(combine @ np.concatenate([context, state]) + bias))
     return np.stack(out)
 
 
-@pytest.mark.parametrize("score", ["additive", "dot", "general"])
-def test_the_decoder_is_what_the_papers_write(score):
-    """Bahdanau looks before a step and feeds the context in; Luong looks after it. Padding is on both sides."""
-    model = shared(recurrent(cell="gru", source_attention=score, decoder_layers=1))
+ATTENTIONS = [(score, "global") for score in ("additive", "dot", "general", "concat")]
+ATTENTIONS += [("dot", "local-m"), ("general", "local-p"), ("concat", "local-p")]
+
+
+@pytest.mark.parametrize(("score", "span"), ATTENTIONS)
+def test_the_decoder_is_what_the_papers_write(score, span):
+    """Bahdanau attends before a step and feeds the context in; Luong attends after it. Padding is on both sides."""
+    model = shared(recurrent(cell="gru", source_attention=score, source_span=span, source_window=2, decoder_layers=1))
     source, target = sentences(SOURCE_LENGTHS), sentences([4, 6, 2], seed=1, start=2)
     memory, out = model.encode(source).memory, model(source, target)
     for row, (s, t) in enumerate(zip(SOURCE_LENGTHS, [4, 6, 2], strict=True)):
@@ -177,4 +194,38 @@ def test_cells_stay_in_single_precision_where_the_rest_is_not(cell, score):
 
 
 def test_every_cell_of_torch_is_there():
-    assert set(rnn.CELLS) == set(CELLS) == set(rnn.STATES)
+    assert set(rnn.CELLS) == set(CELLS) == set(CELL_STATES) - {"flstm"}
+
+
+def torchs_lstm(ours: FactorizedLSTM, input_size: int) -> nn.LSTM:
+    """`torch.nn.LSTM` with the product of our two factors as its weight."""
+    theirs = nn.LSTM(input_size, ours.hidden_size, batch_first=True, bidirectional=ours.bidirectional).double()
+    with torch.no_grad():
+        for direction in ("", "_reverse") if ours.bidirectional else ("",):
+            whole = ours.get_parameter(f"weight_out_l0{direction}") @ ours.get_parameter(f"weight_in_l0{direction}")
+            theirs.get_parameter(f"weight_ih_l0{direction}").copy_(whole[:, :input_size])
+            theirs.get_parameter(f"weight_hh_l0{direction}").copy_(whole[:, input_size:])
+            theirs.get_parameter(f"bias_ih_l0{direction}").copy_(ours.get_parameter(f"bias_l0{direction}"))
+            theirs.get_parameter(f"bias_hh_l0{direction}").zero_()
+    return theirs
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_a_factorized_lstm_is_torchs_with_the_product_of_its_factors(bidirectional):
+    torch.manual_seed(0)
+    ours = FactorizedLSTM(10, 6, 4, bidirectional).double()
+    theirs, x = torchs_lstm(ours, 10), torch.randn(3, 7, 10, dtype=torch.float64)
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(SOURCE_LENGTHS), batch_first=True, enforce_sorted=False)
+    unpack = partial(nn.utils.rnn.pad_packed_sequence, batch_first=True)
+    (mine, state), (reference, expected) = ours(packed), theirs(packed)
+    torch.testing.assert_close(unpack(mine)[0], unpack(reference)[0])
+    torch.testing.assert_close(torch.stack(state), torch.stack(expected))
+    if not bidirectional:
+        (mine, state), (reference, expected) = ours(x, state), theirs(x, expected)
+        torch.testing.assert_close(mine, reference)
+        torch.testing.assert_close(torch.stack(state), torch.stack(expected))
+
+
+def test_local_attention_needs_luongs_scores():
+    with pytest.raises(ValueError, match=r"set model\.source_attention to dot, general or concat"):
+        recurrent(source_attention="additive", source_span="local-p")

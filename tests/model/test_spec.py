@@ -34,13 +34,29 @@ TRANSFORMERS = [
     {"attention": "linear"},
     {"universal": True},
     {"universal": True, "act_halting": True, "pre_norm": True, "positions": "relative"},
+    {"norm": "rms", "pre_norm": True},
+    {"norm": "batch", "pre_norm": True},
+    {"experts": 3, "activation": "swiglu"},
+    {"experts": 2, "universal": True, "bias": False},
 ]
 OTHERS = [
     {"architecture": "rnn", "cell": cell, "bidirectional": both, "source_attention": attention, "bias": both}
-    for cell, both, attention in product(("rnn", "lstm", "gru"), (True, False), ("none", "additive", "dot", "general"))
-] + [{"architecture": "conv"}, {"architecture": "conv", "positions": "learned", "bias": False, "dilated": True}]
+    for cell, both, attention in product(
+        ("rnn", "lstm", "gru", "flstm"), (True, False), ("none", "additive", "dot", "general")
+    )
+] + [
+    {"architecture": "rnn", "cell_rank": 3, "cell": "flstm", "source_attention": "concat", "source_span": "local-m"},
+    {"architecture": "rnn", "source_attention": "dot", "source_span": "local-p"},
+    {"architecture": "conv", "separable": True},
+    {"architecture": "conv"},
+    {"architecture": "conv", "positions": "learned", "bias": False, "dilated": True},
+]
 ENCODERS = [{"head": "transform", "pooler": True, "token_types": 2}, {"labels": ("a", "b", "c"), "head": "none"}]
-TRANSLATORS = [{"tie": "target", "source_vocab_size": 7}, {"tie": "none", "source_vocab_size": 7}]
+TRANSLATORS = [
+    {"norm": "instance", "pre_norm": True},
+    {"tie": "target", "source_vocab_size": 7},
+    {"tie": "none", "source_vocab_size": 7},
+]
 
 
 def configs() -> list[ModelConfig]:

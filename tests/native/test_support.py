@@ -5,7 +5,8 @@ import torch
 
 from heedful.config import ModelConfig
 from heedful.model.transformer import build_model
-from heedful.native.support import position_tensors
+from heedful.native.support import position_tensors, supports
+from heedful.native.trainer import native_trainer
 
 SIZES = {"vocab_size": 31, "d_model": 24, "d_ff": 20, "n_heads": 3, "encoder_layers": 1, "decoder_layers": 2}
 
@@ -19,6 +20,17 @@ def test_its_tables_are_those_of_the_modules(positions: str) -> None:
     for name, table in found.items():
         theirs = buffers[name if name in buffers else name.replace("table", "rotations")]
         assert torch.equal(torch.from_numpy(table), theirs)
+
+
+OTHER_SYSTEMS = [{"norm": "rms"}, {"norm": "batch"}, {"norm": "instance"}, {"experts": 2}]
+
+
+@pytest.mark.parametrize("changes", OTHER_SYSTEMS, ids=str)
+def test_what_the_engine_does_not_compute_is_left_to_torch(changes: dict[str, object]) -> None:
+    sizes = SIZES | {"d_model": 64, "d_ff": 64, "n_heads": 2}
+    config = ModelConfig.model_validate(sizes | changes)
+    assert supports(ModelConfig.model_validate(sizes)) and not supports(config)
+    assert native_trainer(build_model(config)) is None
 
 
 def test_learned_positions_are_no_table_to_compute() -> None:

@@ -5,6 +5,7 @@ from heedful.config.presets import PRESETS, Family, Preset, preset_for, preset_f
 from heedful.config.schema import (
     DataSettings,
     ModelConfig,
+    NormKind,
     SearchSettings,
     Section,
     TextSettings,
@@ -18,6 +19,7 @@ __all__ = [
     "DataSettings",
     "Family",
     "ModelConfig",
+    "NormKind",
     "Preset",
     "RunConfig",
     "SearchSettings",

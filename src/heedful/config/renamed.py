@@ -10,7 +10,6 @@ SETTINGS = {
     "data.store": "data.cache_dir",
     "data.valid_labelled": "data.valid_labeled",
     "model.halting": "model.act_halting",
-    "model.norm": "model.pre_norm",
     "model.recurrent_depth": "model.universal",
     "search.alpha": "search.length_penalty",
     "train.accumulate": "train.micro_batches",

@@ -17,6 +17,7 @@ from heedful.config.presets import Architecture, Family
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 AttentionKind = Literal["full", "window", "sparse", "linformer", "linear"]
+NormKind = Literal["layer", "rms", "batch", "instance"]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value)]
 
 
@@ -157,16 +158,40 @@ class ModelConfig(Section):
     ponder_cost: Annotated[float, Field(ge=0, le=10)] = Field(
         0.01, description="With act_halting: weight of the number of steps in the loss."
     )
-    cell: Literal["rnn", "lstm", "gru"] = Field(
-        "lstm", description="Cell of an rnn: lstm; gru, somewhat cheaper; rnn, without gates, as a baseline."
+    experts: Annotated[int, Field(ge=0, le=4096)] = Field(
+        0,
+        description="Mixture of experts (Shazeer et al., 2017): feed-forward layers of a block, of which each token"
+        " uses experts_per_token; 0 for one layer that all tokens use.",
+    )
+    experts_per_token: Annotated[int, Field(ge=1, le=64)] = Field(
+        2, description="Experts that the gating network selects for each token, k in the paper."
+    )
+    load_balance: Annotated[float, Field(ge=0, le=10)] = Field(
+        0.1, description="With experts: weight of the load-balancing loss, for importance and load alike."
+    )
+    cell: Literal["rnn", "lstm", "gru", "flstm"] = Field(
+        "lstm",
+        description="Cell of an rnn: lstm; gru, somewhat cheaper; rnn, without gates, as a baseline; flstm, an lstm"
+        " whose weight matrix is a product of two smaller ones (Kuchaiev & Ginsburg, 2017).",
+    )
+    cell_rank: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
+        None, description="Inner width of the two factors of an flstm; half the width of the cells if not set."
     )
     bidirectional: bool = Field(
         True, description="Bidirectional encoder of an rnn, each direction with half the width."
     )
-    source_attention: Literal["none", "additive", "dot", "general"] = Field(
+    source_attention: Literal["none", "additive", "dot", "general", "concat"] = Field(
         "additive",
-        description="Cross-attention of an rnn: additive (Bahdanau et al.), before each step; dot or general (Luong et"
-        " al.), after it and much faster; none, the last state of the encoder only.",
+        description="Cross-attention of an rnn: additive (Bahdanau et al.), before each step; dot, general or concat"
+        " (Luong et al.), after it and much faster; none, the last state of the encoder only.",
+    )
+    source_span: Literal["global", "local-m", "local-p"] = Field(
+        "global",
+        description="Source tokens that Luong's attention weighs: global, all; local-m, a window at the position of"
+        " the target token (monotonic); local-p, a window at a predicted position (predictive).",
+    )
+    source_window: Annotated[int, Field(ge=1, le=4096)] = Field(
+        10, description="Source tokens on each side of the center of local-m and local-p attention, D in the paper."
     )
     kernel_width: Annotated[int, Field(ge=2, le=65)] = Field(3, description="Kernel width of convolutions, in tokens.")
     dilated: bool = Field(
@@ -174,11 +199,22 @@ class ModelConfig(Section):
         description="Dilated convolutions (ByteNet): dilation 1, 2, 4, 8, 16, layer by layer, for a large receptive"
         " field.",
     )
+    separable: bool = Field(
+        False,
+        description="Separable convolutions: one kernel per channel, then a product over channels at each token;"
+        " O(k · n · d + n · d²) instead of O(k · n · d²).",
+    )
+    norm: NormKind = Field(
+        "layer",
+        description="Norm of the sublayers of a Transformer: layer (the paper); rms, cheaper and as good; batch or"
+        " instance, over the tokens of a batch or of a sequence, for comparison. Instance norm cannot be causal: a"
+        " decoder keeps layer.",
+    )
     pre_norm: bool = Field(
         False,
-        description="LayerNorm before each sublayer (pre-norm), which trains more easily, or after it (the paper).",
+        description="Norm before each sublayer (pre-norm), which trains more easily, or after it (the paper).",
     )
-    norm_eps: float = Field(1e-5, gt=0, le=0.1, description="Added to the variance in LayerNorm.")
+    norm_eps: float = Field(1e-5, gt=0, le=0.1, description="Added to the variance, or to the mean square, in norms.")
     activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"] = Field(
         "relu", description="Activation of the feed-forward layer; swiglu adds a gate and a third matrix."
     )
@@ -262,15 +298,28 @@ class ModelConfig(Section):
                 )
         if self.act_halting and not self.universal:
             raise ValueError("act_halting needs a Universal Transformer; set model.universal=true")
+        if self.experts and self.experts_per_token > self.experts:
+            raise ValueError(f"experts_per_token ({self.experts_per_token}) is more than experts ({self.experts})")
+        if self.norm == "instance" and self.family == "decoder":
+            raise ValueError(
+                "instance norm takes statistics over a whole sequence, so a language model cannot be causal with it; "
+                "set model.norm to layer, rms or batch"
+            )
 
     def _other_architecture_fits(self) -> None:
         architecture = self.architecture
-        usual = {"attention": "full", "decoder_attention": None, "universal": False, "act_halting": False}
+        usual: dict[str, object] = {"attention": "full", "decoder_attention": None, "universal": False}
+        usual |= {"act_halting": False, "experts": 0, "norm": "layer"}
         for name, value in usual.items():
             if getattr(self, name) != value:
                 raise ValueError(
                     f"{name} is a setting of the transformer architecture, and model.architecture is {architecture}"
                 )
+        if architecture == "rnn" and self.source_span != "global" and self.source_attention in ("none", "additive"):
+            raise ValueError(
+                f"{self.source_span} attention is Luong's, and source_attention is {self.source_attention}; "
+                "set model.source_attention to dot, general or concat"
+            )
         if architecture == "rnn" and self.bidirectional and self.d_model % 2:
             raise ValueError(f"a bidirectional encoder needs an even d_model, and it is {self.d_model}")
         if architecture == "conv" and self.family != "decoder" and self.kernel_width % 2 == 0:
@@ -284,6 +333,11 @@ class ModelConfig(Section):
     def attention_of_decoder(self) -> AttentionKind:
         """The kind of self-attention in the decoder."""
         return self.decoder_attention or self.attention
+
+    @property
+    def norm_of_decoder(self) -> NormKind:
+        """The norm of causal layers."""
+        return "layer" if self.norm == "instance" else self.norm
 
     @property
     def d_head(self) -> int:

@@ -32,11 +32,13 @@ AXES = {
     "gate": ("position", "unit"),
     "logits": ("position", "token"),
     "ponder": ("position",),
+    "gates": ("position", "expert"),
+    "load": ("position", "expert"),
 }
 HIDDEN = ("position", "width")  # of every other module
 HIDDEN_SUFFIXES = (
     "query", "key", "value", "embedding",  # taps show the same by head, and separately for source and target
-    "cells", "convolve", "bridge", "halt",  # parts of other architectures without a position axis
+    "cells", "convolve", "depthwise", "pointwise", "bridge", "halt", "center", "center_value",  # no position axis
 )  # fmt: skip
 WEIGHTS = ("output",)  # modules that only hold weights and are never called
 LENGTHS = ("position", "query", "key")
@@ -78,6 +80,7 @@ def activation_names(model: nn.Module) -> list[str]:
         and not name.endswith(HIDDEN_SUFFIXES)
         and not isinstance(module, Attention)
         and ".position" not in name
+        and ".experts" not in name  # an expert sees a part of the tokens
     ]
 
 

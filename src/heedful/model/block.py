@@ -2,62 +2,33 @@
 
 from collections.abc import Callable
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.model.attention import ATTENTIONS
 from heedful.model.attention.multi_head import MultiHeadAttention
 from heedful.model.context import Context, LayerContext
+from heedful.model.feed_forward import FeedForward, MixtureOfExperts
 from heedful.model.kv_cache import KVCache
+from heedful.model.norms import build_norm
 from heedful.model.positions import POSITIONS, Position
 from heedful.ops.dropout import dropout
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "silu": F.silu,
-    "swiglu": F.silu,
-}
-
-
-class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every position; SwiGLU adds a gate (Shazeer, 2020)."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.up = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
-        self.gate = nn.Linear(config.d_model, config.d_ff, bias=config.bias) if config.activation == "swiglu" else None
-        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
-        self.activation = ACTIVATIONS[config.activation]
-        self.rate = config.activation_dropout
-        self.inner = nn.Identity()  # a tap
-        self._inner_hooks = self.inner._forward_hooks
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
-        inner = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x)) * self.up(x)
-        if self._inner_hooks:
-            inner = self.inner(inner)
-        down: Tensor = self.down(dropout(inner, self.rate, self.training))
-        return down
-
 
 class Residual(nn.Module):
-    """Post-norm, LayerNorm(x + Sublayer(x)), as in the paper; or pre-norm, x + Sublayer(LayerNorm(x))."""
+    """Post-norm, Norm(x + Sublayer(x)), as in the paper; or pre-norm, x + Sublayer(Norm(x))."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, causal: bool = False) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
+        self.norm = build_norm(config, causal)
         self.pre_norm = config.pre_norm
         self.rate = config.dropout
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+        """(B, T, D), (B, T) -> (B, T, D)."""
         if self.pre_norm:
-            return x + dropout(sublayer(self.norm(x)), self.rate, self.training)
-        normed: Tensor = self.norm(x + dropout(sublayer(x), self.rate, self.training))
+            return x + dropout(sublayer(self.norm(x, real)), self.rate, self.training)
+        normed: Tensor = self.norm(x + dropout(sublayer(x), self.rate, self.training), real)
         return normed
 
 
@@ -67,18 +38,18 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, cross: bool, causal: bool = False) -> None:
         super().__init__()
         self.self = ATTENTIONS[config.attention_of_decoder if causal else config.attention](config, causal)
-        self.self_residual = Residual(config)
+        self.self_residual = Residual(config, causal)
         self.cross = MultiHeadAttention(config) if cross else None
-        self.cross_residual = Residual(config) if cross else None
-        self.feed = FeedForward(config)
-        self.feed_residual = Residual(config)
+        self.cross_residual = Residual(config, causal) if cross else None
+        self.feed = MixtureOfExperts(config) if config.experts else FeedForward(config)
+        self.feed_residual = Residual(config, causal)
 
     def forward(self, x: Tensor, context: LayerContext) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        x = self.self_residual(x, lambda x: self.self.self_attention(x, context))
+        x = self.self_residual(x, lambda x: self.self.self_attention(x, context), context.real)
         if (cross := self.cross) is not None and self.cross_residual is not None:
-            x = self.cross_residual(x, lambda x: cross.cross_attention(x, context))
-        out: Tensor = self.feed_residual(x, self.feed)
+            x = self.cross_residual(x, lambda x: cross.cross_attention(x, context), context.real)
+        out: Tensor = self.feed_residual(x, self.feed, context.real)
         return out
 
 
@@ -112,14 +83,14 @@ class Stack(LayerStack):
         super().__init__(config, POSITIONS[config.positions](config, n_layers))
         for index in range(n_layers):
             self.add_module(str(index), Block(config, cross, causal))
-        self.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.pre_norm else None
+        self.norm = build_norm(config, causal) if config.pre_norm else None
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """(B, T, D) embeddings -> (B, T, D) hidden states."""
         x = self.add_positions(x, context.start)
         for index, block in enumerate(self.blocks):
             x = block(x, context.layer(index, self.position))
-        return x if self.norm is None else self.norm(x)
+        return x if self.norm is None else self.norm(x, context.real)
 
     def start_cache(self, context: Context) -> KVCache:
         """A KV cache without tokens that holds the memory, projected by every layer."""

@@ -19,6 +19,7 @@ class Context:
     memory: Tensor | None = None  # (B, S, D): the encoder's output, unless the cache already holds its projections
     memory_keep: Tensor | None = None  # (B, 1, 1, S): the cross-attention mask
     cache: KVCache | None = None
+    real: Tensor | None = None  # (B, T): True at real tokens of the hidden states; None: all are
 
     @property
     def start(self) -> int | Tensor:
@@ -28,7 +29,7 @@ class Context:
     def layer(self, index: int, position: Position) -> "LayerContext":
         """The context of layer `index` of a stack with this position scheme."""
         cache = self.cache.layers[index] if self.cache else None
-        return LayerContext(position.layer(index), self.keep, self.memory, self.memory_keep, cache)
+        return LayerContext(position.layer(index), self.keep, self.memory, self.memory_keep, cache, self.real)
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class LayerContext:
     memory: Tensor | None = None
     memory_keep: Tensor | None = None
     cache: LayerKVCache | None = None
+    real: Tensor | None = None
 
     @property
     def start(self) -> int | Tensor:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from heedful.config import ModelConfig
 
 Shapes = dict[str, tuple[int, ...]]
-GATES = {"rnn": 1, "gru": 3, "lstm": 4}  # gates of a recurrent cell
+GATES = {"rnn": 1, "gru": 3, "lstm": 4, "flstm": 4}  # gates of a recurrent cell
+CELL_STATES = {"rnn": 1, "gru": 1, "lstm": 2, "flstm": 2}  # state vectors: hidden, and cell state for an LSTM
 
 
 def tensor_spec(config: ModelConfig) -> Shapes:
@@ -63,7 +64,7 @@ def _stack(config: ModelConfig, name: str, layers: int, cross: bool) -> Shapes:
     if config.act_halting:
         spec |= _linear(f"{name}.halt", 1, config.d_model)
     if config.architecture == "transformer" and config.pre_norm:
-        spec |= _norm(f"{name}.norm", config.d_model)
+        spec |= _sublayer_norm(config, f"{name}.norm")
     return spec
 
 
@@ -78,21 +79,34 @@ def _positions(config: ModelConfig, name: str, layers: int) -> Shapes:
 
 def _block(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
     """One Transformer block: self-attention, cross-attention, feed-forward."""
-    width, causal = config.d_model, name.startswith("decoder")
+    causal = name.startswith("decoder")
     spec = _attention(config, f"{name}.self")
     if (config.attention_of_decoder if causal else config.attention) == "linformer":
         mix = config.attention_rank, config.max_length
         spec |= {f"{name}.self.mix_keys": mix, f"{name}.self.mix_values": mix}
-    spec |= _norm(f"{name}.self_residual.norm", width)
+    spec |= _sublayer_norm(config, f"{name}.self_residual.norm")
     if cross:
-        spec |= _attention(config, f"{name}.cross") | _norm(f"{name}.cross_residual.norm", width)
+        spec |= _attention(config, f"{name}.cross") | _sublayer_norm(config, f"{name}.cross_residual.norm")
+    if config.experts:
+        gating = config.experts, config.d_model
+        spec |= {f"{name}.feed.gating": gating, f"{name}.feed.noise": gating}
+    for feed in [f"feed.experts.{index}" for index in range(config.experts)] or ["feed"]:
+        spec |= _feed_forward(config, f"{name}.{feed}")
+    return spec | _sublayer_norm(config, f"{name}.feed_residual.norm")
+
+
+def _feed_forward(config: ModelConfig, name: str) -> Shapes:
+    spec: Shapes = {}
     for matrix in ("up", "gate") if config.activation == "swiglu" else ("up",):
-        spec |= _linear(f"{name}.feed.{matrix}", config.d_ff, width, config.bias)
-    return (
-        spec
-        | _linear(f"{name}.feed.down", width, config.d_ff, config.bias)
-        | _norm(f"{name}.feed_residual.norm", width)
-    )
+        spec |= _linear(f"{name}.{matrix}", config.d_ff, config.d_model, config.bias)
+    return spec | _linear(f"{name}.down", config.d_model, config.d_ff, config.bias)
+
+
+def _sublayer_norm(config: ModelConfig, name: str) -> Shapes:
+    """The norm of the kind that is set; a batch norm saves its running statistics."""
+    kind = config.norm_of_decoder if name.startswith("decoder") else config.norm
+    parts = {"rms": ("weight",), "batch": ("weight", "bias", "running_mean", "running_var")}
+    return {f"{name}.{part}": (config.d_model,) for part in parts.get(kind, ("weight", "bias"))}
 
 
 def _attention(config: ModelConfig, name: str) -> Shapes:
@@ -112,6 +126,14 @@ def _recurrent(config: ModelConfig, name: str, index: int, cross: bool) -> Shape
     spec: Shapes = {}
     for direction in ("", "_reverse") if encoder and config.bidirectional else ("",):
         rows = GATES[config.cell] * hidden
+        if config.cell == "flstm":
+            rank = config.cell_rank or max(1, hidden // 2)
+            spec |= {
+                f"{name}.cells.weight_in_l0{direction}": (rank, input_size + hidden),
+                f"{name}.cells.weight_out_l0{direction}": (rows, rank),
+            }
+            spec |= {f"{name}.cells.bias_l0{direction}": (rows,)} if config.bias else {}
+            continue
         spec |= {
             f"{name}.cells.weight_ih_l0{direction}": (rows, input_size),
             f"{name}.cells.weight_hh_l0{direction}": (rows, hidden),
@@ -121,16 +143,19 @@ def _recurrent(config: ModelConfig, name: str, index: int, cross: bool) -> Shape
     if index == 0:
         parts: dict[str, Sequence[tuple[str, int]]] = {
             "additive": (("query", width), ("key", width), ("value", 1)),
+            "concat": (("query", width), ("key", width), ("value", 1)),
             "general": (("key", width),),
         }
         spec |= {f"{name}.cross.{part}.weight": (rows, width) for part, rows in parts.get(attention, ())}
+        if attention != "none" and config.source_span == "local-p":
+            spec |= {f"{name}.cross.center.weight": (width, width), f"{name}.cross.center_value.weight": (1, width)}
     return spec
 
 
 def _rnn_decoder(config: ModelConfig, name: str, layers: int) -> Shapes:
     """The bridge from the encoder's final state to the decoder's initial ones, and the output layer of attention."""
     width = config.d_model
-    states = layers * (2 if config.cell == "lstm" else 1) * width
+    states = layers * CELL_STATES[config.cell] * width
     spec = _linear(f"{name}.bridge", states, width, config.bias)
     return spec | (
         _linear(f"{name}.combine", width, 2 * width, config.bias) if config.source_attention != "none" else {}
@@ -140,10 +165,19 @@ def _rnn_decoder(config: ModelConfig, name: str, layers: int) -> Shapes:
 def _convolution(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
     width = config.d_model
     inner = name if name.startswith("encoder") else f"{name}.convolution"
-    spec: Shapes = {f"{inner}.convolve.weight": (2 * width, width, config.kernel_width)}
-    if config.bias:
-        spec[f"{inner}.convolve.bias"] = (2 * width,)
+    spec = _convolve(config, f"{inner}.convolve", 2 * width, width)
     return spec | (_linear(f"{name}.cross.query", width, width, config.bias) if cross else {})
+
+
+def _convolve(config: ModelConfig, name: str, rows: int, columns: int) -> Shapes:
+    """A convolution, or a separable one: a kernel per channel, and a product over channels."""
+    spec: Shapes = {}
+    kernel = config.kernel_width
+    if config.separable:
+        spec[f"{name}.depthwise.weight"] = columns, 1, kernel
+        name, kernel = f"{name}.pointwise", 1
+    spec[f"{name}.weight"] = rows, columns, kernel
+    return spec | ({f"{name}.bias": (rows,)} if config.bias else {})
 
 
 def _linear(name: str, rows: int, columns: int, bias: bool = True) -> Shapes:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from heedful.config import ModelConfig
 from heedful.model.baselines import conv, rnn
 from heedful.model.baselines.universal import UniversalStack
-from heedful.model.block import ACTIVATIONS, Stack
+from heedful.model.block import Stack
 from heedful.model.context import Context
+from heedful.model.feed_forward import ACTIVATIONS
 from heedful.model.kv_cache import KVCache
 from heedful.model.masks import causal, not_padding
 from heedful.ops.dropout import dropout
@@ -117,17 +118,20 @@ class EncoderDecoder(Model):
         self._check_length(source)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         keep = not_padding(source, self.config.pad_id)
-        return Context(memory=self.encoder(embedding(source), Context(keep)), memory_keep=keep)
+        memory: Tensor = self.encoder(embedding(source), Context(keep, real=keep[:, 0, 0]))
+        return Context(memory=memory, memory_keep=keep)
 
     def decode(self, target: Tensor, context: Context) -> Tensor:
         """(B, T) -> (B, T, D); with a KV cache, `target` holds only the tokens that follow the cached ones."""
         past = context.cache.length if context.cache else 0
         self._check_length(target, past)
         keep = self._causal_mask(target.size(1), past + target.size(1), target.device)
-        if keep is not None and context.cache is None and self.config.bos_id != self.config.pad_id:
-            keep = keep & not_padding(target, self.config.pad_id)
+        real = None
+        if context.cache is None and self.config.bos_id != self.config.pad_id:
+            real = target != self.config.pad_id
+            keep = keep if keep is None else keep & not_padding(target, self.config.pad_id)
         hidden: Tensor = self.decoder(
-            self.embedding(target), Context(keep, context.memory, context.memory_keep, context.cache)
+            self.embedding(target), Context(keep, context.memory, context.memory_keep, context.cache, real)
         )
         return hidden
 
@@ -201,7 +205,8 @@ class EncoderModel(Model):
         x = self.embedding(ids)
         if self.token_types is not None:
             x = x + self.token_types(torch.zeros_like(ids) if types is None else types)
-        hidden: Tensor = self.encoder(x, Context(not_padding(ids, self.config.pad_id) if keep is None else keep))
+        keep = not_padding(ids, self.config.pad_id) if keep is None else keep
+        hidden: Tensor = self.encoder(x, Context(keep, real=keep[:, 0, 0]))
         return hidden
 
     def before_output(self, hidden: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ def supports(config: ModelConfig) -> bool:
         and config.architecture == "transformer"
         and config.attention == config.attention_of_decoder == "full"
         and not config.universal
+        and config.norm == "layer"
+        and not config.experts
         and config.key_width == config.d_head
         and config.positions in POSITIONS
     )

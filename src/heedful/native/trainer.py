@@ -29,6 +29,8 @@ REQUIRED = {
     "attention": "full",
     "attention_of_decoder": "full",
     "universal": False,
+    "norm": "layer",
+    "experts": 0,
     "activation": "relu",
     "positions": "sinusoidal",
     "tie": "all",

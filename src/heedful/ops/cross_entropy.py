@@ -29,6 +29,7 @@ class Loss:
     likelihood: Tensor  # negative log-likelihood; divided by `tokens`, the logarithm of the perplexity
     tokens: int
     pondered: Tensor | None = None  # (2): ACT steps of real tokens, and the number of these tokens
+    expert_use: Tensor | None = None  # (2): share of the busiest expert, summed over layers, and the number of layers
 
 
 def linear_cross_entropy(

@@ -93,19 +93,21 @@ def validation_scores(run: TrainingRun, most_tokens: int | None = None) -> Score
     """
     state, began = run.state, run.budget.now()
     most_tokens = min(most_tokens or state.valid_tokens, state.valid_tokens or most_tokens or 0)
-    total, tokens, steps, halted = 0.0, 0, 0.0, 0.0
+    total, tokens, pondered, expert_use = 0.0, 0, torch.zeros(2), torch.zeros(2)
     with torch.inference_mode(), autocast(run.backend.precision, run.distributed.device):
         for micro_batch in run.task.validation():
             loss = run.task.loss(run.averaged, micro_batch.to(run.distributed.device))
             total, tokens = total + float(loss.likelihood), tokens + loss.tokens
-            if loss.pondered is not None:
-                steps, halted = steps + float(loss.pondered[0]), halted + float(loss.pondered[1])
+            pondered += 0 if loss.pondered is None else loss.pondered.cpu()
+            expert_use += 0 if loss.expert_use is None else loss.expert_use.cpu()
             if most_tokens and tokens >= most_tokens:
                 break
             if not state.validated and run.budget.exceeded(LOSS_SHARE, began):
                 state.valid_tokens = tokens
                 break
-    return run.task.scores(total, tokens) | ({"valid_ponder": steps / halted} if halted else {})
+    found = run.task.scores(total, tokens)
+    found |= {"valid_ponder": float(pondered[0] / pondered[1])} if pondered[1] else {}
+    return found | ({"valid_busiest_expert": 100 * float(expert_use[0] / expert_use[1])} if expert_use[1] else {})
 
 
 def describe_candidates(run: TrainingRun, losses: dict[int, float], measured: dict[int, Scores]) -> str:

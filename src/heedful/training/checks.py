@@ -5,6 +5,8 @@ Reading and encoding a corpus takes minutes, so everything that can be checked w
 
 from __future__ import annotations
 
+import os
+
 from heedful.config import Preset, RunConfig
 from heedful.errors import SettingError
 from heedful.formats.line_files import check_files, read_lines
@@ -47,8 +49,14 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
                 )
         if train.embedding_init == "lsa":
             raise SettingError("train.embedding_init is 'lsa', which only a translator supports; leave it out.")
-    if train.rdrop and model.act_halting:
-        raise SettingError("train.rdrop does not work with model.act_halting; leave one of them out.")
+    for name in ("act_halting", "experts"):
+        if train.rdrop and getattr(model, name):
+            raise SettingError(f"train.rdrop does not work with model.{name}; leave one of them out.")
+    if model.norm == "batch" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingError(
+            "model.norm is batch, whose running statistics are those of one process; train with one process, or set "
+            "model.norm=layer."
+        )
     if kind.guesses_tokens and model.head == "none":
         raise SettingError("model.head is none, but a BERT predicts tokens; set it to linear or transform.")
 

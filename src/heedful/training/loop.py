@@ -259,6 +259,8 @@ def report_progress(run: TrainingRun, outcome: StepResult, validating: bool) -> 
     }
     if outcome.ponder is not None:
         record["ponder"] = outcome.ponder
+    if outcome.busiest_expert is not None:
+        record["busiest_expert"] = outcome.busiest_expert
     run.report.record(record)
     planning = bool(run.config.train.time) and not state.planned
     total = updates_in_time(run) if planning else state.total

@@ -3,24 +3,17 @@
 An update divides the sum by the number of tokens over all micro-batches and ranks, so that neither changes the result.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import replace
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from heedful.config import ModelConfig, TrainSettings
 from heedful.data.batch import Batch, LabeledBatch
 from heedful.data.blocks import TokenBlocks
 from heedful.data.masking import MaskedBatch
-from heedful.model.baselines.universal import UniversalStack
-from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model
+from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.ops.cross_entropy import Loss, linear_cross_entropy, linear_rdrop_cross_entropy
-
-LossFunction = TypeVar("LossFunction", bound=Callable[..., "Loss"])
+from heedful.training.auxiliary_losses import with_auxiliary_losses
 
 
 def uniform_label_smoothing(settings: TrainSettings, config: ModelConfig) -> float:
@@ -30,36 +23,7 @@ def uniform_label_smoothing(settings: TrainSettings, config: ModelConfig) -> flo
     return settings.label_smoothing
 
 
-def with_ponder_cost(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable[[LossFunction], LossFunction]:
-    """Add the ponder cost of adaptive computation time to a loss; `read` gives ids that tell real tokens from padding.
-
-    The cost of a token is its number of steps and its remainder (Graves, 2016); only the remainder has a gradient.
-    """
-
-    def decorate(loss_of: LossFunction) -> LossFunction:
-        @wraps(loss_of)
-        def charged(model: Model, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
-            if not model.config.act_halting:
-                return loss_of(model, micro_batch, smoothing, sampled_softmax)
-            with ExitStack() as stack:
-                times: list[Tensor] = []  # (B, T) of each stack, in the order of the forward pass
-                for child in model.children():
-                    if isinstance(child, UniversalStack):
-                        hook = child.ponder.register_forward_hook(lambda tap, inputs, out: times.append(out))
-                        stack.enter_context(hook)
-                loss = loss_of(model, micro_batch, smoothing, sampled_softmax)
-            real = [ids != model.config.pad_id for ids in read(micro_batch)]
-            spent = torch.cat([time[mask] for time, mask in zip(times, real, strict=True)])  # (N)
-            steps = (spent.detach() - 1e-4).floor().sum()  # without the remainders, at most 1 each
-            pondered = torch.stack((steps, steps.new_tensor(float(len(spent)))))
-            return replace(loss, smoothed=loss.smoothed + model.config.ponder_cost * spent.sum(), pondered=pondered)
-
-        return cast(LossFunction, charged)
-
-    return decorate
-
-
-@with_ponder_cost(lambda batch: (batch.source, batch.labels))
+@with_auxiliary_losses(lambda batch: (batch.source, batch.labels))
 def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
     """Label-smoothed cross-entropy of the target given the source; logits are computed only for real tokens."""
     hidden: Tensor = model(batch.source, batch.decoder_input)  # (B, T, D)
@@ -89,7 +53,7 @@ def rdrop_loss(model: Any, batch: Any, smoothing: float, sampled_softmax: int, r
     return Loss(smoothed, likelihood, batch.tokens // 2)
 
 
-@with_ponder_cost(lambda blocks: (blocks.ids[:, :-1],))
+@with_auxiliary_losses(lambda blocks: (blocks.ids[:, :-1],))
 def language_loss(model: DecoderModel, blocks: TokenBlocks, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
     """Cross-entropy of every token given the tokens before it in its block."""
     hidden: Tensor = model(blocks.ids[:, :-1])  # (B, T, D)
@@ -104,7 +68,7 @@ def language_loss(model: DecoderModel, blocks: TokenBlocks, smoothing: float = 0
     return Loss(smoothed, likelihood, blocks.tokens)
 
 
-@with_ponder_cost(lambda masked: (masked.ids,))
+@with_auxiliary_losses(lambda masked: (masked.ids,))
 def masked_loss(model: EncoderModel, masked: MaskedBatch, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
     """Cross-entropy of the masked tokens; logits are computed only for those."""
     hidden: Tensor = model(masked.ids, types=masked.types)  # (B, T, D)
@@ -115,7 +79,7 @@ def masked_loss(model: EncoderModel, masked: MaskedBatch, smoothing: float = 0.0
     return Loss(smoothed, likelihood, masked.tokens)
 
 
-@with_ponder_cost(lambda examples: (examples.ids,))
+@with_auxiliary_losses(lambda examples: (examples.ids,))
 def classification_loss(
     model: EncoderModel, examples: LabeledBatch, smoothing: float = 0.0, sampled_softmax: int = 0
 ) -> Loss:

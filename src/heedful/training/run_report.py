@@ -97,6 +97,8 @@ class RunReport:
         status = f"loss {record['loss']:.3f} · rate {record['learning_rate']:.2e} · {speed}"
         if "ponder" in record:
             status += f" · {record['ponder']:.2f} steps a token"
+        if "busiest_expert" in record:
+            status += f" · busiest expert {record['busiest_expert']:.0f} %"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=int(record["update"]), total=total, status=status)
         elif self.enabled and time.monotonic() - self._logged > 15:

@@ -37,6 +37,7 @@ from heedful.training.tasks.task import Progress, Task, describe_layers
 
 SETTINGS = "run.json"
 PONDER = Column("valid_ponder", "steps a token")  # adaptive computation time
+EXPERTS = Column("valid_busiest_expert", "busiest expert %", 0)
 FORMAT = 2  # of run.json and checkpoints; raised when older code could misread them
 NO_LIMIT = 10**9  # updates, where time is the limit
 # Settings that may change on resume: a corpus is identified by its content, the others do not affect earlier updates.
@@ -84,7 +85,8 @@ def open_run(
         config = resolve(user_config, task, init, distributed, report)
     check_options(config, task_type)
     task.prepare(config)
-    report.columns = (*task.columns, *([PONDER] if config.model.act_halting else []))
+    auxiliary = [PONDER] * config.model.act_halting + [EXPERTS] * bool(config.model.experts)
+    report.columns = (*task.columns, *auxiliary)
     if distributed.main:
         with explain_os_errors(out):
             out.mkdir(parents=True, exist_ok=True)

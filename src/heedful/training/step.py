@@ -33,12 +33,13 @@ class StepResult:
     norm: float
     interrupted: bool
     ponder: float | None = None  # steps per token with adaptive computation time
+    busiest_expert: float | None = None  # its share of the tokens of a layer, in percent; mean over layers
 
 
 class Gradients:
     """All gradients of a model in one flat tensor, followed by sums that are reduced with them."""
 
-    SUMS = 4  # loss, interrupted ranks, steps and number of halting tokens
+    SUMS = 6  # loss, interrupted ranks, steps and number of halting tokens, share of the busiest experts and layers
 
     def __init__(self, model: nn.Module) -> None:
         parameters = [p for p in model.parameters() if p.requires_grad]
@@ -89,17 +90,19 @@ def apply_update(
         (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         gradients.sums[0] += loss.smoothed.detach()
         if loss.pondered is not None:
-            gradients.sums[2:] += loss.pondered
+            gradients.sums[2:4] += loss.pondered
+        if loss.expert_use is not None:
+            gradients.sums[4:] += loss.expert_use
     gradients.sums[1] += float(interrupted)
     distributed.sum(gradients.flat)
-    smoothed, interruptions, steps, halted = (float(value) for value in gradients.sums.tolist())
+    smoothed, interruptions, steps, halted, busiest, layers = (float(value) for value in gradients.sums.tolist())
     norm = float(gradients.weights.norm())
     _check_finite(smoothed / tokens, norm, update)
     if settings.clip_norm and norm > settings.clip_norm:
         gradients.weights.mul_(settings.clip_norm / norm)
     optimizer.step(rate)
-    ponder = steps / halted if halted else None
-    return StepResult(smoothed / tokens, tokens, norm, interruptions > 0, ponder)
+    ponder, share = steps / halted if halted else None, 100 * busiest / layers if layers else None
+    return StepResult(smoothed / tokens, tokens, norm, interruptions > 0, ponder, share)
 
 
 def freeze_rows(weight: Tensor, rows: Tensor) -> None:

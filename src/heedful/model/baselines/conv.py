@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.model.attention.multi_head import Attention
+from heedful.model.baselines.convolution import DILATIONS, SequenceConvolution
 from heedful.model.block import LayerStack
 from heedful.model.context import Context, LayerContext
 from heedful.model.kv_cache import KVCache, LayerKVCache
@@ -22,32 +23,19 @@ from heedful.ops.dropout import dropout
 from heedful.ops.scaled_dot_product import attend, attend_plain
 
 SQRT_HALF = math.sqrt(0.5)
-DILATIONS = 5  # layers after which the dilations repeat
 
 
-class GatedConvolution(nn.Module):
+class GatedConvolution(SequenceConvolution):
     """GLU(x * W + b): one half of the channels gates the other."""
 
     def __init__(self, config: ModelConfig, index: int, causal: bool) -> None:
-        super().__init__()
-        width, self.causal, self.rate = config.kernel_width, causal, config.dropout
         dilation = 2 ** (index % DILATIONS) if config.dilated else 1
-        self.convolve = nn.Conv1d(config.d_model, 2 * config.d_model, width, dilation=dilation, bias=config.bias)
-        nn.init.normal_(self.convolve.weight, std=math.sqrt(4 * (1 - config.dropout) / (width * config.d_model)))
-        if self.convolve.bias is not None:
-            nn.init.zeros_(self.convolve.bias)
-        self.span = (width - 1) * dilation  # inputs of an output besides its own
+        super().__init__(config, 2 * config.d_model, dilation, causal, gain=4 * (1 - config.dropout))
+        self.rate = config.dropout
 
     def forward(self, x: Tensor, cache: LayerKVCache | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D): a window centered on each token, or ending at it if causal."""
-        x = dropout(x, self.rate, self.training)
-        if cache and cache.state:
-            inputs = torch.cat((cache.state[0], x), 1)
-        else:
-            inputs = F.pad(x, (0, 0, self.span, 0) if self.causal else (0, 0, self.span // 2, self.span // 2))
-        if cache:
-            cache.advance(x.size(1), inputs[:, inputs.size(1) - self.span :])
-        return F.glu(self.convolve(inputs.transpose(1, 2)), dim=1).transpose(1, 2)
+        return F.glu(self.slide(dropout(x, self.rate, self.training), cache), dim=-1)
 
 
 class ConvEncoder(LayerStack):

@@ -1,7 +1,8 @@
 """The recurrent encoder-decoder that the Transformer replaced: RNN, LSTM or GRU, with or without attention.
 
 The decoder gets one vector for the whole source (Sutskever et al., 2014), or attends to the source before each step
-(Bahdanau et al., 2015) or after it (Luong et al., 2015). The cells are `torch.nn`'s.
+(Bahdanau et al., 2015) or after it (Luong et al., 2015), to all of it or to a window. The cells are `torch.nn`'s, or
+factorized ones.
 """
 
 import torch
@@ -10,14 +11,23 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.config import ModelConfig
 from heedful.model.attention.multi_head import TAPS, Attention
+from heedful.model.baselines.factorized_lstm import FactorizedLSTM
 from heedful.model.block import LayerStack
 from heedful.model.context import Context, LayerContext
 from heedful.model.kv_cache import KVCache, LayerKVCache
 from heedful.model.positions import Position
+from heedful.model.spec import CELL_STATES
 from heedful.ops.dropout import dropout
 
 CELLS: dict[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
-STATES = {"rnn": 1, "lstm": 2, "gru": 1}  # state vectors of a cell: hidden, and cell state for an LSTM
+
+
+def build_cells(config: ModelConfig, input_size: int, hidden_size: int, bidirectional: bool = False) -> nn.Module:
+    """One layer of the cells that are set."""
+    if config.cell == "flstm":
+        rank = config.cell_rank or max(1, hidden_size // 2)
+        return FactorizedLSTM(input_size, hidden_size, rank, bidirectional, config.bias)
+    return CELLS[config.cell](input_size, hidden_size, batch_first=True, bidirectional=bidirectional, bias=config.bias)
 
 
 class RNNEncoderLayer(nn.Module):
@@ -26,9 +36,7 @@ class RNNEncoderLayer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         width = config.d_model // 2 if config.bidirectional else config.d_model
-        self.cells = CELLS[config.cell](
-            config.d_model, width, batch_first=True, bidirectional=config.bidirectional, bias=config.bias
-        )
+        self.cells = build_cells(config, config.d_model, width, config.bidirectional)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """(B, S, D), (B,) -> (B, S, D): forward and backward states concatenated; zeros at padding."""
@@ -60,15 +68,21 @@ class RNNEncoder(LayerStack):
 class RNNSourceAttention(Attention):
     """One head over the encoder states h_j; its output is the context vector c = Σ softmax(score(s, h_j)) h_j.
 
-    score is vᵀ tanh(W s + U h_j) (additive), s · h_j (dot) or s · W h_j (general).
+    score is vᵀ tanh(W s + U h_j) (additive and concat), s · h_j (dot) or s · W h_j (general). Local attention looks at
+    the window p - D … p + D. Its center p is the position of the target token (local-m), or is predicted from s, and
+    the weights are multiplied by a Gaussian of deviation D / 2 around it (local-p).
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(1, taps=TAPS[1:])  # no tap for queries: they are states, the output of a layer
         width, self.score, self.rate = config.d_model, config.source_attention, config.attention_dropout
-        self.query = nn.Linear(width, width, bias=False) if self.score == "additive" else None
+        summed = self.score in ("additive", "concat")  # W [s; h] of Luong's concat is a sum of two products, too
+        self.query = nn.Linear(width, width, bias=False) if summed else None
         self.key = nn.Linear(width, width, bias=False) if self.score != "dot" else None
-        self.value = nn.Linear(width, 1, bias=False) if self.score == "additive" else None
+        self.value = nn.Linear(width, 1, bias=False) if summed else None
+        self.span, self.window = config.source_span, config.source_window
+        self.center = nn.Linear(width, width, bias=False) if self.span == "local-p" else None
+        self.center_value = nn.Linear(width, 1, bias=False) if self.span == "local-p" else None
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(B, S, D) -> U h or W h, and h itself, (B, 1, S, D)."""
@@ -87,7 +101,26 @@ class RNNSourceAttention(Attention):
             scores = query @ key.transpose(2, 3)
         else:
             scores = self.value(torch.tanh(query.unsqueeze(3) + key.unsqueeze(2))).squeeze(4)
-        return scores.masked_fill(~context.memory_keep, -torch.inf).softmax(-1)
+        if self.span == "global":
+            return scores.masked_fill(~context.memory_keep, -torch.inf).softmax(-1)
+        distance = torch.arange(key.size(2), device=key.device) - self._centers(state, context)  # (B, 1, W * T, S)
+        keep = context.memory_keep & (distance.abs() <= self.window)
+        keep = keep | (context.memory_keep & ~keep.any(-1, keepdim=True))  # all tokens of the window are masked
+        weights = scores.masked_fill(~keep, -torch.inf).softmax(-1)
+        if self.span == "local-p":
+            weights = weights * torch.exp(-2 * (distance / self.window).square())  # σ = D / 2
+        return weights
+
+    def _centers(self, state: Tensor, context: LayerContext) -> Tensor:
+        """(R, T, D) -> (B, 1, W * T, 1): the centers p of the windows of states that the cache has advanced by."""
+        assert context.cache and context.memory_keep is not None
+        lengths = _lengths(context.memory_keep)  # (B,)
+        if self.center is None or self.center_value is None:
+            place = context.cache.length - state.size(1) + torch.arange(state.size(1), device=state.device)
+            place = place.repeat(len(state) // len(lengths)).to(state.dtype)  # (W * T)
+            return torch.minimum(place, (lengths - 1).unsqueeze(1))[:, None, :, None]
+        share: Tensor = self.center_value(torch.tanh(self.center(state))).sigmoid()  # (R, T, 1)
+        return share.reshape(len(lengths), 1, -1, 1) * lengths.view(-1, 1, 1, 1)
 
     def combine(self, weights: Tensor, state: Tensor, context: LayerContext) -> Tensor:
         """(B, 1, W * T, S) -> (R, T, D): the context vectors for every state."""
@@ -105,7 +138,7 @@ class RNNDecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, input_size: int, cross: bool) -> None:
         super().__init__()
-        self.cells = CELLS[config.cell](input_size, config.d_model, batch_first=True, bias=config.bias)
+        self.cells = build_cells(config, input_size, config.d_model)
         self.cross = RNNSourceAttention(config) if cross else None
 
     def forward(self, x: Tensor, cache: LayerKVCache) -> Tensor:
@@ -132,7 +165,7 @@ class RNNDecoder(LayerStack):
         for index in range(n_layers):
             input_size = 2 * width if self.attends_first and index == 0 else width
             self.add_module(str(index), RNNDecoderLayer(config, input_size, cross=index == 0 and attention != "none"))
-        self.bidirectional, self.states = config.bidirectional, STATES[config.cell]
+        self.bidirectional, self.states = config.bidirectional, CELL_STATES[config.cell]
         self.bridge = nn.Linear(width, n_layers * self.states * width, bias=config.bias) if cross else None
         self.combine = nn.Linear(2 * width, width, bias=config.bias) if attention != "none" else None
 

@@ -52,7 +52,7 @@ class UniversalStack(Stack):
         if halting is not None:
             x = halting.mean
             self.ponder(halting.steps + halting.remainder)
-        return x if self.norm is None else self.norm(x)
+        return x if self.norm is None else self.norm(x, context.real)
 
 
 class ACTHalting:
