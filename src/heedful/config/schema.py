@@ -18,6 +18,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 AttentionKind = Literal["full", "window", "sparse", "linformer", "linear"]
 NormKind = Literal["layer", "rms", "batch", "instance"]
+LanguageTag = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value)]
 
 
@@ -46,10 +47,20 @@ class DataSettings(Section):
 
     source: Path | None = Field(None, description="Source text, one sentence per line; plain or .gz.")
     target: Path | None = Field(None, description="Target text: line n is the translation of line n of the source.")
-    pairs: Path | None = Field(None, description="One TSV file, source TAB target, instead of source and target.")
+    pairs: Paths = Field(
+        (),
+        description="Files or folders of pairs instead of source and target: TSV (source TAB target), TMX, XLIFF, PO,"
+        " CSV, JSON Lines, Parquet; plain or compressed.",
+    )
     valid_source: Path | None = Field(None, description="Source text of the validation set.")
     valid_target: Path | None = Field(None, description="Target text of the validation set.")
-    valid_pairs: Path | None = Field(None, description="Validation set as one TSV file.")
+    valid_pairs: Paths = Field((), description="Files or folders of pairs of the validation set.")
+    source_language: LanguageTag | None = Field(
+        None, description="Language to read as the source in files of several languages, such as en or en-GB."
+    )
+    target_language: LanguageTag | None = Field(
+        None, description="Language to read as the target in files of several languages, such as de or pt-BR."
+    )
     text: Paths = Field((), description="Plain text for a language model, one file or more; plain or .gz.")
     valid_text: Paths = Field((), description="Plain text of the validation set.")
     documents: Literal["blank-lines", "files"] = Field(
@@ -76,8 +87,8 @@ class DataSettings(Section):
     deduplicate: bool = Field(True, description="Drop pairs that are exact copies of an earlier pair.")
     strict: bool = Field(
         False,
-        description="Treat lines that cannot be read (not UTF-8, a NUL character, missing columns) as an error instead"
-        " of dropping and reporting them.",
+        description="Treat lines and segments that cannot be read (not UTF-8, a NUL character, missing columns, invalid"
+        " XML, PO, CSV or JSON) as an error instead of dropping and reporting them.",
     )
 
 

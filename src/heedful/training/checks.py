@@ -9,7 +9,8 @@ import os
 
 from heedful.config import Preset, RunConfig
 from heedful.errors import SettingError
-from heedful.formats.line_files import check_files, read_lines
+from heedful.formats.line_files import read_lines
+from heedful.formats.pair_files import check_files
 from heedful.storage.folder import ModelFolder
 from heedful.text.vocabulary import BYTES, SPECIALS
 from heedful.training.tasks.task import Task, resolved_model

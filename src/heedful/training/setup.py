@@ -44,6 +44,7 @@ NO_LIMIT = 10**9  # updates, where time is the limit
 MAY_CHANGE = {
     "data": {
         "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "cache_dir",
+        "source_language", "target_language",
         "text", "valid_text", "labeled", "valid_labeled",
     },
     "train": {"max_updates", "time", "patience", "threads", "checkpoint_every", "keep_checkpoints", "init", "sample"},
