@@ -16,11 +16,11 @@ $(BIN)/python:
 
 $(VENV)/.packages: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) torch==2.13.0 scikit-build-core==0.12.2 cmake ninja
-	$(PIP) $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'])")
+	$(PIP) $$($(BIN)/python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['train'])")
 	touch $@
 
 $(VENV)/.user: $(VENV)/.packages $(ENGINE)
-	$(PIP) --no-build-isolation -e .  # in one environment, so that only what has changed is compiled again
+	$(PIP) --no-build-isolation -e .[train]  # in one environment, so that only what has changed is compiled again
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.user

@@ -19,6 +19,7 @@ from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, SettingError
 from heedful.files import find, read_json
 from heedful.model.spec import tensor_spec
+from heedful.packages import explain_missing
 from heedful.storage.atomic import atomic_write, digest, explain_os_errors
 from heedful.storage.weight_file import WeightFile, quantized_tensors
 from heedful.text import Tokenizer
@@ -55,7 +56,8 @@ class ModelFolder:
     @property
     def model(self) -> AnyModel:
         if isinstance(self.weights, WeightFile):
-            from heedful.storage.module_weights import read_model
+            with explain_missing(f"reading {self.path} as PyTorch modules"):
+                from heedful.storage.module_weights import read_model
 
             self.weights = read_model(self.weights)
         return self.weights

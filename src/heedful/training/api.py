@@ -18,6 +18,7 @@ from heedful.config import SECTIONS, RunConfig, validate_section
 from heedful.config.loading import TaskName
 from heedful.config.presets import Preset
 from heedful.errors import DataError, SettingError, quote
+from heedful.packages import require
 from heedful.storage.atomic import atomic_write, explain_os_errors
 from heedful.storage.folder import load_folder
 from heedful.training.checkpoint import TrainState
@@ -128,6 +129,7 @@ def run_training(
     task_type: type[Task] | None = None,
 ) -> TrainState:
     """Train, tune the search, draw the learning curve, and report; KeyboardInterrupt if a signal stopped the run."""
+    require("training", "sacrebleu", "tensorboard", "matplotlib")
     threads = torch.get_num_threads()
     run = open_run(config, out, resume, RunReport(out, console, callback), task_type)
     try:
