@@ -40,7 +40,10 @@ def main() -> None:
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
-    except BrokenPipeError:  # the reader of standard output has closed it (`| head`)
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader of standard output has closed it (`| head`); typer and rich turn that into exit code 1.
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         abandon_stdout()
         sys.exit(0)
     except OSError as error:  # a path that cannot be opened, or a full disk
