@@ -6,6 +6,8 @@ encoders) use what learns fastest from little text on a CPU: pre-norm, rotary po
 decay, and a learning rate that decays to zero at the end of the run.
 """
 
+from bisect import bisect
+from collections.abc import Sequence
 from typing import Any, Literal
 
 Preset = Literal["tiny", "small", "base", "big"]
@@ -168,11 +170,14 @@ def preset(family: Family, name: Preset, architecture: Architecture = "transform
     return {section: sections.get(section, {}) | baseline.get(section, {}) for section in ("model", "train")}
 
 
+SELECTABLE: tuple[Preset, ...] = ("tiny", "small", "base")  # by the size of a corpus
+PAIRS = (100_000, 1_000_000)  # sentence pairs from which on the second and the third are selected
+TOKENS = (3_000_000, 300_000_000)  # tokens of plain text, likewise
+
+
 def preset_for(pairs: int) -> Preset:
     """The preset for a corpus of this many sentence pairs."""
-    if pairs < 100_000:
-        return "tiny"
-    return "small" if pairs < 1_000_000 else "base"
+    return SELECTABLE[bisect(PAIRS, pairs)]
 
 
 def weight_decay_for(updates: float, rate: float) -> float:
@@ -187,6 +192,9 @@ def weight_decay_for(updates: float, rate: float) -> float:
 
 def preset_for_text(tokens: int) -> Preset:
     """The preset for plain text of this many tokens."""
-    if tokens < 3_000_000:
-        return "tiny"
-    return "small" if tokens < 300_000_000 else "base"
+    return SELECTABLE[bisect(TOKENS, tokens)]
+
+
+def presets_up_to(largest: Preset) -> Sequence[Preset]:
+    """The selectable presets for corpora that may turn out smaller."""
+    return SELECTABLE[: SELECTABLE.index(largest) + 1]

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -121,6 +122,13 @@ def read_lines(path: Path) -> Iterator[str]:
     """Lines of UTF-8 text, plain or gzipped; a line ends at a line feed and at no other character."""
     with open_unpacked(path) as file:
         yield from decode_lines(file, str(path))
+
+
+def count_lines(path: Path) -> int:
+    """Lines of a file, plain or gzipped."""
+    with open_unpacked(path) as file:
+        blocks = iter(partial(file.read, 1 << 20), b"")
+        return sum(block.count(b"\n") for block in blocks) + 1
 
 
 def read_good_and_bad_lines(path: Path) -> Iterator[str | BadLine]:

@@ -119,7 +119,7 @@ def _quiet(library: Any) -> Iterator[None]:
 
 
 def _transformers() -> Any:
-    with explain_missing("--to huggingface, which compares its result with what transformers computes,"):
+    with explain_missing("conversion to huggingface, which compares its result with what transformers computes,"):
         import transformers
     return transformers
 

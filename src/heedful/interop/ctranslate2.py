@@ -56,7 +56,7 @@ def write(opened: ModelFolder, path: Path, quantization: str | None = None) -> N
 
 def package() -> Any:
     """Import ctranslate2, an optional dependency."""
-    with explain_missing("--to ctranslate2"):
+    with explain_missing("conversion to ctranslate2"):
         import ctranslate2
     return ctranslate2
 

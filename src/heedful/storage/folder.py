@@ -133,7 +133,7 @@ def read_description(path: Path) -> dict[str, Any]:
         raise FolderError(f"{path} {what}; give the folder of a trained model, such as runs/x.")
     description = read_json(path, CONFIG)
     if description is None:
-        raise FolderError(f"{path} is not a model folder: it has no {CONFIG}; give the --out of a training run.")
+        raise FolderError(f"{path} is not a model folder: it has no {CONFIG}; give the folder of a training run.")
     return description
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heedful.config import Family, RunConfig
+from heedful.config import DataSettings, Family, Preset, RunConfig
+from heedful.config.presets import SELECTABLE
 from heedful.data.corpus import Accept, Corpus, accept_any
 from heedful.errors import SettingError, quote
 from heedful.ops.cross_entropy import Loss
@@ -72,6 +73,11 @@ class Task(ABC):
     def known(cls, user_config: RunConfig) -> dict[str, Any]:
         """Settings of a new model that follow from other settings, before the corpus is read."""
         return {}
+
+    @classmethod
+    def possible_presets(cls, data: DataSettings) -> Sequence[Preset]:
+        """The presets that may be selected by the size of the corpus, as far as it is known before it is encoded."""
+        return SELECTABLE
 
     @abstractmethod
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
