@@ -95,7 +95,7 @@ def test_fuzzy_obsolete_and_missing_entries_are_counted(tmp_path: Path) -> None:
     assert [str(counts) for counts in dropped.by_file] == [
         f"{path} (PO): 6 read, dropped: 1 fuzzy, 1 no translation, 1 obsolete"
     ]
-    with pytest.raises(DataError, match=r"has no segments in 'fr'; it has de \(1\): change --target-language"):
+    with pytest.raises(DataError, match=r"has no segments in 'fr'; it has de \(1\): change target_language"):
         read(path, target="fr")
     assert read(path, source="de", target="en")[0][0] == ("öffnen", "open")
 
@@ -121,9 +121,9 @@ def test_languages_of_a_memory_are_chosen_and_listed(tmp_path: Path) -> None:
     path = tmp_path / "memory.tmx"
     rows = [{"en-US": "a dog", "de-DE": "ein Hund", "fr": "un chien"}, {"en-US": "a cat", "fr": "un chat"}]
     path.write_bytes(tmx(rows, "en-US"))
-    with pytest.raises(DataError, match=r"it has en-us \(2\), de-de \(1\), fr \(2\): choose with --target-language"):
+    with pytest.raises(DataError, match=r"it has en-us \(2\), de-de \(1\), fr \(2\): choose with target_language"):
         read(path)
-    with pytest.raises(DataError, match=r"no segments in 'es'; it has .*fr \(2\): change --target-language"):
+    with pytest.raises(DataError, match=r"no segments in 'es'; it has .*fr \(2\): change target_language"):
         read(path, target="es")
     assert read(path, target="de")[0] == [("a dog", "ein Hund")]
     assert read(path, target="de")[1].counts() == {"no segment in 'de-de'": 1}

@@ -183,8 +183,8 @@ def training_corpus(data: DataSettings) -> PairCorpus:
     corpus = _choose_files(data.source, data.target, data.pairs, data, "")
     if corpus is None:
         raise SettingError(
-            "no corpus is given; give --source and --target, or --pairs for files of pairs (in a file of settings,"
-            " data.source and data.target, or data.pairs)."
+            "no corpus is given; give two line-aligned files as source and target, or files of pairs as pairs"
+            " (in a file of settings, data.source and data.target, or data.pairs)."
         )
     return corpus
 

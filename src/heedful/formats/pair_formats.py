@@ -71,13 +71,13 @@ class TmxPairs(PairFormat):
             named, counts = tmx_languages(utf8_chunks(file, path), str(path))
         source = best_match(wanted.source or named, counts) if wanted.source or named else None
         if source is None and (wanted.source or len(counts) != 2):
-            raise _language_error(path, "--source-language", wanted.source, counts)
+            raise _language_error(path, "source_language", wanted.source, counts)
         others = [tag for tag in counts if tag != source]
         target = best_match(wanted.target, others) if wanted.target else others[0] if len(others) == 1 else None
         if source is None and target is not None:
             source = next(tag for tag in counts if tag != target)
         if source is None or target is None:
-            raise _language_error(path, "--target-language", wanted.target, counts)
+            raise _language_error(path, "target_language", wanted.target, counts)
         return cls(path, wanted, source, target)
 
     @property
@@ -110,7 +110,7 @@ class XliffPairs(PairFormat):
             return
         if counts:
             wanted = f"{self.languages.source or 'any'} to {self.languages.target or 'any'}"
-            raise _language_error(self.path, "--source-language and --target-language", wanted, counts)
+            raise _language_error(self.path, "source_language and target_language", wanted, counts)
 
     def segments(self) -> Iterator[Segment]:
         with open_unpacked(self.path) as file:
@@ -134,7 +134,7 @@ class PoPairs(PairFormat):
     def check_languages(self) -> None:
         language, source = self._languages()
         if not _direction(source, language, self.languages):
-            raise _language_error(self.path, "--target-language", self.languages.target, {language: 1})
+            raise _language_error(self.path, "target_language", self.languages.target, {language: 1})
 
     def _languages(self) -> tuple[str, str]:
         try:

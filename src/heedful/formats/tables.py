@@ -162,8 +162,8 @@ class TableDocument(Document):
             return (names.index(wanted.lower()),) * 2
         columns = ", ".join(name for name in header if name.strip()) or "none"
         raise DataError(
-            f"{self.content.name} does not show which column to translate: its first row is {columns}; give --column"
-            " with a name or a number from 1."
+            f"{self.content.name} does not show which column to translate: its first row is {columns}; give the column"
+            " by its name or by its number from 1."
         )
 
     def _segment(self, number: int) -> Segment:

@@ -129,7 +129,7 @@ class TmxDocument(Document):
     def __init__(self, content: EncodedText, options: DocumentOptions) -> None:
         super().__init__(content, options)
         if options.target_language is None:
-            raise DataError(f"{content.name} may hold many languages; say which one to write with --target-language.")
+            raise DataError(f"{content.name} may hold many languages; give the target language to write.")
         self.language = options.target_language
         self.units = [unit for unit in TmxParser(content.name).read([content.utf8]) if unit.variants]
         self.sources = [self._source(unit) for unit in self.units]

@@ -174,8 +174,8 @@ class XliffDocument(Document):
         if language is None:
             if name == "trgLang":  # which version 2 requires
                 raise DataError(
-                    f"{self.content.name} has no trgLang, so it does not say what it is to be translated to; give"
-                    " --target-language."
+                    f"{self.content.name} has no trgLang, so it does not say what it is to be translated to; give the"
+                    " target language."
                 )
             return []
         return [
