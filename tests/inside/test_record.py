@@ -81,6 +81,7 @@ SYSTEMS = {
         "source_attention": "concat",
         "source_span": "local-p",
     },
+    "bytenet": {"architecture": "bytenet", "unfold_ratio": 1.0, "unfold_extra": 0},
     "experts": {"experts": 3, "norm": "rms"},
 }
 

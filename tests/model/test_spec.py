@@ -48,6 +48,8 @@ OTHERS = [
     {"architecture": "rnn", "cell_rank": 3, "cell": "flstm", "source_attention": "concat", "source_span": "local-m"},
     {"architecture": "rnn", "source_attention": "dot", "source_span": "local-p"},
     {"architecture": "conv", "separable": True},
+    {"architecture": "bytenet"},
+    {"architecture": "bytenet", "separable": True, "bias": False},
     {"architecture": "conv"},
     {"architecture": "conv", "positions": "learned", "bias": False, "dilated": True},
 ]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 Preset = Literal["tiny", "small", "base", "big"]
 Family = Literal["encoder-decoder", "decoder", "encoder"]
-Architecture = Literal["transformer", "rnn", "conv"]
+Architecture = Literal["transformer", "rnn", "conv", "bytenet"]
 Sections = dict[str, dict[str, Any]]
 
 SMALL_CORPUS: dict[str, Any] = {  # small corpora, minutes or hours of training
@@ -128,33 +128,23 @@ CONTINUED_TRAINING: dict[str, Any] = {
     "sampled_softmax": 0,
 }
 
-# RNN and convolutional baselines: few layers, low learning rates, gradient clipping.
+# Baselines: few layers where they are recurrent, low learning rates, gradient clipping.
+BASELINE_TRAINING: dict[str, Any] = {
+    "embedding_init": "random",
+    "bpe_dropout": 0.0,
+    "sampled_softmax": 0,
+    "optimizer": "adam",
+}
+CONVOLUTION_TRAINING = BASELINE_TRAINING | {"learning_rate": 1e-3, "warmup": 400, "clip_norm": 0.5}
+
 BASELINES: dict[Architecture, Sections] = {
     "transformer": {},
     "rnn": {
         "model": {"encoder_layers": 1, "decoder_layers": 1},
-        "train": {
-            "embedding_init": "random",
-            "bpe_dropout": 0.0,
-            "sampled_softmax": 0,
-            "optimizer": "adam",
-            "learning_rate": 2e-3,
-            "warmup": 200,
-            "clip_norm": 1.0,
-        },
+        "train": BASELINE_TRAINING | {"learning_rate": 2e-3, "warmup": 200, "clip_norm": 1.0},
     },
-    "conv": {
-        "model": {"positions": "sinusoidal"},
-        "train": {
-            "embedding_init": "random",
-            "bpe_dropout": 0.0,
-            "sampled_softmax": 0,
-            "optimizer": "adam",
-            "learning_rate": 1e-3,
-            "warmup": 400,
-            "clip_norm": 0.5,
-        },
-    },
+    "conv": {"model": {"positions": "sinusoidal"}, "train": CONVOLUTION_TRAINING},
+    "bytenet": {"model": {"encoder_layers": 10, "decoder_layers": 10}, "train": CONVOLUTION_TRAINING},
 }
 
 

@@ -130,7 +130,8 @@ class ModelConfig(Section):
     architecture: Architecture = Field(
         "transformer",
         description="transformer, the best choice for almost everything; rnn, a recurrent encoder-decoder, as a"
-        " baseline; conv, gated convolutions with attention (Gehring et al., 2017), fast on short text.",
+        " baseline; conv, gated convolutions with attention (Gehring et al., 2017), fast on short text; bytenet,"
+        " dilated convolutions without attention (Kalchbrenner et al., 2016), linear in the length of the text.",
     )
     attention: AttentionKind = Field(
         "full",
@@ -210,6 +211,12 @@ class ModelConfig(Section):
         description="Dilated convolutions (ByteNet): dilation 1, 2, 4, 8, 16, layer by layer, for a large receptive"
         " field.",
     )
+    unfold_ratio: Annotated[float, Field(ge=1, le=16)] = Field(
+        1.2, description="Columns of bytenet's encoder for each source token, a in the paper: a · length + b."
+    )
+    unfold_extra: Annotated[int, Field(ge=0, le=4096)] = Field(
+        4, description="Columns of bytenet's encoder in addition, b in the paper."
+    )
     separable: bool = Field(
         False,
         description="Separable convolutions: one kernel per channel, then a product over channels at each token;"
@@ -273,7 +280,7 @@ class ModelConfig(Section):
             self._attention_fits()
         else:
             self._other_architecture_fits()
-        if self.positions == "sinusoidal" and self.architecture != "rnn" and self.d_model % 2:
+        if self.positions == "sinusoidal" and self.has_positions and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
         if self.source_vocab_size is not None and self.tie == "all":
             raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
@@ -333,12 +340,26 @@ class ModelConfig(Section):
             )
         if architecture == "rnn" and self.bidirectional and self.d_model % 2:
             raise ValueError(f"a bidirectional encoder needs an even d_model, and it is {self.d_model}")
-        if architecture == "conv" and self.family != "decoder" and self.kernel_width % 2 == 0:
+        if architecture == "bytenet" and self.d_model % 2:
+            raise ValueError(f"a bytenet halves d_model inside its blocks, and it is odd: {self.d_model}")
+        if architecture in ("conv", "bytenet") and self.family != "decoder" and self.kernel_width % 2 == 0:
             raise ValueError(f"a convolution over a source needs an odd kernel_width, and it is {self.kernel_width}")
         if architecture == "conv" and self.positions not in ("sinusoidal", "learned"):
             raise ValueError(
                 f"the conv architecture does not support {self.positions} positions; set model.positions=sinusoidal"
             )
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether model.positions has an effect; other architectures know the order of tokens without it."""
+        return self.architecture in ("transformer", "conv")
+
+    @property
+    def has_cross_attention(self) -> bool:
+        """Whether the decoder attends to the source, so that alignments can be read off."""
+        return self.architecture in ("transformer", "conv") or (
+            self.architecture == "rnn" and self.source_attention != "none"
+        )
 
     @property
     def attention_of_decoder(self) -> AttentionKind:

@@ -241,7 +241,7 @@ class Worker:
         """The description of the model for the server."""
         config = self.folder.config
         mask = self.folder.tokenizer.mask_id
-        attends = config.architecture != "rnn" or config.source_attention != "none"
+        attends = config.has_cross_attention
         return {
             "family": config.family,
             "parameters": parameter_count(self.folder.weights),

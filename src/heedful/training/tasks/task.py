@@ -193,5 +193,6 @@ def describe_layers(config: RunConfig) -> str:
         "transformer": f"{model.attention} attention, " if model.attention != "full" else "",
         "rnn": f"{model.cell}, " + (f"{model.source_attention} attention, " if "+" in depth else ""),
         "conv": "dilated " * model.dilated + "separable " * model.separable + "convolutions, ",
+        "bytenet": "ByteNet, ",
     }[model.architecture]
     return f"{kind}{depth} {'steps' if model.universal else 'layers'}, d_model {model.d_model}"
