@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 Preset = Literal["tiny", "small", "base", "big"]
 Family = Literal["encoder-decoder", "decoder", "encoder"]
-Architecture = Literal["transformer", "rnn", "conv", "bytenet"]
+Architecture = Literal["transformer", "rnn", "conv", "bytenet", "neural-gpu"]
 Sections = dict[str, dict[str, Any]]
 
 SMALL_CORPUS: dict[str, Any] = {  # small corpora, minutes or hours of training
@@ -145,6 +145,7 @@ BASELINES: dict[Architecture, Sections] = {
     },
     "conv": {"model": {"positions": "sinusoidal"}, "train": CONVOLUTION_TRAINING},
     "bytenet": {"model": {"encoder_layers": 10, "decoder_layers": 10}, "train": CONVOLUTION_TRAINING},
+    "neural-gpu": {"model": {"encoder_layers": 2, "decoder_layers": 2}, "train": CONVOLUTION_TRAINING},
 }
 
 

@@ -131,7 +131,9 @@ class ModelConfig(Section):
         "transformer",
         description="transformer, the best choice for almost everything; rnn, a recurrent encoder-decoder, as a"
         " baseline; conv, gated convolutions with attention (Gehring et al., 2017), fast on short text; bytenet,"
-        " dilated convolutions without attention (Kalchbrenner et al., 2016), linear in the length of the text.",
+        " dilated convolutions without attention (Kalchbrenner et al., 2016), linear in the length of the text;"
+        " neural-gpu, a memory that convolutional gated recurrent units change (Kaiser & Sutskever, 2015), for"
+        " algorithms.",
     )
     attention: AttentionKind = Field(
         "full",
@@ -212,10 +214,18 @@ class ModelConfig(Section):
         " field.",
     )
     unfold_ratio: Annotated[float, Field(ge=1, le=16)] = Field(
-        1.2, description="Columns of bytenet's encoder for each source token, a in the paper: a · length + b."
+        1.2, description="Columns of the encoder of bytenet or neural-gpu per source token, a in a · length + b."
     )
     unfold_extra: Annotated[int, Field(ge=0, le=4096)] = Field(
-        4, description="Columns of bytenet's encoder in addition, b in the paper."
+        4, description="Columns of the encoder of bytenet or neural-gpu in addition, b in a · length + b."
+    )
+    memory_width: Annotated[int, Field(ge=1, le=64)] = Field(
+        4, description="Rows of the memory of a neural-gpu, each as long as the sequence."
+    )
+    autoregressive: bool = Field(
+        True,
+        description="Decoder of a neural-gpu: true, token by token (Extended Neural GPU; Kaiser & Bengio, 2016); false,"
+        " all outputs at once.",
     )
     separable: bool = Field(
         False,
@@ -342,7 +352,15 @@ class ModelConfig(Section):
             raise ValueError(f"a bidirectional encoder needs an even d_model, and it is {self.d_model}")
         if architecture == "bytenet" and self.d_model % 2:
             raise ValueError(f"a bytenet halves d_model inside its blocks, and it is odd: {self.d_model}")
-        if architecture in ("conv", "bytenet") and self.family != "decoder" and self.kernel_width % 2 == 0:
+        if architecture == "neural-gpu" and self.family == "decoder":
+            raise ValueError(
+                "a neural-gpu transforms a source, and a language model has none; use another architecture"
+            )
+        if (
+            architecture in ("conv", "bytenet", "neural-gpu")
+            and self.family != "decoder"
+            and self.kernel_width % 2 == 0
+        ):
             raise ValueError(f"a convolution over a source needs an odd kernel_width, and it is {self.kernel_width}")
         if architecture == "conv" and self.positions not in ("sinusoidal", "learned"):
             raise ValueError(

@@ -57,8 +57,9 @@ def _stack(config: ModelConfig, name: str, layers: int, cross: bool) -> Shapes:
     if config.embedding_norm:
         spec |= _norm(f"{name}.first_norm", config.d_model)
     layer_of = LAYERS[config.architecture]
+    where = f"{name}.cells" if config.architecture == "neural-gpu" else name
     for index in range(1 if config.universal else layers):
-        spec |= layer_of(config, f"{name}.{index}", index, cross)
+        spec |= layer_of(config, f"{where}.{index}", index, cross)
     if config.architecture == "rnn" and cross:
         spec |= _rnn_decoder(config, name, layers)
     if config.architecture == "bytenet" and name == "decoder":
@@ -180,6 +181,18 @@ def _bytenet_block(config: ModelConfig, name: str, index: int, cross: bool) -> S
     return spec | _linear(f"{name}.expand", width, inner, config.bias)
 
 
+def _cgru(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
+    """A convolutional gated recurrent unit; in a decoder, with the convolution of the output tape."""
+    if cross and not config.autoregressive:
+        return {}
+    maps, kernel = config.d_model, (config.kernel_width, config.kernel_width)
+    spec: Shapes = {}
+    for part, rows in (("gates", 2 * maps), ("candidate", maps)):
+        spec[f"{name}.{part}.weight"] = rows, maps, *kernel
+        spec |= {f"{name}.{part}.bias": (rows,)} if config.bias else {}
+    return spec | ({f"{name}.tape.weight": (3 * maps, maps, *kernel)} if cross else {})
+
+
 def _convolve(config: ModelConfig, name: str, rows: int, columns: int) -> Shapes:
     """A convolution, or a separable one: a kernel per channel, and a product over channels."""
     spec: Shapes = {}
@@ -199,4 +212,10 @@ def _norm(name: str, width: int) -> Shapes:
     return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
 
 
-LAYERS = {"transformer": _block, "rnn": _recurrent, "conv": _convolution, "bytenet": _bytenet_block}
+LAYERS = {
+    "transformer": _block,
+    "rnn": _recurrent,
+    "conv": _convolution,
+    "bytenet": _bytenet_block,
+    "neural-gpu": _cgru,
+}

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model.baselines import bytenet, conv, rnn
+from heedful.model.baselines import bytenet, conv, neural_gpu, rnn
 from heedful.model.baselines.universal import UniversalStack
 from heedful.model.block import Stack
 from heedful.model.context import Context
@@ -34,8 +34,8 @@ class Embedding(nn.Module):
         return F.embedding(ids, self.weight) * self.scale
 
 
-Encoder = Stack | rnn.RNNEncoder | conv.ConvEncoder | bytenet.ByteNetEncoder
-Decoder = Stack | rnn.RNNDecoder | conv.ConvDecoder | bytenet.ByteNetDecoder
+Encoder = Stack | rnn.RNNEncoder | conv.ConvEncoder | bytenet.ByteNetEncoder | neural_gpu.NeuralGPUEncoder
+Decoder = Stack | rnn.RNNDecoder | conv.ConvDecoder | bytenet.ByteNetDecoder | neural_gpu.NeuralGPUDecoder
 
 
 def build_encoder(config: ModelConfig, memory: bool = False) -> Encoder:
@@ -46,6 +46,8 @@ def build_encoder(config: ModelConfig, memory: bool = False) -> Encoder:
         return conv.ConvEncoder(config, config.encoder_layers, memory)
     if config.architecture == "bytenet":
         return bytenet.ByteNetEncoder(config, config.encoder_layers, memory)
+    if config.architecture == "neural-gpu":
+        return neural_gpu.NeuralGPUEncoder(config, config.encoder_layers, memory)
     return (UniversalStack if config.universal else Stack)(config, config.encoder_layers)
 
 
@@ -57,6 +59,8 @@ def build_decoder(config: ModelConfig, cross: bool = False) -> Decoder:
         return conv.ConvDecoder(config, config.decoder_layers, cross)
     if config.architecture == "bytenet":
         return bytenet.ByteNetDecoder(config, config.decoder_layers, cross)
+    if config.architecture == "neural-gpu":
+        return neural_gpu.NeuralGPUDecoder(config, config.decoder_layers)
     return (UniversalStack if config.universal else Stack)(config, config.decoder_layers, cross, causal=True)
 
 

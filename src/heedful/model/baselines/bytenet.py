@@ -5,29 +5,18 @@ position. Since the target may be longer than the source, the source is unfolded
 encoded; beyond them the decoder reads zeros, and goes on until the end-of-sequence token (dynamic unfolding).
 """
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.model.baselines.convolution import DILATIONS, SequenceConvolution
+from heedful.model.baselines.unfolding import unfold
 from heedful.model.block import LayerStack
 from heedful.model.context import Context
 from heedful.model.kv_cache import KVCache, LayerKVCache
 from heedful.model.positions import Position
 from heedful.ops.dropout import dropout
-
-
-def unfold(x: Tensor, real: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """(B, S, D), (B, S) -> (B, U, D), (B, U): sequences padded with zeros to a |s| + b columns, and which these are."""
-    positions = torch.arange(1, real.size(1) + 1, device=real.device)
-    lengths = (real * positions).amax(1).clamp(min=1)  # up to the last real token
-    columns = (lengths * config.unfold_ratio).ceil().long() + config.unfold_extra  # (B,)
-    longest = math.ceil(x.size(1) * config.unfold_ratio) + config.unfold_extra
-    padded = F.pad(x * real.unsqueeze(2), (0, 0, 0, longest - x.size(1)))
-    return padded, torch.arange(longest, device=x.device) < columns.unsqueeze(1)
 
 
 class MaskedConvolution(SequenceConvolution):
