@@ -102,7 +102,9 @@ def heedful(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
     from heedful.storage import folder
 
     translator = Translator([folder.load_folder(job.folder)], job.precision, shortlist=job.shortlist)
-    options = translator.options({"beam": job.beam, "length_penalty": 0.0, "max_length": job.length})
+    options = translator.options(
+        {"beam": job.beam, "length_penalty": 0.0, "max_length": job.length, "loop_guard": False}
+    )
     engine = translator.engines[0]
 
     def translate(sources: Sentences) -> list[Sequence[int]]:

@@ -73,14 +73,14 @@ def test_beams_are_patched_as_rows(translator_folder):
         return weights
 
     text = "The old man sleeps."
-    plain = translator.translate(text, beam=3)
+    plain = translator.translate(text, beam=3, loop_guard=False)
     with patch(translator, {"decoder.0.cross.weights": note}):
-        assert translator.translate(text, beam=3) == plain
+        assert translator.translate(text, beam=3, loop_guard=False) == plain
     assert rows[0] == (1, 4, 1)
     assert set(rows[1:]) == {(3, 4, 1)}
     with heads_off(translator, heads(translator)):
-        off = translator.translations([text], beam=3)[0][0]
-    assert off.score != translator.translations([text], beam=3)[0][0].score
+        off = translator.translations([text], beam=3, loop_guard=False)[0][0]
+    assert off.score != translator.translations([text], beam=3, loop_guard=False)[0][0].score
 
 
 def test_wrong_names_are_explained(translator_folder):

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 DASH = Path("-")
 Beam = Annotated[int | None, typer.Option(help="Beam size: hypotheses kept at each step; 1 is greedy search.")]
+LoopGuard = Annotated[
+    bool | None,
+    typer.Option(help="Search a line again if its output repeats itself in a row and its source does not."),
+]
 Threads = Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")]
 Precision = Annotated[str, typer.Option(help="auto (the fastest one of this machine), float32, bfloat16 or int8.")]
 TorchPrecision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]

@@ -12,6 +12,7 @@ from heedful.cli.streams import (
     DASH,
     Beam,
     Device,
+    LoopGuard,
     Precision,
     Shortlist,
     Threads,
@@ -35,6 +36,7 @@ def translate(
         float | None, typer.Option(help="Length penalty α (GNMT): scores are divided by ((5 + length) / 6) ** α.")
     ] = None,
     max_length: Annotated[int | None, typer.Option(help="Maximum number of tokens of a translation.")] = None,
+    loop_guard: LoopGuard = None,
     n_best: Annotated[
         int, typer.Option(help="Translations per line, written as `line ||| text ||| log-probability ||| score`.")
     ] = 1,
@@ -67,6 +69,7 @@ def translate(
     """
     check_outputs(output)
     options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length, "seed": seed}
+    options["loop_guard"] = loop_guard
     options |= {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     options = {name: value for name, value in options.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}

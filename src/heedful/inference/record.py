@@ -81,7 +81,6 @@ def activation_names(model: nn.Module) -> list[str]:
         and not isinstance(module, Attention)
         and ".position" not in name
         and ".experts" not in name  # an expert sees a part of the tokens
-        and ".cells" not in name  # called once a step, on a whole memory
     ]
 
 
@@ -89,7 +88,7 @@ def activation_names(model: nn.Module) -> list[str]:
 class SearchTrace:
     """The recording of one search of several sentences."""
 
-    indices: list[int] = field(default_factory=list)  # numbers of the sentences among all of the call
+    indices: dict[int, int] = field(default_factory=dict)  # place in the search -> number among all of the call
     sources: list[list[int]] = field(default_factory=list)  # ids with eos
     hypotheses: list[list[Hypothesis]] = field(default_factory=list)
     rows: list[dict[tuple[int, tuple[int, ...]], int]] = field(
@@ -155,7 +154,7 @@ class Trace(Mapping[str, Activation]):
 
     def _sentences(self) -> Iterator[tuple[SearchTrace, int, int]]:
         for search in self.searches:
-            for place, index in enumerate(search.indices):
+            for place, index in search.indices.items():
                 yield search, place, index
 
 
@@ -163,24 +162,41 @@ class TraceObserver(Observer):
     """Records the rows of every step, to know the path of each output through the beam."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace, self.search = trace, SearchTrace()
+        self.trace = trace
+        self.searches: list[tuple[SearchTrace, list[int]]] = []  # of one batch, with the sentences of each
         self.before: dict[str, int] = {}  # calls of each module before the search
+        self.now: dict[str, int] = {}  # calls of each module up to the last step
 
     def step(self, sentence: Tensor, prefix: Tensor, log_probs: Tensor) -> None:
+        if not prefix.size(1):
+            self._end_search()
+            self.searches.append((SearchTrace(), sentence.tolist()))
+        search, sentences = self.searches[-1]
+        places = {number: place for place, number in enumerate(sentences)}
         keys = zip(sentence.tolist(), map(tuple, prefix.tolist()), strict=True)
-        self.search.rows.append({key: row for row, key in enumerate(keys)})
+        search.rows.append({(places[number], ids): row for row, (number, ids) in enumerate(keys)})
+        self.now = {name: len(tensors) for name, tensors in self.trace.calls.items()}
 
     def finish(
         self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
     ) -> None:
-        search, self.search = self.search, SearchTrace()
-        search.indices, search.sources = list(indices), [list(ids) for ids in sources]
-        search.hypotheses = list(hypotheses)
-        calls = self.trace.calls
-        new = {name: calls[name][self.before.get(name, 0) :] for name in calls}
-        search.calls = {name: tensors for name, tensors in new.items() if tensors}  # steps after halting do not run
-        self.before = {name: len(tensors) for name, tensors in calls.items()}
-        self.trace.searches.append(search)
+        self._end_search()
+        again: set[int] = set()  # sentences of a later search, which has the final hypotheses
+        for search, sentences in reversed(self.searches):
+            search.indices = {p: indices[number] for p, number in enumerate(sentences) if number not in again}
+            search.sources = [list(sources[number]) for number in sentences]
+            search.hypotheses = [hypotheses[number] for number in sentences]
+            again |= set(sentences)
+        self.trace.searches += [search for search, _ in self.searches]
+        self.searches = []
+
+    def _end_search(self) -> None:
+        """Give the last search the calls since it began."""
+        if self.searches:
+            new = {name: self.trace.calls[name][self.before.get(name, 0) : end] for name, end in self.now.items()}
+            calls = {name: tensors for name, tensors in new.items() if tensors}  # steps after halting do not run
+            self.searches[-1][0].calls = calls
+            self.before = self.now
 
 
 @contextmanager

@@ -36,6 +36,8 @@ class BeamTree(Observer):
     ) -> None:
         if self.sentence not in sentence.tolist():
             return
+        if not prefix.size(1):
+            self.steps = []
         place = sentence.tolist().index(self.sentence)
         going = set(zip(live.parent[place].tolist(), live.id[place].tolist(), strict=True))
         nodes = []

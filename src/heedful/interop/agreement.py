@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.errors import FolderError
+from heedful.errors import FolderError, SettingError
 from heedful.inference.torch_backend import ModelNextToken
 from heedful.interop import ctranslate2
 from heedful.interop.huggingface import architecture_for
 from heedful.interop.vocabulary_files import TARGET
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
-from heedful.packages import explain_missing
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
 from heedful.storage import folder
@@ -119,8 +118,13 @@ def _quiet(library: Any) -> Iterator[None]:
 
 
 def _transformers() -> Any:
-    with explain_missing("conversion to huggingface, which compares its result with what transformers computes,"):
+    try:
         import transformers
+    except ImportError:
+        raise SettingError(
+            "--to huggingface compares its result with what transformers computes from it; "
+            "install it with: pip install 'heedful[huggingface]'."
+        ) from None
     return transformers
 
 
@@ -193,7 +197,7 @@ def _limit(model: EncoderDecoder | DecoderModel) -> int:
 @torch.inference_mode()
 def _greedy(model: EncoderDecoder | DecoderModel, row: Sequence[int]) -> list[int]:
     if isinstance(model, EncoderDecoder):
-        options = SearchOptions(beam=1, length_penalty=0.0, max_length=_limit(model))
+        options = SearchOptions(beam=1, length_penalty=0.0, max_length=_limit(model), loop_guard=False)
         return list(
             beam_search(ModelNextToken(model), torch.tensor([row]), torch.tensor([len(row)]), options)[0][0].ids
         )

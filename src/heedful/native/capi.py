@@ -7,7 +7,7 @@ import struct
 from ctypes import c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
-ABI = 3  # raise it, here and in csrc/engine.cpp, when a function or structure changes
+ABI = 4  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):
@@ -36,6 +36,7 @@ class SearchOptionsStruct(ctypes.Structure):
 
     _fields_ = [
         *((name, c_int32) for name in ("beam", "n_best", "limit", "bos", "eos", "pad")),
+        *((name, c_int32) for name in ("min_length", "no_repeat_ngram", "loop_guard")),
         ("length_penalty", c_double),
     ]
 

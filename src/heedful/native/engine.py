@@ -117,8 +117,9 @@ class EngineSearch:
         limit = options.max_target_length(len(source), len(prefix))
         self.engine.check_length(max(len(source), limit))
         settings = SearchOptionsStruct(
-            options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id, options.length_penalty
-        )
+            options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id,
+            options.min_length, options.no_repeat_ngram, options.loop_guard, options.length_penalty,
+        )  # fmt: skip
         ids, forced_ids = _numbers(source), _numbers(prefix)
         allowed = c_void_p(None if shortlist is None else shortlist.ctypes.data)
         count = 0 if shortlist is None else len(shortlist)

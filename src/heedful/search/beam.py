@@ -10,6 +10,7 @@ vocabulary, K candidates of each sentence, t tokens so far.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from heedful.search.constrained_beam import PhraseBeams
 from heedful.search.hypothesis import Hypothesis, hypotheses, length_penalty
+from heedful.search.loops import GUARDED_COPIES, forbid_loops, has_loop, max_copies
 from heedful.search.next_token import NextToken
 from heedful.search.options import SearchOptions
 from heedful.search.rows import SearchRows
@@ -64,18 +66,43 @@ def beam_steps(
     """The same, step by step: the sentences that each step finished, with their hypotheses.
 
     The caller may add sentences to `cancelled` between steps: the next step ends them with the hypotheses so far.
+    Sentences whose best hypothesis has a loop are searched again when the others are finished; those with phrases are
+    not, as a phrase may have to repeat.
     """
     options.check_beam()
     if not len(source):
         return
     rows = SearchRows(next_token, source, source_lengths, options)
+    if not options.loop_guard:
+        yield from _search(rows, options, cancelled)
+        return
+    sources = [ids[:length] for ids, length in zip(source.tolist(), source_lengths.tolist(), strict=True)]
+    free = [not options.phrases or options.phrases[b] is None for b in range(len(source))]
+    again: list[int] = []
+    for finished in _search(rows, options, cancelled):
+        loops = {b for b, n_best in finished if n_best and free[b] and has_loop(n_best[0], sources[b])}
+        again += loops
+        yield [each for each in finished if each[0] not in loops]
+    if again:
+        copies = {b: max(GUARDED_COPIES, max_copies(sources[b])) for b in again}
+        guarded = options.model_copy(update={"constraints": (*options.constraints, forbid_loops(copies.__getitem__))})
+        sentence = torch.tensor(sorted(again), device=source.device)
+        yield from _search(SearchRows(next_token, source, source_lengths, guarded, sentence), guarded, cancelled)
+
+
+def _search(
+    rows: SearchRows, options: SearchOptions, cancelled: Collection[int]
+) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    """One beam search of the sentences of `rows`."""
     ends = FinishedHypotheses(rows.limit, options)
-    phrases = PhraseBeams(options.phrases, next_token.eos_id) if options.phrases else None
-    score = torch.zeros(len(source), 1, dtype=torch.float64, device=source.device)  # (A, w)
+    phrases = None
+    if options.phrases:
+        phrases = PhraseBeams([options.phrases[b] for b in rows.sentence.tolist()], rows.next_token.eos_id)
+    score = torch.zeros(len(rows.sentence), 1, dtype=torch.float64, device=rows.sentence.device)  # (A, w)
     while len(score):
         log_probs = rows.step()
         candidates = extend(score, log_probs, options.beam)  # 1. the best extensions of each sentence
-        ending, live = split(candidates, options.beam, next_token.eos_id)  # 2. those that end, those that continue
+        ending, live = split(candidates, options.beam, rows.next_token.eos_id)  # 2. those that end, those that continue
         if phrases is not None:
             ending, live = constrain(phrases, score, log_probs, candidates, ending, live)
         if options.observer is not None:
@@ -164,7 +191,7 @@ class FinishedHypotheses:
 
     def __init__(self, limit: Tensor, options: SearchOptions) -> None:
         self.options = options
-        self.hypotheses: list[list[Hypothesis]] = [[] for _ in limit]
+        self.hypotheses: defaultdict[int, list[Hypothesis]] = defaultdict(list)  # by sentence
         self.count = torch.zeros_like(limit)  # (A,) finished hypotheses
         self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
         self.penalty = ((5 + limit.double()) / 6) ** options.length_penalty  # (A,) of the longest output
@@ -209,7 +236,9 @@ class FinishedHypotheses:
 
     def ranked(self, sentence: int) -> list[Hypothesis]:
         """-> the n best of one of the B sentences, best first; unfinished ones come last."""
-        return sorted(self.hypotheses[sentence], key=lambda h: (not h.finished, -h.score))[: self.options.n_best]
+        return sorted(self.hypotheses.pop(sentence, []), key=lambda h: (not h.finished, -h.score))[
+            : self.options.n_best
+        ]
 
     def _add(self, rows: SearchRows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, k) of which N are true, (N, t), (N, t)."""

@@ -1,5 +1,7 @@
 """Observers follow a search step by step and do not change it.
 
+A step whose prefixes are empty begins a search: the first one, or the second one of sentences with a loop.
+
 Legend as in `beam`: A sentences still searched, R rows, t tokens so far, K candidates, W of them live.
 """
 

@@ -26,9 +26,6 @@ class SearchOptions(SearchSettings):
     """Options of a search. Beam search reads `beam` and `length_penalty`, sampling reads `temperature` to `seed`."""
 
     n_best: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Hypotheses or samples for each sentence.")
-    max_length: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Maximum number of output tokens, eos included; derived from the source if not set."
-    )
     limit: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Maximum number of output tokens that the model supports."
     )

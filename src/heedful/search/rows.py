@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import HeedfulError
-from heedful.search.constraints import ban, compose, force_prefix, restrict_to_shortlists
+from heedful.search.constraints import ban, compose, force_prefix, min_length, no_repeat, restrict_to_shortlists
 from heedful.search.next_token import NextToken
 from heedful.search.options import Constraint, SearchOptions
 
@@ -18,17 +18,26 @@ from heedful.search.options import Constraint, SearchOptions
 class SearchRows:
     """A sentences, w rows each (one at first), R = A * w rows of equal length t."""
 
-    def __init__(self, next_token: NextToken, source: Tensor, source_lengths: Tensor, options: SearchOptions) -> None:
+    def __init__(
+        self,
+        next_token: NextToken,
+        source: Tensor,
+        source_lengths: Tensor,
+        options: SearchOptions,
+        sentence: Tensor | None = None,
+    ) -> None:
+        """`sentence` holds the indices of the sentences to search, in ascending order; all of them if it is None."""
         self.next_token = next_token
         self.constrain = _constraint(next_token, options, len(source))
         self.observer = options.observer
-        self.sentence = torch.arange(len(source), device=source.device)  # (A,) index in the caller's batch
-        self.limit = options.limits(source_lengths)  # (A,)
+        everyone = torch.arange(len(source), device=source.device)
+        self.sentence = everyone if sentence is None else sentence  # (A,) index in the caller's batch
+        self.limit = options.limits(source_lengths)[self.sentence]  # (A,)
         self.shortest = int(self.limit.min())
-        self.prefix = source.new_empty((len(source), 0), dtype=torch.long)  # (R, t)
-        self.log_probs = source.new_empty((len(source), 0), dtype=torch.float32)  # (R, t)
+        self.prefix = source.new_empty((len(self.sentence), 0), dtype=torch.long)  # (R, t)
+        self.log_probs = source.new_empty((len(self.sentence), 0), dtype=torch.float32)  # (R, t)
         self.last = torch.full_like(self.sentence, next_token.bos_id)  # (R,)
-        self.cache = next_token.start(source, source_lengths)
+        self.cache = next_token.start(source[self.sentence], source_lengths[self.sentence])
 
     @property
     def length(self) -> int:
@@ -85,7 +94,12 @@ def _constraint(next_token: NextToken, options: SearchOptions, sentences: int) -
     """All constraints of the options; bos and pad are forbidden, unless they double as eos."""
     options.check(sentences, next_token.vocab_size, {next_token.bos_id, next_token.eos_id, next_token.pad_id})
     never = {next_token.bos_id, next_token.pad_id} - {next_token.eos_id}
-    constraint = compose(*options.constraints, ban(never))
+    constraints = [*options.constraints, ban(never)]
+    if options.no_repeat_ngram:
+        constraints.append(no_repeat(options.no_repeat_ngram))
+    if options.min_length:
+        constraints.append(min_length(options.min_length, next_token.eos_id))
+    constraint = compose(*constraints)
     if options.prefix is not None:
         constraint = force_prefix(options.prefix, then=constraint)
     return constraint if options.shortlists is None else compose(restrict_to_shortlists(options.shortlists), constraint)

@@ -16,7 +16,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 3;
+constexpr int ABI = 4;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 

@@ -6,7 +6,7 @@
 
 namespace heedful {
 
-#if defined(__AVX512F__) || defined(HEEDFUL_NEON)
+#if defined(__AVX512F__)
 constexpr int KERNEL_ROWS = 8;  // rows of a micro-kernel: as many as the registers hold
 #else
 constexpr int KERNEL_ROWS = 6;

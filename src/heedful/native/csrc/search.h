@@ -7,16 +7,19 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "decoder.h"
 #include "phrases.h"
+#include "repetition.h"
 
 namespace heedful {
 
 struct SearchOptions {  // of one sentence; native/capi.py mirrors it
     int32_t beam, n_best, limit;  // limit: the most tokens of the output, eos included
     int32_t bos, eos, pad;
+    int32_t min_length, no_repeat_ngram, loop_guard;
     double length_penalty;
 };
 
@@ -52,8 +55,10 @@ class Distribution {
         if (!std::isfinite(logsumexp)) throw std::domain_error("the model's probabilities are not numbers");
         banned[0] = {bos, row[bos]}, banned[1] = {pad, row[pad]};
         for (int32_t id : {bos, pad})
-            if (id != eos) logits[id] = -INF, maxima[id / BLOCK] = block_max(id / BLOCK);
+            if (id != eos) ban(id);
     }
+
+    void ban(int32_t column) { logits[column] = -INF, maxima[column / BLOCK] = block_max(column / BLOCK); }
 
     float log_prob(int32_t column) const {  // banned tokens included
         for (auto& [id, logit] : banned)
@@ -110,6 +115,7 @@ struct Job {  // the beam search of one sentence
     std::vector<double> best;     // scores of the finished hypotheses, best first, n_best at most
     std::vector<int32_t> nodes;   // of the live rows in the current step
     bool admitted = false, done = false;
+    int max_copies = 0;           // of an n-gram in a row, in the second search of a sentence with a loop; 0: no limit
 
     // Token id -> its column in a row of logits, and back.
     int32_t column(int32_t id) const {
@@ -257,8 +263,10 @@ class Search {
             std::vector<int32_t>& columns = candidates[first + r];
             if (size_t(length) < job.prefix.size())
                 columns.assign(1, job.column(job.prefix[length]));
-            else
+            else {
+                ban_tokens(job, int(r), length, distribution);
                 distribution.top_k(2 * beam, columns);
+            }
             for (int32_t column : columns) {
                 float log_prob = distribution.log_prob(column);
                 all.push_back({job.live[r].score + log_prob, int(r), job.token(column), log_prob});
@@ -276,6 +284,37 @@ class Search {
         check_done(job, live, length);
         for (Candidate& candidate : live) candidate.row = job.nodes[candidate.row];
         job.live = std::move(live);
+        if (job.done && options.loop_guard && !job.max_copies) search_again_without_loop(job);
+    }
+
+    // Bans the tokens that may not follow a live row.
+    void ban_tokens(const Job& job, int row, int length, Distribution& distribution) const {
+        if (length < job.options.min_length) distribution.ban(job.column(job.options.eos));
+        if (!job.options.no_repeat_ngram && !job.max_copies) return;
+        std::vector<int32_t> tokens;
+        const std::vector<int32_t> ids = trace_back(job, row, nullptr, false).ids;
+        add_ngram_ends(ids, job.options.no_repeat_ngram, tokens);
+        if (job.max_copies) add_loop_tokens(ids, job.max_copies, tokens);
+        for (int32_t id : tokens) distribution.ban(job.column(id));
+    }
+
+    // Starts the search anew if its best hypothesis has a loop that the source does not have (heedful/search/loops.py).
+    void search_again_without_loop(Job& job) const {
+        auto rank = [&](const Hypothesis& hypothesis) {
+            const double sum = std::accumulate(hypothesis.log_probs.begin(), hypothesis.log_probs.end(), 0.0);
+            return std::pair(hypothesis.finished, sum / length_norm(int(hypothesis.ids.size()), job.options.length_penalty));
+        };
+        if (job.hypotheses.empty()) return;
+        const Hypothesis& best = *std::max_element(job.hypotheses.begin(), job.hypotheses.end(),
+                                                   [&](auto& a, auto& b) { return rank(a) < rank(b); });
+        const std::vector<int32_t> output(best.ids.begin(), best.ids.end() - best.finished);
+        const int copies = max_copies(output), of_source = copies > MAX_COPIES ? max_copies(job.sentence.source) : 0;
+        if (copies <= std::max(MAX_COPIES, of_source)) return;
+        job.max_copies = std::max(GUARDED_COPIES, of_source);
+        job.live = {{0.0, -1, job.options.bos, 0.0f}};
+        job.hypotheses.clear(), job.best.clear(), job.sentence.nodes.clear();
+        for (std::vector<float>& kv : job.sentence.self_kv) kv.clear();
+        job.done = false;
     }
 
     // The same for a sentence with phrases (dynamic beam allocation): hypotheses that contain as many phrases form a bank, and
@@ -294,12 +333,13 @@ class Search {
             std::vector<int32_t>& columns = candidates[first + r];
             auto add = [&](int32_t id) {
                 float log_prob = distribution.log_prob(job.column(id));
-                all.push_back({job.live[r].score + log_prob, int(r), id, log_prob});
+                if (log_prob > -INF) all.push_back({job.live[r].score + log_prob, int(r), id, log_prob});
             };
             if (size_t(length) < job.prefix.size()) {
                 add(job.prefix[length]);
                 continue;
             }
+            ban_tokens(job, int(r), length, distribution);
             phrases.wanted(state, wanted);
             for (int32_t id : wanted) add(id);
             distribution.top_k(2 * options.beam + phrases.reserved_tokens().size() + wanted.size(), columns);
