@@ -7,7 +7,7 @@ CSRC := src/heedful/native/csrc
 ENGINE := $(wildcard $(CSRC)/*.cpp $(CSRC)/*.h) $(CSRC)/CMakeLists.txt
 CMAKE := $(or $(wildcard $(BIN)/cmake),cmake)
 
-.PHONY: setup engine demo test test-all test-isa check browser docs bench clean
+.PHONY: setup engine demo test test-all test-isa test-aarch64 check browser docs bench clean
 
 setup: $(VENV)/.user
 
@@ -16,11 +16,11 @@ $(BIN)/python:
 
 $(VENV)/.packages: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) torch==2.13.0 scikit-build-core==0.12.2 cmake ninja
-	$(PIP) $$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'])")
+	$(PIP) $$($(BIN)/python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['train'])")
 	touch $@
 
 $(VENV)/.user: $(VENV)/.packages $(ENGINE)
-	$(PIP) --no-build-isolation -e .  # in one environment, so that only what has changed is compiled again
+	$(PIP) --no-build-isolation -e .[train]  # in one environment, so that only what has changed is compiled again
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.user
@@ -69,6 +69,10 @@ check: $(VENV)/.dev
 # What computes, once with every instruction set of this machine, with torch alone, and with torch's own sets lowered.
 test-isa: $(VENV)/.dev
 	$(BIN)/python tests/every_isa.py
+
+# The native tests on an emulated aarch64 CPU; skipped where the cross-compiler or the emulator is missing.
+test-aarch64: $(VENV)/.dev
+	$(BIN)/python tests/on_aarch64.py
 
 # The documentation site, in an environment of its own; a broken link or any other warning is an error.
 docs: $(VENV)/.user build/docs/.packages

@@ -1,12 +1,15 @@
-"""Longer than trained: which schemes of positions hold up on input that is longer than all they have seen?
+"""Longer than trained: which systems hold up on input that is longer than all they have seen?
 
     python benchmarks/longer.py --minutes 60 --seeds 2 --picture docs/images/longer.svg
+    python benchmarks/longer.py --tasks copy counting brackets --systems Transformer universal LSTM
+    python benchmarks/longer.py --tasks copy reverse addition --systems neural-gpu --seeds 3
 
-Every scheme of the Transformer, and an LSTM with additive attention, learns to copy digits, to reverse them, and to
-translate the embedded grammar, from short input only; then it is tested up to four times as long, greedily. Shown is
-the share of tokens that are right, each in its place, and printed beside it that of outputs that are right as a whole.
-All models get the same share of the time, which is the processor's, so that other work on the machine takes nothing
-from them.
+Every position scheme of the Transformer, and an LSTM with additive attention, or the systems that are given, learn a
+task from short input only; then they are tested up to four times as long, greedily. The tasks: copy or reverse digits;
+add two binary numbers, the lowest bit first; counting, which answers n times one symbol with n times another; brackets,
+which closes all open brackets of two kinds; and translate, the embedded grammar. Shown is the share of tokens that are
+right, each in its place, and printed beside it that of outputs that are right as a whole. All models get the same share
+of the time, which is the processor's, so that other work on the machine takes nothing from them.
 """
 
 from __future__ import annotations
@@ -35,28 +38,64 @@ from heedful.training.losses import translation_loss
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
 
+SCHEMES = ("sinusoidal", "learned", "rotary", "alibi", "relative")
+NEURAL_GPU: dict[str, object] = {"architecture": "neural-gpu", "d_model": 24, "unfold_ratio": 1.0, "unfold_extra": 1}
 SYSTEMS: dict[str, dict[str, object]] = {
-    **{name: {"positions": name} for name in ("sinusoidal", "learned", "rotary", "alibi", "relative")},
+    **{name: {"positions": name} for name in SCHEMES},
     "LSTM": {"architecture": "rnn", "encoder_layers": 1, "decoder_layers": 1},
+    "Transformer": {},
+    "universal": {"universal": True, "act_halting": True, "encoder_layers": 4, "decoder_layers": 4},
+    "bytenet": {"architecture": "bytenet", "encoder_layers": 5, "decoder_layers": 5},
+    "neural-gpu": NEURAL_GPU | {"autoregressive": False},
+    "extended-neural-gpu": NEURAL_GPU,
 }
-SHORT = {"copy": 8, "reverse": 8, "translate": 9}  # longest source in training, in tokens without the end
+BATCH = {"neural-gpu": 32, "extended-neural-gpu": 32}  # pairs in an update; 128 for all others
+# Longest source in training, in tokens without the end; the bits of one number in addition.
+SHORT = {"copy": 8, "reverse": 8, "addition": 8, "counting": 8, "brackets": 8, "translate": 9}
 FACTORS = [1, 1.5, 2, 3, 4]
 TESTED = 100  # sequences of each length
 Pair = tuple[list[int], list[int]]
 
 
-class Digits:
-    """Copying or reversing from 1 to 8 digits; tested on so many digits exactly."""
+class Symbols:
+    """An algorithm over from 1 to 8 symbols; tested on so many symbols exactly."""
 
     vocabulary = 14
 
     def __init__(self, task: str, seed: int) -> None:
-        self.rotate, self.random = 1 if task == "copy" else -1, random.Random(seed)
-        self.short = SHORT[task]
+        self.task, self.random, self.short = task, random.Random(seed), SHORT[task]
 
     def pair(self, length: int) -> Pair:
+        match self.task:
+            case "addition":
+                return self.sum(length)
+            case "counting":
+                return [4] * length, [5] * length
+            case "brackets":
+                return self.brackets(length)
         digits = self.random.choices(range(4, 14), k=length)
-        return digits, digits[:: self.rotate]
+        return digits, digits[:: 1 if self.task == "copy" else -1]
+
+    def sum(self, bits: int) -> Pair:
+        """Two numbers with a sign between them, and their sum, the lowest bit first; 4 and 5 are the bits, 6 is +."""
+        first, second = self.random.getrandbits(bits), self.random.getrandbits(bits)
+
+        def digits(number: int, count: int) -> list[int]:
+            return [4 + (number >> place & 1) for place in range(count)]
+
+        return [*digits(first, bits), 6, *digits(second, bits)], digits(first + second, bits + 1)
+
+    def brackets(self, length: int) -> Pair:
+        """Brackets of two kinds (4 and 6 open, 5 and 7 close), and what closes those that are still open."""
+        written: list[int] = []
+        pending: list[int] = []  # closing brackets of the open ones
+        for _ in range(length):
+            if pending and self.random.random() < 0.35:
+                written.append(pending.pop())
+            else:
+                written.append(self.random.choice((4, 6)))
+                pending.append(written[-1] + 1)
+        return written, pending[::-1]
 
     def train(self, count: int) -> list[Pair]:
         return [self.pair(self.random.randint(1, self.short)) for _ in range(count)]
@@ -101,7 +140,9 @@ def padded(rows: list[list[int]]) -> Tensor:
     return ids
 
 
-def trained(changes: dict[str, object], corpus: Digits | Sentences, seconds: float, seed: int) -> EncoderDecoder:
+def trained(
+    changes: dict[str, object], corpus: Symbols | Sentences, seconds: float, seed: int, size: int
+) -> EncoderDecoder:
     """A model after so many seconds of each thread, by a rate that falls to zero with them."""
     torch.manual_seed(seed)
     sizes = {"d_model": 64, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
@@ -115,7 +156,7 @@ def trained(changes: dict[str, object], corpus: Digits | Sentences, seconds: flo
         update += 1
         for group in optimiser.param_groups:
             group["lr"] = 3e-3 * min(1.0, update / 100) * (1 - spent)
-        loss = translation_loss(model, batch(corpus.train(128)))
+        loss = translation_loss(model, batch(corpus.train(size)))
         optimiser.zero_grad()
         (loss.smoothed / loss.tokens).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -138,24 +179,25 @@ def right(model: EncoderDecoder, pairs: list[Pair]) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60, help="training time of all models together")
-    parser.add_argument("--tasks", nargs="+", choices=list(SHORT), default=list(SHORT))
+    parser.add_argument("--tasks", nargs="+", choices=list(SHORT), default=["copy", "reverse", "translate"])
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=[*SCHEMES, "LSTM"])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--picture", type=Path, help="where to draw the shares: .svg or .png")
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    seconds = 60 * asked.minutes / (len(asked.tasks) * len(SYSTEMS) * asked.seeds)
+    seconds = 60 * asked.minutes / (len(asked.tasks) * len(asked.systems) * asked.seeds)
     print(f"{seconds:.0f} s a model, {asked.seeds} seed(s); share of right tokens, mean (range); of right outputs")
     results: dict[str, dict[str, Tensor]] = {}
     for task in asked.tasks:
         short = SHORT[task]
         print(f"{task}: trained on up to {short} tokens, tested on {', '.join(f'{short * f:g}' for f in FACTORS)}")
         results[task] = {}
-        for name, changes in SYSTEMS.items():
+        for name in asked.systems:
             shares = []
             for seed in range(1, asked.seeds + 1):
-                corpus = Sentences(seed) if task == "translate" else Digits(task, seed)
-                model = trained(changes, corpus, seconds, seed)
+                corpus = Sentences(seed) if task == "translate" else Symbols(task, seed)
+                model = trained(SYSTEMS[name], corpus, seconds, seed, BATCH.get(name, 128))
                 shares.append([right(model, corpus.test(factor)) for factor in FACTORS])
             found, whole = torch.tensor(shares).unbind(2)  # (seeds, factors)
             results[task][name] = found
@@ -163,7 +205,7 @@ def main() -> None:
                 f"{m:.2f} ({a:.2f}-{b:.2f}); {w:.2f}"
                 for m, a, b, w in zip(found.mean(0), found.amin(0), found.amax(0), whole.mean(0), strict=True)
             ]
-            print(f"  {name:11} {'  '.join(each)}", flush=True)
+            print(f"  {name:19} {'  '.join(each)}", flush=True)
     if asked.picture:
         draw(results, asked.picture)
 

@@ -9,6 +9,7 @@ from heedful.ops.cpu import disable_undescribed_amx
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
     from heedful import errors, inside
     from heedful.config import RunConfig
@@ -79,10 +80,20 @@ def load(
     chooses among the tokens that `heedful shortlist` found likely.
     """
     from heedful.errors import SettingError
-    from heedful.interop import open_folder
+    from heedful.packages import explain_missing
 
     if not folders:
         raise SettingError("no model folder was given; give one, such as runs/x.")
+    with explain_missing(f"opening {folders[0]}"):
+        return _open(folders, kind, precision, device, shortlist)
+
+
+def _open(
+    folders: tuple[Path | str, ...], kind: type[object] | None, precision: str, device: str, shortlist: bool
+) -> Translator | Generator | Encoder:
+    from heedful.errors import SettingError
+    from heedful.interop import open_folder
+
     opened = [open_folder(folder) for folder in folders]
     name = {"encoder-decoder": "Translator", "decoder": "Generator", "encoder": "Encoder"}[opened[0].config.family]
     if kind is not None and kind.__name__ != name:
@@ -112,7 +123,14 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     """Import a public name on first use."""
     if name in _MODULES:
-        return import_module(f"heedful.{name}")
+        return _import(name, name)
     if name not in _LAZY:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}")
-    return getattr(import_module(f"heedful.{_LAZY[name]}"), name)
+    return getattr(_import(name, _LAZY[name]), name)
+
+
+def _import(name: str, module: str) -> ModuleType:
+    from heedful.packages import explain_missing
+
+    with explain_missing(f"heedful.{name}"):
+        return import_module(f"heedful.{module}")

@@ -333,11 +333,11 @@ def test_outputs_are_checked_before_the_work(
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["train", "--source", "TEXT", "--target", "TEXT", "--out", "TEXT"], ("text is a file", "another --out")),
+        (["train", "--source", "TEXT", "--target", "TEXT", "--out", "TEXT"], ("text is a file", "choose another one")),
         (["demo", "--out", "TEXT"], ("text is a file", "choose another --out")),
-        (["train", "--resume", "--out", "."], ("holds no run to resume", "run.json", "--out of an earlier run")),
-        (["train", "--resume", "--out", "no"], ("no holds no run to resume", "leave out --resume")),
-        (["score", "model"], ("no corpus is given; give --source and --target, or --pairs",)),
+        (["train", "--resume", "--out", "."], ("holds no run to resume", "run.json", "the folder of an earlier run")),
+        (["train", "--resume", "--out", "no"], ("no holds no run to resume", "start one without resume")),
+        (["score", "model"], ("no corpus is given; give two line-aligned files as source and target",)),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

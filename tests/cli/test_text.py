@@ -171,7 +171,7 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["train", "--text", "A", "--pairs", "A", "--out", "OUT"], "both given"),
         (["train", "--labeled", "T", "--init", "BERT", "--out", "OUT", "train.rdrop=5"], "is for a translator"),
         (["train", "--labeled", "A", "--init", "BERT", "--out", "OUT"], "label TAB text"),
-        (["train", "--labeled", "T", "--out", "OUT"], "--init"),
+        (["train", "--labeled", "T", "--out", "OUT"], "as init"),
         (["train", "--labeled", "T", "--init", "GPT", "--out", "OUT"], "decoder family"),
         (["train", "--task", "masked-lm", "--text", "A", "text.vocab_size=90000", "--out", "OUT"], "90000"),
     ],

@@ -99,7 +99,7 @@ def test_a_file_of_bad_lines_alone_is_one_sentence(tmp_path: Path) -> None:
     path.write_text("one\ntwo\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"of 2 read, 2 dropped: no TAB \(first: line 1 of .*\); check .* TAB target\."):
         prepare_parallel(config(pairs=path), tmp_path / "cache")
-    path.write_text("one\ttwo\n", encoding="utf-16")
+    path.write_text("one\ttwo\n", encoding="utf-16-le")
     with pytest.raises(DataError, match=r"no pair of .* is left .*UTF-16"):
         prepare_parallel(config(pairs=path), tmp_path / "cache")
     with pytest.raises(DataError, match=r"holds no text, .*UTF-16.*; give a file of UTF-8 text"):

@@ -15,10 +15,9 @@ from heedful.data import (
     read_lines,
     read_pairs,
     read_tsv,
-    training_corpus,
-    validation_corpus,
 )
 from heedful.errors import DataError, SettingError
+from heedful.formats.pair_files import training_corpus, validation_corpus
 
 from ..data.files import config, told, write, write_gz
 

@@ -262,7 +262,7 @@ def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
         with pytest.raises(SettingError, match="exists already"):
             convert(saved, out)
     assert (tmp_path / "out/letter.txt").read_text() == "keep me"
-    with pytest.raises(SettingError, match="--to is 'onnx'"):
+    with pytest.raises(SettingError, match="the format to convert to is 'onnx'"):
         convert(saved, tmp_path / "new", "onnx")
 
 

@@ -35,6 +35,8 @@ SYSTEMS = {  # settings, learning rate, updates
     "concat": ({"architecture": "rnn", "cell": "gru", "source_attention": "concat"}, 2e-2, 100),
     "conv": ({"architecture": "conv"}, 4e-3, 120),
     "separable": ({"architecture": "conv", "separable": True}, 4e-3, 150),
+    "bytenet": ({"architecture": "bytenet", "encoder_layers": 3, "decoder_layers": 3}, 5e-3, 150),
+    "neural-gpu": ({"architecture": "neural-gpu", "d_model": 24, "memory_width": 2, "unfold_ratio": 1.0}, 1e-2, 150),
     "rms": ({"norm": "rms"} | ONE, 1e-2, 200),
     "experts": ({"experts": 4, "load_balance": 0.01} | ONE, 1e-2, 250),
     "batch-norm": ({"norm": "batch"} | ONE, 1e-2, 150),
@@ -47,7 +49,7 @@ SYSTEMS = {  # settings, learning rate, updates
     "act_halting": ({"universal": True, "act_halting": True, "pre_norm": True}, 1e-2, 200),
 }
 LONG = {"rnn-additive", "sparse", "linformer", "linear", "universal"}  # all but their learning is tested each time
-LONG |= {"rms", "flstm-local-p", "separable", "experts", "batch-norm", "instance-norm"}
+LONG |= {"bytenet", "neural-gpu", "rms", "flstm-local-p", "separable", "experts", "batch-norm", "instance-norm"}
 pytestmark = pytest.mark.slow
 
 

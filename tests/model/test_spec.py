@@ -48,6 +48,10 @@ OTHERS = [
     {"architecture": "rnn", "cell_rank": 3, "cell": "flstm", "source_attention": "concat", "source_span": "local-m"},
     {"architecture": "rnn", "source_attention": "dot", "source_span": "local-p"},
     {"architecture": "conv", "separable": True},
+    {"architecture": "bytenet"},
+    {"architecture": "neural-gpu"},
+    {"architecture": "neural-gpu", "autoregressive": False, "bias": False},
+    {"architecture": "bytenet", "separable": True, "bias": False},
     {"architecture": "conv"},
     {"architecture": "conv", "positions": "learned", "bias": False, "dilated": True},
 ]
@@ -71,6 +75,8 @@ def configs() -> list[ModelConfig]:
         }
         if family == "decoder" and fitting.get("attention") == "linformer":
             continue  # it would see what is to come, which the configuration refuses
+        if family == "decoder" and fitting.get("architecture") == "neural-gpu":
+            continue  # it needs a source
         made.append(ModelConfig.model_validate(SMALL | {"family": family} | fitting))
     return made
 

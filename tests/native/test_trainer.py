@@ -61,7 +61,7 @@ def assert_same(found, expected):
     assert found[1:] == pytest.approx(expected[1:], rel=1e-5)
     for name, gradient in expected[0].items():
         apart = (found[0][name] - gradient).abs().max()
-        assert apart <= 1e-5 * gradient.abs().max() + 1e-6, name
+        assert apart <= 4e-5 * gradient.abs().max() + 2e-6, name  # the narrower the registers, the longer the sums
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -247,7 +247,7 @@ def test_dropout_has_its_rate_and_independent_masks(rate):
         {"positions": "rotary"},
         {"tie": "target"},
         {"attention_dropout": 0.1},
-        {"n_heads": 16},
+        {"n_heads": 32},
         {"d_ff": 100},
         {"universal": True},
         {"bias": False},

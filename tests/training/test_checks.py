@@ -1,10 +1,12 @@
 """Settings that do not go with the task or with the model are refused before the corpus is read."""
 
+from pathlib import Path
+
 import pytest
 
 from heedful.config import RunConfig, load_config
 from heedful.errors import SettingError
-from heedful.training.checks import check_options
+from heedful.training.checks import check_options, check_run
 from heedful.training.tasks import TASKS
 
 
@@ -26,3 +28,14 @@ def test_rdrop_does_not_go_with_act_halting() -> None:
     with pytest.raises(SettingError, match="does not work with"):
         check_options(settings(*halting, "train.rdrop=5"), TASKS["translation"])
     check_options(settings(*halting), TASKS["translation"])
+
+
+def test_settings_are_checked_against_the_presets_that_a_corpus_of_so_many_lines_can_get(tmp_path: Path) -> None:
+    """256 attention heads, one for each dimension of preset small, do not fit preset tiny."""
+    for name, lines in (("short", 99_998), ("long", 100_001)):
+        (tmp_path / name).write_text("a\n" * lines)
+    heads = ["model.n_heads=256"]
+    files = {name: [f"data.source={tmp_path / name}", f"data.target={tmp_path / name}"] for name in ("short", "long")}
+    with pytest.raises(SettingError, match=r"d_model \(128\) must be divisible by n_heads \(256\)"):
+        check_run(settings(*heads, *files["short"]), TASKS["translation"], None)
+    check_run(settings(*heads, *files["long"]), TASKS["translation"], None)

@@ -17,8 +17,8 @@ from heedful.training.setup import _divide_micro_batches
 from tests.conftest import ENGINE, TINY
 
 
-def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> str:
-    """A training by the command line -> what it said."""
+def run(corpus: Path, out: Path, *settings: str, ranks: int = 1, env: dict[str, str] | None = None) -> str:
+    """A training by the command line -> its log."""
     program = [sys.executable, "-m", "heedful"]
     if ranks > 1:
         program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
@@ -28,7 +28,7 @@ def run(corpus: Path, out: Path, *settings: str, ranks: int = 1) -> str:
     command = [*program, "train", *TINY, *settings]
     done = subprocess.run(
         [str(word) for word in [*command, *files, "--out", out]],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | (env or {}),
         capture_output=True,
         text=True,
         timeout=240,
@@ -73,12 +73,38 @@ def test_two_ranks_equal_one_undivided_batch_within_rounding(corpus: Path, tmp_p
             torch.testing.assert_close(whole[name], parts[name], rtol=1e-3, atol=1e-4)
 
 
+# Imported by every process at its start: the main rank measures 60 passes, and each rank writes the α of its R-Drop.
+MEASURING = """
+import os
+from pathlib import Path
+
+if "PLANS" in os.environ and "RANK" in os.environ:
+    from heedful.training import setup
+
+    rank, add_rdrop = int(os.environ["RANK"]), setup.add_rdrop
+
+    def passes_in_time(*arguments):
+        assert rank == 0, "only the main rank measures"
+        return 60.0
+
+    def write_rdrop(*arguments):
+        config = add_rdrop(*arguments)
+        Path(os.environ["PLANS"], f"rdrop-{rank}").write_text(str(config.train.rdrop))
+        return config
+
+    setup.passes_in_time, setup.add_rdrop = passes_in_time, write_rdrop
+"""
+
+
 @pytest.mark.long
 def test_two_ranks_plan_for_a_time_together(corpus: Path, tmp_path: Path) -> None:
-    """One of them measures what the time is enough for; a corpus of a few sentences is read more than often."""
-    said = run(corpus, tmp_path / "out", "train.time=5s", ranks=2)
-    assert "R-Drop: " in said
-    assert "training ended after" in said
+    """The main rank alone measures the passes that fit into the time, and both ranks plan by its result."""
+    (tmp_path / "sitecustomize.py").write_text(MEASURING)
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    log = run(corpus, tmp_path / "out", "train.time=5s", ranks=2, env={"PYTHONPATH": paths, "PLANS": str(tmp_path)})
+    assert "R-Drop: 5s is enough for 60 passes" in log
+    assert "training ended after" in log
+    assert [(tmp_path / f"rdrop-{rank}").read_text() for rank in (0, 1)] == ["5.0", "5.0"]
 
 
 SHARING = """

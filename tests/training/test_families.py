@@ -165,7 +165,7 @@ def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Pa
         (["data.text=a", "task=translation"], "plain text trains language-model or masked-lm"),
         (["data.labeled=a", "task=language-model"], "labeled text trains classification"),
         (["data.source=a", "task=language-model"], "sentence pairs trains translation"),
-        (["data.text=a"], "choose one with --task language-model"),
+        (["data.text=a"], "set task to language-model"),
         (["data.source=a", "text.kind=bytes"], r"text\.kind is bytes"),
     ],
 )
@@ -176,7 +176,7 @@ def test_what_contradicts_is_refused(words: list[str], message: str) -> None:
 
 def test_a_classifier_needs_an_encoder_to_start_from(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
     asked = config.load_config(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
-    with pytest.raises(SettingError, match="give its folder with --init"):
+    with pytest.raises(SettingError, match=r"give its folder, such as runs/bert, as init"):
         open_(asked, tmp_path / "x")
     with pytest.raises(SettingError, match="decoder family, but this run trains the encoder family"):
         open_(settings(files, "labeled", finished["decoder"]), tmp_path / "y")

@@ -163,7 +163,7 @@ def test_metrics_tensorboard_and_table_agree(finished: Path) -> None:
 
 def test_a_new_run_does_not_touch_an_existing_folder(corpus: Path, finished: Path) -> None:
     before = (finished / "out/model.safetensors").read_bytes()
-    with pytest.raises(FolderError, match="exists already; use --resume"):
+    with pytest.raises(FolderError, match=r"exists already; resume its run .--resume"):
         open_(settings(corpus, finished / "store"), finished / "out")
     assert (finished / "out/model.safetensors").read_bytes() == before
 
@@ -255,7 +255,7 @@ def test_resuming_on_a_changed_corpus_is_refused(corpus: Path, finished: Path, t
     changed.write_text((corpus / "train.de").read_text(encoding="utf-8").replace("der", "dar"), encoding="utf-8")
     asked = settings(corpus, finished / "store", f"data.target={json.dumps(str(changed))}")
     before = sorted((finished / "store").iterdir())
-    with pytest.raises(FolderError, match=r"trained on another corpus.* with --init .*/out and another --out\."):
+    with pytest.raises(FolderError, match=r"trained on another corpus.* in another folder with init .*/out\."):
         open_(asked, finished / "out", resume=True)
     assert [path for path in sorted((finished / "store").iterdir()) if path.is_dir()] == [
         path for path in before if path.is_dir()

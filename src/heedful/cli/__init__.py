@@ -21,6 +21,7 @@ def main() -> None:
 
     from heedful.cli.commands import app
     from heedful.cli.streams import abandon_stdout
+    from heedful.packages import explain_missing
     from heedful.storage.atomic import remedy
 
     if sys.stdin is None:  # closed: the next file opened would get its descriptor
@@ -30,7 +31,8 @@ def main() -> None:
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     try:
         _refuse_old_names(sys.argv[1:])
-        code = app(prog_name="heedful", standalone_mode=False)
+        with explain_missing(" ".join(["heedful", *sys.argv[1:2]])):
+            code = app(prog_name="heedful", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code)
     except HeedfulError as error:
@@ -38,7 +40,10 @@ def main() -> None:
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
-    except BrokenPipeError:  # the reader of standard output has closed it (`| head`)
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader of standard output has closed it (`| head`); typer and rich turn that into exit code 1.
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         abandon_stdout()
         sys.exit(0)
     except OSError as error:  # a path that cannot be opened, or a full disk

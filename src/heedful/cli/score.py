@@ -25,9 +25,9 @@ def score(
     For example: heedful score runs/x --source test.en --target test.de
     """
     from heedful.config import DataSettings
-    from heedful.formats.line_files import training_corpus
+    from heedful.formats.pair_files import training_corpus
 
-    corpus = training_corpus(DataSettings(source=source, target=target, pairs=pairs, strict=True))
+    corpus = training_corpus(DataSettings(source=source, target=target, pairs=(pairs,) if pairs else (), strict=True))
     translator = open_translator(models, threads, prepare_torch(threads, precision, device), device)
     sentence_pairs, first = corpus.pairs(), 1
     while chunk := list(islice(sentence_pairs, 2000)):

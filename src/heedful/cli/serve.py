@@ -57,16 +57,8 @@ def serve(
         raise SettingError(f"--precision is {precision!r}; it must be auto, float32, bfloat16 or int8.")
     if not 0 <= port < 2**16:
         raise SettingError(f"--port is {port}; it must be from 0 to 65535.")
-    try:
-        from heedful.serve.server import run
-        from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings, read_keys
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "heedful":
-            raise
-        packages = "starlette uvicorn python-multipart prometheus-client"
-        raise SettingError(
-            f"heedful serve needs the package {error.name}, which is not installed; pip install {packages}."
-        ) from None
+    from heedful.serve.server import run
+    from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings, read_keys
 
     limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue)
     served = tuple(ServedFolder.parse(model) for model in models)

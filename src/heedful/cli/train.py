@@ -18,10 +18,24 @@ def train(
     ] = None,
     source: Annotated[Path | None, typer.Option(help="Source side, one sentence a line; plain or .gz.")] = None,
     target: Annotated[Path | None, typer.Option(help="Target side, line by line.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Both sides as one TSV file, source TAB target.")] = None,
+    pairs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Files or folders of pairs: TSV (source TAB target), TMX, XLIFF, PO, CSV, JSON Lines, Parquet;"
+            " may be given again."
+        ),
+    ] = None,
     valid_source: Annotated[Path | None, typer.Option(help="Source side of the validation set.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Target side of the validation set.")] = None,
-    valid_pairs: Annotated[Path | None, typer.Option(help="Validation set as one TSV file.")] = None,
+    valid_pairs: Annotated[
+        list[Path] | None, typer.Option(help="Validation set as files of pairs; may be given again.")
+    ] = None,
+    source_language: Annotated[
+        str | None, typer.Option(help="Source language in files of several languages, such as en.")
+    ] = None,
+    target_language: Annotated[
+        str | None, typer.Option(help="Target language in files of several languages, such as de.")
+    ] = None,
     text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None,
     valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None,
     labeled: Annotated[Path | None, typer.Option(help="Examples for a classifier: label TAB text [TAB text].")] = None,
@@ -46,6 +60,8 @@ def train(
 
     For example: heedful train --source train.en --target train.de --out runs/x --time 30m
 
+    Or: heedful train --pairs memory.tmx --pairs project.po --source-language en --target-language de --out runs/x
+
     Or: heedful train --task language-model --text book.txt --out runs/gpt; --task masked-lm trains a BERT.
 
     Or: heedful train --labeled train.tsv --init runs/bert --out runs/classifier
@@ -59,6 +75,7 @@ def train(
     files: dict[str, Any] = {"source": source, "target": target, "pairs": pairs, "labeled": labeled}
     files |= {"text": text, "valid_text": valid_text, "valid_labeled": valid_labeled}
     files |= {"valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs}
+    files |= {"source_language": source_language, "target_language": target_language}
     config = read_settings(settings or [], files, {"preset": preset, "task": task}, {"time": time, "init": init})
     if out is None:
         raise SettingError("--out is missing; give the folder for the model, such as --out runs/x.")

@@ -6,11 +6,13 @@ encoders) use what learns fastest from little text on a CPU: pre-norm, rotary po
 decay, and a learning rate that decays to zero at the end of the run.
 """
 
+from bisect import bisect
+from collections.abc import Sequence
 from typing import Any, Literal
 
 Preset = Literal["tiny", "small", "base", "big"]
 Family = Literal["encoder-decoder", "decoder", "encoder"]
-Architecture = Literal["transformer", "rnn", "conv"]
+Architecture = Literal["transformer", "rnn", "conv", "bytenet", "neural-gpu"]
 Sections = dict[str, dict[str, Any]]
 
 SMALL_CORPUS: dict[str, Any] = {  # small corpora, minutes or hours of training
@@ -126,33 +128,24 @@ CONTINUED_TRAINING: dict[str, Any] = {
     "sampled_softmax": 0,
 }
 
-# RNN and convolutional baselines: few layers, low learning rates, gradient clipping.
+# Baselines: few layers where they are recurrent, low learning rates, gradient clipping.
+BASELINE_TRAINING: dict[str, Any] = {
+    "embedding_init": "random",
+    "bpe_dropout": 0.0,
+    "sampled_softmax": 0,
+    "optimizer": "adam",
+}
+CONVOLUTION_TRAINING = BASELINE_TRAINING | {"learning_rate": 1e-3, "warmup": 400, "clip_norm": 0.5}
+
 BASELINES: dict[Architecture, Sections] = {
     "transformer": {},
     "rnn": {
         "model": {"encoder_layers": 1, "decoder_layers": 1},
-        "train": {
-            "embedding_init": "random",
-            "bpe_dropout": 0.0,
-            "sampled_softmax": 0,
-            "optimizer": "adam",
-            "learning_rate": 2e-3,
-            "warmup": 200,
-            "clip_norm": 1.0,
-        },
+        "train": BASELINE_TRAINING | {"learning_rate": 2e-3, "warmup": 200, "clip_norm": 1.0},
     },
-    "conv": {
-        "model": {"positions": "sinusoidal"},
-        "train": {
-            "embedding_init": "random",
-            "bpe_dropout": 0.0,
-            "sampled_softmax": 0,
-            "optimizer": "adam",
-            "learning_rate": 1e-3,
-            "warmup": 400,
-            "clip_norm": 0.5,
-        },
-    },
+    "conv": {"model": {"positions": "sinusoidal"}, "train": CONVOLUTION_TRAINING},
+    "bytenet": {"model": {"encoder_layers": 10, "decoder_layers": 10}, "train": CONVOLUTION_TRAINING},
+    "neural-gpu": {"model": {"encoder_layers": 2, "decoder_layers": 2}, "train": CONVOLUTION_TRAINING},
 }
 
 
@@ -168,11 +161,14 @@ def preset(family: Family, name: Preset, architecture: Architecture = "transform
     return {section: sections.get(section, {}) | baseline.get(section, {}) for section in ("model", "train")}
 
 
+SELECTABLE: tuple[Preset, ...] = ("tiny", "small", "base")  # by the size of a corpus
+PAIRS = (100_000, 1_000_000)  # sentence pairs from which on the second and the third are selected
+TOKENS = (3_000_000, 300_000_000)  # tokens of plain text, likewise
+
+
 def preset_for(pairs: int) -> Preset:
     """The preset for a corpus of this many sentence pairs."""
-    if pairs < 100_000:
-        return "tiny"
-    return "small" if pairs < 1_000_000 else "base"
+    return SELECTABLE[bisect(PAIRS, pairs)]
 
 
 def weight_decay_for(updates: float, rate: float) -> float:
@@ -187,6 +183,9 @@ def weight_decay_for(updates: float, rate: float) -> float:
 
 def preset_for_text(tokens: int) -> Preset:
     """The preset for plain text of this many tokens."""
-    if tokens < 3_000_000:
-        return "tiny"
-    return "small" if tokens < 300_000_000 else "base"
+    return SELECTABLE[bisect(TOKENS, tokens)]
+
+
+def presets_up_to(largest: Preset) -> Sequence[Preset]:
+    """The selectable presets for corpora that may turn out smaller."""
+    return SELECTABLE[: SELECTABLE.index(largest) + 1]

@@ -18,6 +18,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 AttentionKind = Literal["full", "window", "sparse", "linformer", "linear"]
 NormKind = Literal["layer", "rms", "batch", "instance"]
+LanguageTag = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value)]
 
 
@@ -46,10 +47,20 @@ class DataSettings(Section):
 
     source: Path | None = Field(None, description="Source text, one sentence per line; plain or .gz.")
     target: Path | None = Field(None, description="Target text: line n is the translation of line n of the source.")
-    pairs: Path | None = Field(None, description="One TSV file, source TAB target, instead of source and target.")
+    pairs: Paths = Field(
+        (),
+        description="Files or folders of pairs instead of source and target: TSV (source TAB target), TMX, XLIFF, PO,"
+        " CSV, JSON Lines, Parquet; plain or compressed.",
+    )
     valid_source: Path | None = Field(None, description="Source text of the validation set.")
     valid_target: Path | None = Field(None, description="Target text of the validation set.")
-    valid_pairs: Path | None = Field(None, description="Validation set as one TSV file.")
+    valid_pairs: Paths = Field((), description="Files or folders of pairs of the validation set.")
+    source_language: LanguageTag | None = Field(
+        None, description="Language to read as the source in files of several languages, such as en or en-GB."
+    )
+    target_language: LanguageTag | None = Field(
+        None, description="Language to read as the target in files of several languages, such as de or pt-BR."
+    )
     text: Paths = Field((), description="Plain text for a language model, one file or more; plain or .gz.")
     valid_text: Paths = Field((), description="Plain text of the validation set.")
     documents: Literal["blank-lines", "files"] = Field(
@@ -76,8 +87,8 @@ class DataSettings(Section):
     deduplicate: bool = Field(True, description="Drop pairs that are exact copies of an earlier pair.")
     strict: bool = Field(
         False,
-        description="Treat lines that cannot be read (not UTF-8, a NUL character, missing columns) as an error instead"
-        " of dropping and reporting them.",
+        description="Treat lines and segments that cannot be read (not UTF-8, a NUL character, missing columns, invalid"
+        " XML, PO, CSV or JSON) as an error instead of dropping and reporting them.",
     )
 
 
@@ -119,7 +130,10 @@ class ModelConfig(Section):
     architecture: Architecture = Field(
         "transformer",
         description="transformer, the best choice for almost everything; rnn, a recurrent encoder-decoder, as a"
-        " baseline; conv, gated convolutions with attention (Gehring et al., 2017), fast on short text.",
+        " baseline; conv, gated convolutions with attention (Gehring et al., 2017), fast on short text; bytenet,"
+        " dilated convolutions without attention (Kalchbrenner et al., 2016), linear in the length of the text;"
+        " neural-gpu, a memory that convolutional gated recurrent units change (Kaiser & Sutskever, 2015), for"
+        " algorithms.",
     )
     attention: AttentionKind = Field(
         "full",
@@ -199,6 +213,20 @@ class ModelConfig(Section):
         description="Dilated convolutions (ByteNet): dilation 1, 2, 4, 8, 16, layer by layer, for a large receptive"
         " field.",
     )
+    unfold_ratio: Annotated[float, Field(ge=1, le=16)] = Field(
+        1.2, description="Columns of the encoder of bytenet or neural-gpu per source token, a in a · length + b."
+    )
+    unfold_extra: Annotated[int, Field(ge=0, le=4096)] = Field(
+        4, description="Columns of the encoder of bytenet or neural-gpu in addition, b in a · length + b."
+    )
+    memory_width: Annotated[int, Field(ge=1, le=64)] = Field(
+        4, description="Rows of the memory of a neural-gpu, each as long as the sequence."
+    )
+    autoregressive: bool = Field(
+        True,
+        description="Decoder of a neural-gpu: true, token by token (Extended Neural GPU; Kaiser & Bengio, 2016); false,"
+        " all outputs at once.",
+    )
     separable: bool = Field(
         False,
         description="Separable convolutions: one kernel per channel, then a product over channels at each token;"
@@ -262,7 +290,7 @@ class ModelConfig(Section):
             self._attention_fits()
         else:
             self._other_architecture_fits()
-        if self.positions == "sinusoidal" and self.architecture != "rnn" and self.d_model % 2:
+        if self.positions == "sinusoidal" and self.has_positions and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
         if self.source_vocab_size is not None and self.tie == "all":
             raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
@@ -322,12 +350,34 @@ class ModelConfig(Section):
             )
         if architecture == "rnn" and self.bidirectional and self.d_model % 2:
             raise ValueError(f"a bidirectional encoder needs an even d_model, and it is {self.d_model}")
-        if architecture == "conv" and self.family != "decoder" and self.kernel_width % 2 == 0:
+        if architecture == "bytenet" and self.d_model % 2:
+            raise ValueError(f"a bytenet halves d_model inside its blocks, and it is odd: {self.d_model}")
+        if architecture == "neural-gpu" and self.family == "decoder":
+            raise ValueError(
+                "a neural-gpu transforms a source, and a language model has none; use another architecture"
+            )
+        if (
+            architecture in ("conv", "bytenet", "neural-gpu")
+            and self.family != "decoder"
+            and self.kernel_width % 2 == 0
+        ):
             raise ValueError(f"a convolution over a source needs an odd kernel_width, and it is {self.kernel_width}")
         if architecture == "conv" and self.positions not in ("sinusoidal", "learned"):
             raise ValueError(
                 f"the conv architecture does not support {self.positions} positions; set model.positions=sinusoidal"
             )
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether model.positions has an effect; other architectures know the order of tokens without it."""
+        return self.architecture in ("transformer", "conv")
+
+    @property
+    def has_cross_attention(self) -> bool:
+        """Whether the decoder attends to the source, so that alignments can be read off."""
+        return self.architecture in ("transformer", "conv") or (
+            self.architecture == "rnn" and self.source_attention != "none"
+        )
 
     @property
     def attention_of_decoder(self) -> AttentionKind:

@@ -14,9 +14,8 @@ from heedful.formats.line_files import (
     read_lines,
     read_pairs,
     read_tsv,
-    training_corpus,
-    validation_corpus,
 )
+from heedful.formats.pair_files import training_corpus, validation_corpus
 
 __all__ = [
     "Lengths",

@@ -16,8 +16,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.formats.line_files import Dropped
+from heedful.formats.line_files import Dropped, FileCounts
 
+MAX_SKIPPED = 10  # files that a report names
 EMPTY, DUPLICATE, LONG, RATIO = "empty side", "exact duplicate", "too long", "length ratio"
 
 
@@ -118,6 +119,8 @@ class ParallelReport(CorpusReport):
     joint: bool = True
     sampled: int = 1  # the vocabulary is trained on one pair in this many
     unusual: dict[str, UnusualCharacter] = field(default_factory=dict)
+    by_file: list[FileCounts] = field(default_factory=list)  # of a corpus of several formats
+    skipped: list[str] = field(default_factory=list)  # files of folders that are not read
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -126,6 +129,8 @@ class ParallelReport(CorpusReport):
             setattr(report, name, Lengths(**getattr(report, name)))
         unusual: dict[str, Any] = report.unusual
         report.unusual = {name: UnusualCharacter(**values) for name, values in unusual.items()}
+        by_file: list[Any] = report.by_file
+        report.by_file = [FileCounts(**counts) for counts in by_file]
         return report
 
     def reasons(self) -> list[str]:
@@ -139,12 +144,20 @@ class ParallelReport(CorpusReport):
         return [
             f"{self.read:,} pairs read from {self.corpus}, {self.kept:,} kept for training",
             *(f"  {reason}" for reason in self.reasons()),
+            *(f"  {counts}" for counts in self.by_file),
+            *self._skipped_lines(),
             *self._valid_lines(),
             *self._vocabulary_lines(),
             f"source length in tokens: {self.source_lengths}",
             f"target length in tokens: {self.target_lengths}",
             *self._notes(),
         ]
+
+    def _skipped_lines(self) -> Iterable[str]:
+        shown = self.skipped[:MAX_SKIPPED]
+        yield from (f"  file not read: {file}" for file in shown)
+        if len(self.skipped) > len(shown):
+            yield f"  and {len(self.skipped) - len(shown):,} other files not read"
 
     def _valid_lines(self) -> Iterable[str]:
         if self.valid_corpus is None:
@@ -194,4 +207,5 @@ def describe_dropped_lines(unreadable: Mapping[str, Dropped], files: Sequence[st
 
 
 def _first_line(dropped: Dropped, files: Sequence[str]) -> str:
-    return f"line {dropped.line:,} of {files[dropped.file]}"
+    example = f": {dropped.example}" if dropped.example else ""
+    return f"line {dropped.line:,} of {files[dropped.file]}{example}"

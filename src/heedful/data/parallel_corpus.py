@@ -23,7 +23,7 @@ from heedful.data.data_report import DUPLICATE, EMPTY, LONG, RATIO, Lengths, Par
 from heedful.data.pairs import Pairs, PairsWriter, id_type, open_pairs
 from heedful.data.scan import Scan, duplicates, hold_out_pairs, scan
 from heedful.errors import DataError
-from heedful.formats.line_files import ParallelFiles, training_corpus, validation_corpus
+from heedful.formats.pair_files import PairCorpus, training_corpus, validation_corpus
 from heedful.text import Tokenizer, normalize_function, train_vocabulary
 
 DROP, TRAIN, VALID = 0, 1, 2  # what a line is assigned to
@@ -86,7 +86,7 @@ def prepare_parallel(
 class SelectedPairs:
     """The pairs of a corpus that are assigned to one of `sets`; can be iterated more than once."""
 
-    corpus: ParallelFiles
+    corpus: PairCorpus
     assignment: Assignment  # one entry per line
     sets: frozenset[int]
 
@@ -155,14 +155,16 @@ class PairEncoder:
         return RATIO if max(source, target) > max_ratio * min(source, target) else None
 
 
-class ParallelBuilder(CorpusBuilder[ParallelFiles, ParallelReport, ParallelCorpus]):
-    """Scans, filters, splits and encodes line-aligned or TSV files."""
+class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus]):
+    """Scans, filters, splits and encodes files of pairs."""
 
     corpus_type = ParallelCorpus
     report_type = ParallelReport
 
     def settings(self) -> dict[str, Any]:
-        return self.config.data.model_dump(include={"valid_size", "max_length", "max_ratio", "deduplicate"})
+        names = {"valid_size", "max_length", "max_ratio", "deduplicate"}
+        chosen = self.config.data.model_dump(include={"source_language", "target_language"}, exclude_none=True)
+        return self.config.data.model_dump(include=names) | chosen
 
     def build(self, folder: Path) -> tuple[Tokenizers, ParallelReport]:
         report = ParallelReport()
@@ -188,7 +190,8 @@ class ParallelBuilder(CorpusBuilder[ParallelFiles, ParallelReport, ParallelCorpu
         train = scan(*normalize, self.train, self.progress)
         report.read, report.identical, report.extra_columns = len(train), train.identical, train.extra_columns
         report.unusual = train.unusual
-        report.unreadable = train.dropped
+        report.unreadable, report.by_file = train.dropped, train.dropped.by_file
+        report.skipped = train.dropped.skipped
         report.dropped |= train.dropped.counts()
         report.dropped[EMPTY] = int(train.empty.sum()) - train.dropped.total
         usable = ~train.empty

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from heedful.config import DataSettings
 from heedful.data.data_report import UnusualCharacter
 from heedful.errors import DataError, SettingError
-from heedful.formats.line_files import EXTRA_COLUMNS, DroppedLines, ParallelFiles
+from heedful.formats.line_files import EXTRA_COLUMNS, DroppedLines
+from heedful.formats.pair_files import PairCorpus
 
 Hashes = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
@@ -53,7 +54,7 @@ class Scan:
 def scan(
     source_normalize: Callable[[str], str],
     target_normalize: Callable[[str], str],
-    corpus: ParallelFiles,
+    corpus: PairCorpus,
     progress: Callable[[str], None],
 ) -> Scan:
     """Read every pair once; texts with the same normalized form have the same hash."""

@@ -136,7 +136,7 @@ class Author:
     def noun(self, *kinds: str) -> Noun:
         return self.pick(nouns(kinds))
 
-    def somebody(self, use: str = "subject") -> Nominal:
+    def person_phrase(self, use: str = "subject") -> Nominal:
         """A person, in any way people are spoken of."""
         match self.weighted(WAYS_TO_NAME if use == "subject" else WAYS_TO_NAME | {"both": 0}):
             case "pronoun":
@@ -151,11 +151,11 @@ class Author:
     def nominal(
         self, kinds: Sequence[str], use: str, avoid: Nominal | None = None, one: bool = False, bare: bool = True
     ) -> Nominal:
-        """Somebody or something of one of the kinds; `person` is a kind like the others."""
+        """A person or thing of one of the kinds; `person` is a kind like the others."""
         while True:
             kind = self.pick(kinds)
             person = kind == "person"
-            found = self.somebody(use) if person else self.noun_phrase(self.noun(kind), use, one=one, bare=bare)
+            found = self.person_phrase(use) if person else self.noun_phrase(self.noun(kind), use, one=one, bare=bare)
             if avoid is None or not clashes(avoid, found):
                 return found
 
@@ -252,7 +252,7 @@ class Author:
         return Place("at", "auf" if "market" in noun.kinds else "an", "dat", self._single(noun))
 
     def goal(self, trait: str, subject: Nominal) -> Phrase | Place:
-        """Where somebody goes; animals stay outdoors."""
+        """Where a person or an animal goes; animals stay outdoors."""
         if trait in ("city-to", "far-to") and self.chance(0.6):
             return Place("to", "nach", "dat", self.pick(PLACES))
         if trait == "far-to" or (trait != "to" and self.chance(0.35)):

@@ -62,8 +62,8 @@ class Writer(Questioner):
         )
 
     def condition(self) -> Sentence:
-        """Somebody is tired."""
-        subject, era = self.somebody(), self.pick(["past", "now", "now"])
+        """A person is tired."""
+        subject, era = self.person_phrase(), self.pick(["past", "now", "now"])
         it = self.state(subject, era)
         return Sentence(
             replace(it, time=self.time(era, it.subject), time_first=self.chance(0.5)) if self.chance(0.3) else it
@@ -98,15 +98,15 @@ class Writer(Questioner):
 
     def _named(self) -> Name | NounPhrase:
         """Anna, my brother, the teacher"""
-        subject = self.somebody("known")
+        subject = self.person_phrase("known")
         while isinstance(subject, Pronoun | Both | Gap):
-            subject = self.somebody("known")
+            subject = self.person_phrase("known")
         return subject
 
     def profession(self) -> Sentence:
-        subject: Nominal = self.somebody()
+        subject: Nominal = self.person_phrase()
         while not isinstance(who := pronoun_for(subject), Pronoun) or who.person != "er":
-            subject = self.somebody()
+            subject = self.person_phrase()
         if isinstance(subject, NounPhrase) and "kin" not in subject.noun.kinds:
             subject = who
         job = self.noun("job")
@@ -118,7 +118,7 @@ class Writer(Questioner):
     def whereabouts(self) -> Sentence:
         tense: Tense = "past" if self.chance(0.4) else "present"
         person = self.chance(0.5)
-        subject = self.somebody("known") if person else self.noun_phrase(self.noun("thing"), "known")
+        subject = self.person_phrase("known") if person else self.noun_phrase(self.noun("thing"), "known")
         if self.chance(0.25):
             return Sentence(Clause(subject, lexicon.BE, tense, place=question("place")), "question")
         place = self.location("at" if person else "spot", subject)
@@ -159,7 +159,9 @@ class Writer(Questioner):
     def if_(self) -> Sentence:
         means = self.noun("time", "money")
         rich = means.english == "money"
-        main = self.clause(COSTLY if rich else EVERYDAY + FAVOURS, subject=self.somebody(), era="future", plain=True)
+        main = self.clause(
+            COSTLY if rich else EVERYDAY + FAVOURS, subject=self.person_phrase(), era="future", plain=True
+        )
         who = pronoun_for(main.subject)
         choice = self.pick(["circumstance", "weather", "favour", "means"])
         if who and (rich or choice == "means"):
@@ -188,7 +190,7 @@ class Writer(Questioner):
         tense: Tense = self.pick(["past", "present"])
         verbs = [verb for verb in EVERYDAY if verb.past != verb.base and verb.base not in ("sleep", "wait", "stay")]
         main = self.clause(verbs, plain=True)
-        inner = self.clause(verbs, subject=pronoun_for(main.subject) or self.somebody(), plain=True)
+        inner = self.clause(verbs, subject=pronoun_for(main.subject) or self.person_phrase(), plain=True)
         main, inner = (replace(it, tense=tense, modal=None, negated=False) for it in (main, inner))
         return self._joined(main, "before", inner, 0.4)
 
@@ -219,9 +221,9 @@ class Writer(Questioner):
             inner = simple_past(inner) if past else inner
             inner = replace(inner, modal=None, tense="future") if verb.base == "hope" else inner
             complement = Linked(trait, replace(inner, time_first=False, negated=inner.negated and trait == "that"))
-        subject, other = self.somebody(), complement.clause.subject
+        subject, other = self.person_phrase(), complement.clause.subject
         while not can_deny(subject) or (clashes(subject, other) and not isinstance(subject, Pronoun)):
-            subject = self.somebody()
+            subject = self.person_phrase()
         it = Clause(subject, verb, "past" if past else "present", negated=unknown or denied, complement=complement)
         if asked and subject != I:
             why = denied or self.chance(0.5)
@@ -232,7 +234,7 @@ class Writer(Questioner):
         """Try to, decide to: an infinitive with zu."""
         verb = self.pick([verb for verb in lexicon.CLAUSE_VERBS.values() if "to" in verb.traits])
         verbs = [inner for inner in verbs_with("command") if inner.objects or verb.base != "forget"]
-        subject = self.somebody()
+        subject = self.person_phrase()
         inner = self.clause(verbs, subject=subject, plain=True)
         while not (inner.object or inner.place or inner.verb.reflexive):
             inner = self.clause(verbs, subject=subject, plain=True)
@@ -287,7 +289,7 @@ class Writer(Questioner):
         verbs = [verb for verb in TRANSITIVE if kinds & set(verb.objects)]
         if not verbs:
             return None
-        it = self.clause([self.pick(verbs)], subject=self.somebody("known"), era=era, plain=True)
+        it = self.clause([self.pick(verbs)], subject=self.person_phrase("known"), era=era, plain=True)
         return settle(replace(it, object=Gap(head), negated=False))
 
 

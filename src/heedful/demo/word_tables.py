@@ -297,7 +297,7 @@ explain                     ; erklären                           ; person ; iss
 """
 
 # What the traits say:
-#   command: can be told to somebody        like: one can like to do it; takes plurals without an article
+#   command: can be told to a person        like: one can like to do it; takes plurals without an article
 #   lasting: goes on for a while            routine: part of any day           plan: keeps people from other things
 #   seasonal: fits a season or a year       once: not a habit                  scheduled: happens at a given hour
 #   static: has no progressive              timed: static, yet has a time      present, mishap: only present, only past

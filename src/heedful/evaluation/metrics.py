@@ -50,9 +50,7 @@ def build_bleu(tokenize: str | None = None, lowercase: bool = False) -> BLEU:
     try:
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     except KeyError:
-        raise SettingError(
-            f"--tokenize is {quote(tokenize)}; it must be one of {', '.join(BLEU.TOKENIZERS)}."
-        ) from None
+        raise SettingError(f"tokenize is {quote(tokenize)}; it must be one of {', '.join(BLEU.TOKENIZERS)}.") from None
     except (RuntimeError, OSError, ImportError) as error:  # its package or model is missing
         reason = " ".join(str(error).split())
         raise SettingError(f"sacreBLEU's tokenizer {quote(tokenize)} is not ready: {reason}") from None

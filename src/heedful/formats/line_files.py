@@ -5,21 +5,27 @@ The first step of a corpus. Knows encodings, compression and columns; does not j
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import itertools
+import lzma
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from heedful.config import DataSettings
-from heedful.errors import DataError, SettingError
+from heedful.errors import DataError
 
-GZIP = b"\x1f\x8b"
+UNPACK: dict[bytes, Callable[[BinaryIO], object]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\0": lzma.LZMAFile,
+}  # by magic number
 BOM = b"\xef\xbb\xbf"
 EXTRA_COLUMNS = "extra columns"
 
@@ -34,6 +40,7 @@ class BadLine:
     reason: str
     number: int
     message: str  # continues 'line 3 of a.txt'
+    example: str = ""  # its text, if it can be shown
 
     def error(self, name: object) -> DataError:
         return DataError(f"line {self.number} of {name} {self.message}")
@@ -46,14 +53,34 @@ class Dropped:
     count: int
     file: int  # index of the file in the corpus
     line: int
+    example: str = ""
+
+
+@dataclass
+class FileCounts:
+    """What was read from one file of a corpus."""
+
+    name: str
+    format: str
+    read: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
+        return f"{self.name} ({self.format}): {self.read:,} read" + (f", dropped: {reasons}" if reasons else "")
 
 
 class DroppedLines(dict[str, Dropped]):
-    """Dropped lines of a corpus, by reason."""
+    """Dropped lines of a corpus, by reason; and of a corpus of several formats what was read, file by file."""
+
+    def __init__(self, items: Iterable[tuple[str, Dropped]] = ()) -> None:
+        super().__init__(items)
+        self.by_file: list[FileCounts] = []
+        self.skipped: list[str] = []  # files of a folder that are not read, with the reason
 
     def add(self, line: BadLine, file: int = 0) -> None:
-        first = self.get(line.reason, Dropped(0, file, line.number))
-        self[line.reason] = Dropped(first.count + 1, first.file, first.line)
+        first = self.get(line.reason, Dropped(0, file, line.number, line.example))
+        self[line.reason] = replace(first, count=first.count + 1)
 
     def counts(self) -> dict[str, int]:
         return {reason: dropped.count for reason, dropped in self.items()}
@@ -91,49 +118,34 @@ class ParallelFiles:
         return read_pairs(self.source, self.target, counted)
 
 
-def training_corpus(data: DataSettings) -> ParallelFiles:
-    """The training files that the settings name."""
-    corpus = _choose_files(data.source, data.target, data.pairs, "", data.strict)
-    if corpus is None:
-        raise SettingError(
-            "no corpus is given; give --source and --target, or --pairs for a TSV file (in a file of settings,"
-            " data.source and data.target, or data.pairs)."
-        )
-    return corpus
-
-
-def validation_corpus(data: DataSettings) -> ParallelFiles | None:
-    """The validation files that the settings name, if any."""
-    corpus = _choose_files(data.valid_source, data.valid_target, data.valid_pairs, "valid_", data.strict)
-    if corpus is not None and data.valid_size is not None:
-        raise SettingError(
-            f"data.valid_size ({data.valid_size}) holds out a part of the corpus, but validation files"
-            f" ({corpus}) are given as well; remove one of the two."
-        )
-    return corpus
-
-
 def read_lines(path: Path) -> Iterator[str]:
     """Lines of UTF-8 text, plain or gzipped; a line ends at a line feed and at no other character."""
-    with _open_unpacked(path) as file:
+    with open_unpacked(path) as file:
         yield from decode_lines(file, str(path))
+
+
+def count_lines(path: Path) -> int:
+    """Lines of a file, plain or gzipped."""
+    with open_unpacked(path) as file:
+        blocks = iter(partial(file.read, 1 << 20), b"")
+        return sum(block.count(b"\n") for block in blocks) + 1
 
 
 def read_good_and_bad_lines(path: Path) -> Iterator[str | BadLine]:
     """Like `read_lines`, with a `BadLine` in place of each line that cannot be read."""
-    with _open_unpacked(path) as file:
-        yield from _decode(file)
+    with open_unpacked(path) as file:
+        yield from decode_good_and_bad(file)
 
 
 def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
     """The lines of an open file; `name` is for error messages."""
-    for line in _decode(file):
+    for line in decode_good_and_bad(file):
         if isinstance(line, BadLine):
             raise line.error(name)
         yield line
 
 
-def _decode(file: Iterable[bytes]) -> Iterator[str | BadLine]:
+def decode_good_and_bad(file: Iterable[bytes]) -> Iterator[str | BadLine]:
     for number, raw in enumerate(file, 1):
         if number == 1 and raw == BOM:
             return  # a byte order mark without text
@@ -204,28 +216,6 @@ def _empty_pair(line: BadLine, path: Path, dropped: DroppedLines | None, file: i
     return "", ""
 
 
-def _choose_files(
-    source: Path | None, target: Path | None, pairs: Path | None, prefix: str, strict: bool
-) -> ParallelFiles | None:
-    if pairs is not None:
-        if source is not None or target is not None:
-            other = "source" if source is not None else "target"
-            raise SettingError(
-                f"data.{prefix}pairs ({pairs}) and data.{prefix}{other} ({source or target}) are both given;"
-                " keep the TSV file or the two line-aligned files."
-            )
-        return ParallelFiles(pairs, strict=strict)
-    if source is not None and target is not None:
-        return ParallelFiles(source, target, strict)
-    if source is None and target is None:
-        return None
-    present, missing = ("source", "target") if target is None else ("target", "source")
-    raise SettingError(
-        f"data.{prefix}{present} ({source or target}) is given without data.{prefix}{missing}; set both,"
-        f" or data.{prefix}pairs for a TSV file."
-    )
-
-
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BufferedReader]:
     """Open a file that can be read more than once: not a pipe, not a device."""
@@ -236,21 +226,13 @@ def open_bytes(path: Path) -> Iterator[BufferedReader]:
             yield file
 
 
-def check_files(data: DataSettings) -> None:
-    """Raise an error if a file that the settings name is missing or cannot be opened."""
-    for value in (getattr(data, name) for name in type(data).model_fields if name != "cache_dir"):
-        for path in value if isinstance(value, tuple) else [value]:
-            if isinstance(path, Path):
-                with open_bytes(path):
-                    pass
-
-
 @contextmanager
-def _open_unpacked(path: Path) -> Iterator[BinaryIO]:
-    """The content of a file, unpacked if it starts with the magic number of gzip, whatever its name."""
+def open_unpacked(path: Path) -> Iterator[BinaryIO]:
+    """The content of a file, unpacked if it starts with the magic number of gzip, bzip2 or xz, whatever its name."""
     with _explain_errors(path), path.open("rb") as file:
-        packed = file.peek(len(GZIP)).startswith(GZIP)
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+        magic = file.peek(8)
+        unpack = next((unpack for number, unpack in UNPACK.items() if magic.startswith(number)), None)
+        yield file if unpack is None else cast(BinaryIO, unpack(file))
 
 
 @contextmanager
@@ -262,8 +244,8 @@ def _explain_errors(path: Path) -> Iterator[None]:
     except IsADirectoryError:
         raise DataError(f"{path} is a folder; give a text file.") from None
     except EOFError:
-        raise DataError(f"{path} ends in the middle of its gzip data; copy or download it again.") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged gzip data ({error}); copy or download it again.") from None
+        raise DataError(f"{path} ends in the middle of its compressed data; copy or download it again.") from None
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path} is damaged compressed data ({error}); copy or download it again.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None

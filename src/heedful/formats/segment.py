@@ -62,6 +62,7 @@ class Segment:
     target: TaggedText | None  # None: not translated yet
     line: int
     problem: str = ""  # why a corpus does not use it: fuzzy, obsolete, not final, …
+    defect: bool = False  # whether that is an error in the file
     preserve_space: bool = False  # whether line breaks are part of the text
 
 

@@ -132,9 +132,7 @@ class Encoder:
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
         """The label of each text, or pair of texts; messages count them from `first`."""
         if not self.config.labels:
-            raise wrong_family_error(
-                self.folder, "has no labels: `heedful train --labeled FILE --init` makes a classifier of it"
-            )
+            raise wrong_family_error(self.folder, "has no labels; train a classifier on labeled text with it as init")
         labels: list[Label | None] = [None] * len(texts)
         for chosen, ids, types in self._batches(self._rows(texts, seconds, first)):
             with autocast(self.precision, self.device):

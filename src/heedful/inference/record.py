@@ -81,6 +81,7 @@ def activation_names(model: nn.Module) -> list[str]:
         and not isinstance(module, Attention)
         and ".position" not in name
         and ".experts" not in name  # an expert sees a part of the tokens
+        and ".cells" not in name  # called once a step, on a whole memory
     ]
 
 

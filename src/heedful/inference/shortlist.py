@@ -141,7 +141,7 @@ def save_shortlist(shortlist: Shortlist, folder: ModelFolder) -> Path:
 def load_shortlist(folder: ModelFolder) -> Shortlist:
     """Open the shortlist of a model folder, or raise a FolderError."""
     path = folder.path / SHORTLIST_FILE
-    command = f"heedful shortlist {folder.path} --source FILE --target FILE"
+    command = f"`heedful shortlist {folder.path} --source FILE --target FILE`"
     if find(folder.path, SHORTLIST_FILE, MOST_BYTES) is None:
         raise FolderError(f"{folder.path} has no shortlist; build one with {command}.")
     again = f"build it again with {command}"

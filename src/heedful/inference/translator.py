@@ -26,6 +26,7 @@ from heedful.inference.shortlist import load_shortlist
 from heedful.native import Engine, WeightSource, library, supports
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
 from heedful.ops.threads import num_threads
+from heedful.packages import explain_missing
 from heedful.search import Hypothesis, NextToken, Observer, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
@@ -153,7 +154,8 @@ class Translator:
     @cached_property
     def torch(self) -> TorchBackend:
         """Computes in PyTorch; imported on first use."""
-        from heedful.inference.torch_backend import TorchBackend
+        with explain_missing("what the native engine does not compute"):
+            from heedful.inference.torch_backend import TorchBackend
 
         return TorchBackend(lambda: self.models, self.source_tokenizer, self.tokenizer, self.precision, self.device)
 
@@ -323,18 +325,20 @@ class Translator:
         if len(engines) == 1 and not (sampling or options.constraints or observer):
             searches = 1 if few else self.workers
             return NativeSearchPool(engines[0], searches, max(1, self.threads // searches), batched_calls=True)
+        torch = self.torch
         from heedful.inference.torch_search import TorchSearchLanes
 
         next_token = self.next_token
-        return TorchSearchLanes(self.torch, lambda: next_token, lanes=1, sampling=sampling, observer=observer)
+        return TorchSearchLanes(torch, lambda: next_token, lanes=1, sampling=sampling, observer=observer)
 
     def shared_backend(self) -> SearchBackend:
         """What computes the searches of many clients, each with options of its own."""
         if len(engines := self.engines) == 1:
             return NativeSearchPool(engines[0], self.threads)
+        torch = self.torch
         from heedful.inference.torch_search import TorchSearchLanes
 
-        return TorchSearchLanes(self.torch, lambda: self.next_token)
+        return TorchSearchLanes(torch, lambda: self.next_token)
 
     def aligned(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with alignments from the first model; words are counted over the whole line."""

@@ -111,7 +111,7 @@ def _card(folder: ModelFolder) -> dict[str, Any]:
         "attention": {"encoder": config.attention, "decoder": config.attention_of_decoder},
         "norm": ("pre" if config.pre_norm else "post") if config.architecture == "transformer" else None,
         "activation": config.activation,
-        "positions": config.positions if config.architecture != "rnn" else None,
+        "positions": config.positions if config.has_positions else None,
         "scaled": config.scale_embedding,
         "embeddingNorm": config.embedding_norm,
         "beam": folder.search.beam,

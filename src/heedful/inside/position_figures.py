@@ -19,7 +19,7 @@ WIDEST = 512  # dimensions that are drawn
 def positions(run: RecordedRun) -> dict[str, Any] | None:
     """One panel per position table: its values (positions × dimensions) and their dot products."""
     config = run.folder.model.config
-    if config.architecture == "rnn":  # order is all it knows
+    if not config.has_positions:  # order is all it knows
         return None
     longest = max(len(side.ids) for side in (run.source, run.target) if side is not None)
     count = min(config.max_length, MOST, max(LEAST, longest))

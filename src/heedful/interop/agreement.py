@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.errors import FolderError, SettingError
+from heedful.errors import FolderError
 from heedful.inference.torch_backend import ModelNextToken
 from heedful.interop import ctranslate2
 from heedful.interop.huggingface import architecture_for
 from heedful.interop.vocabulary_files import TARGET
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
+from heedful.packages import explain_missing
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
 from heedful.storage import folder
@@ -118,13 +119,8 @@ def _quiet(library: Any) -> Iterator[None]:
 
 
 def _transformers() -> Any:
-    try:
+    with explain_missing("conversion to huggingface, which compares its result with what transformers computes,"):
         import transformers
-    except ImportError:
-        raise SettingError(
-            "--to huggingface compares its result with what transformers computes from it; "
-            "install it with: pip install 'heedful[huggingface]'."
-        ) from None
     return transformers
 
 

@@ -37,7 +37,7 @@ FORMATS = {
 def convert(source: Path, out: Path, to: str = "heedful") -> Agreement:
     """Write `source` to `out` in another format; if the result computes anything else, `out` is removed."""
     if to not in FORMATS:
-        raise SettingError(f"--to is {to!r}; it must be one of {', '.join(FORMATS)}.")
+        raise SettingError(f"the format to convert to is {to!r}; it must be one of {', '.join(FORMATS)}.")
     check_output_path(out)
     opened = open_folder(source)
     with atomic_folder(out.resolve()) as temporary:

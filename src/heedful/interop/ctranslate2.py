@@ -10,11 +10,11 @@ import numpy.typing as npt
 from torch import Tensor
 
 from heedful.config import ModelConfig
-from heedful.errors import SettingError
 from heedful.interop.architecture import refuse_other_systems, refused
 from heedful.interop.model_card import card
 from heedful.model.block import Stack
 from heedful.model.transformer import EncoderDecoder
+from heedful.packages import explain_missing
 from heedful.storage.atomic import atomic_write
 from heedful.storage.folder import CARD, SOURCE_TOKENIZER, TOKENIZER, ModelFolder
 from heedful.text import Tokenizer
@@ -56,12 +56,8 @@ def write(opened: ModelFolder, path: Path, quantization: str | None = None) -> N
 
 def package() -> Any:
     """Import ctranslate2, an optional dependency."""
-    try:
+    with explain_missing("conversion to ctranslate2"):
         import ctranslate2
-    except ImportError:
-        raise SettingError(
-            "--to ctranslate2 needs the ctranslate2 package; install it with: pip install 'heedful[ctranslate2]'."
-        ) from None
     return ctranslate2
 
 

@@ -52,15 +52,19 @@ def _encoder_heads(config: ModelConfig) -> Shapes:
 def _stack(config: ModelConfig, name: str, layers: int, cross: bool) -> Shapes:
     """The layers of an encoder or decoder, with the positions and norms of the whole stack."""
     spec: Shapes = {}
-    if config.architecture != "rnn":
+    if config.has_positions:
         spec |= _positions(config, f"{name}.position", layers)
     if config.embedding_norm:
         spec |= _norm(f"{name}.first_norm", config.d_model)
-    layer_of = {"transformer": _block, "rnn": _recurrent, "conv": _convolution}[config.architecture]
+    layer_of = LAYERS[config.architecture]
+    where = f"{name}.cells" if config.architecture == "neural-gpu" else name
     for index in range(1 if config.universal else layers):
-        spec |= layer_of(config, f"{name}.{index}", index, cross)
+        spec |= layer_of(config, f"{where}.{index}", index, cross)
     if config.architecture == "rnn" and cross:
         spec |= _rnn_decoder(config, name, layers)
+    if config.architecture == "bytenet" and name == "decoder":
+        spec |= _linear(f"{name}.combine", config.d_model, 2 * config.d_model, config.bias) if cross else {}
+        spec |= _norm(f"{name}.last_norm", config.d_model)
     if config.act_halting:
         spec |= _linear(f"{name}.halt", 1, config.d_model)
     if config.architecture == "transformer" and config.pre_norm:
@@ -169,6 +173,26 @@ def _convolution(config: ModelConfig, name: str, index: int, cross: bool) -> Sha
     return spec | (_linear(f"{name}.cross.query", width, width, config.bias) if cross else {})
 
 
+def _bytenet_block(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
+    width, inner = config.d_model, config.d_model // 2
+    spec = _norm(f"{name}.first_norm", width) | _norm(f"{name}.norm", inner) | _norm(f"{name}.last_norm", inner)
+    spec |= _linear(f"{name}.reduce", inner, width, config.bias)
+    spec |= _convolve(config, f"{name}.convolution.convolve", inner, inner)
+    return spec | _linear(f"{name}.expand", width, inner, config.bias)
+
+
+def _cgru(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
+    """A convolutional gated recurrent unit; in a decoder, with the convolution of the output tape."""
+    if cross and not config.autoregressive:
+        return {}
+    maps, kernel = config.d_model, (config.kernel_width, config.kernel_width)
+    spec: Shapes = {}
+    for part, rows in (("gates", 2 * maps), ("candidate", maps)):
+        spec[f"{name}.{part}.weight"] = rows, maps, *kernel
+        spec |= {f"{name}.{part}.bias": (rows,)} if config.bias else {}
+    return spec | ({f"{name}.tape.weight": (3 * maps, maps, *kernel)} if cross else {})
+
+
 def _convolve(config: ModelConfig, name: str, rows: int, columns: int) -> Shapes:
     """A convolution, or a separable one: a kernel per channel, and a product over channels."""
     spec: Shapes = {}
@@ -186,3 +210,12 @@ def _linear(name: str, rows: int, columns: int, bias: bool = True) -> Shapes:
 
 def _norm(name: str, width: int) -> Shapes:
     return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
+LAYERS = {
+    "transformer": _block,
+    "rnn": _recurrent,
+    "conv": _convolution,
+    "bytenet": _bytenet_block,
+    "neural-gpu": _cgru,
+}

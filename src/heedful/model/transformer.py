@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model.baselines import conv, rnn
+from heedful.model.baselines import bytenet, conv, neural_gpu, rnn
 from heedful.model.baselines.universal import UniversalStack
 from heedful.model.block import Stack
 from heedful.model.context import Context
@@ -34,21 +34,33 @@ class Embedding(nn.Module):
         return F.embedding(ids, self.weight) * self.scale
 
 
-def build_encoder(config: ModelConfig, memory: bool = False) -> Stack | rnn.RNNEncoder | conv.ConvEncoder:
+Encoder = Stack | rnn.RNNEncoder | conv.ConvEncoder | bytenet.ByteNetEncoder | neural_gpu.NeuralGPUEncoder
+Decoder = Stack | rnn.RNNDecoder | conv.ConvDecoder | bytenet.ByteNetDecoder | neural_gpu.NeuralGPUDecoder
+
+
+def build_encoder(config: ModelConfig, memory: bool = False) -> Encoder:
     """The layers over a whole sequence; with `memory`, their output is what a decoder attends to."""
     if config.architecture == "rnn":
         return rnn.RNNEncoder(config, config.encoder_layers)
     if config.architecture == "conv":
         return conv.ConvEncoder(config, config.encoder_layers, memory)
+    if config.architecture == "bytenet":
+        return bytenet.ByteNetEncoder(config, config.encoder_layers, memory)
+    if config.architecture == "neural-gpu":
+        return neural_gpu.NeuralGPUEncoder(config, config.encoder_layers, memory)
     return (UniversalStack if config.universal else Stack)(config, config.encoder_layers)
 
 
-def build_decoder(config: ModelConfig, cross: bool = False) -> Stack | rnn.RNNDecoder | conv.ConvDecoder:
+def build_decoder(config: ModelConfig, cross: bool = False) -> Decoder:
     """The causal layers; with `cross`, they also attend to the encoder memory."""
     if config.architecture == "rnn":
         return rnn.RNNDecoder(config, config.decoder_layers, cross)
     if config.architecture == "conv":
         return conv.ConvDecoder(config, config.decoder_layers, cross)
+    if config.architecture == "bytenet":
+        return bytenet.ByteNetDecoder(config, config.decoder_layers, cross)
+    if config.architecture == "neural-gpu":
+        return neural_gpu.NeuralGPUDecoder(config, config.decoder_layers)
     return (UniversalStack if config.universal else Stack)(config, config.decoder_layers, cross, causal=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 from ctypes import byref, c_char_p
 from pathlib import Path
@@ -14,7 +15,9 @@ from heedful.native.capi import open_library
 
 VARIABLE = "HEEDFUL_ISA"
 OFF = "none"  # value of HEEDFUL_ISA that disables the engine
-INSTRUCTION_SETS = ("portable", "avx2", "avx512", "avx512bf16", "amx")  # lowest first, as numbered in csrc/cpu.h
+X86_64 = ("portable", "avx2", "avx512", "avx512bf16", "amx")  # lowest first, as numbered in csrc/cpu.h
+AARCH64 = ("portable", "dotprod")  # NEON is part of the architecture: the portable library uses it
+INSTRUCTION_SETS = AARCH64 if platform.machine() in ("aarch64", "arm64", "ARM64") else X86_64
 FOLDER = Path(__file__).parent
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 

@@ -69,6 +69,8 @@ def _pair_from_run(folder: Path) -> LanguagePair | None:
     """The extensions of the training files in run.json, such as train.en.gz and train.de."""
     try:
         data = (read_json(folder, "run.json") or {})["config"]["data"]
+        if data.get("source_language") and data.get("target_language"):
+            return LanguagePair(*(data[f"{side}_language"].replace("-", "_") for side in ("source", "target")))
         ends = [Path(str(data[side]).removesuffix(".gz")).suffix[1:] for side in ("source", "target")]
     except (KeyError, TypeError):
         return None

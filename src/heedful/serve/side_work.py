@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
+from heedful.packages import explain_missing
 from heedful.serve.messages import Event, error_event
 
 Steps = Generator[None, None, Any]  # returns the result of the request
@@ -59,7 +60,8 @@ class SideWork:
         """Compute until the next yield; returns the final event after the last step."""
         task, steps = side_task
         try:
-            next(steps)
+            with explain_missing("this request"):
+                next(steps)
         except StopIteration as done:
             return Event(task, "done", done.value)
         except Exception as error:

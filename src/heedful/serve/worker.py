@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from heedful.inference.results import SourcePart, Translation
 from heedful.inference.translator import Translator
 from heedful.interop import open_folder
 from heedful.ops.threads import compute_with_one_thread, set_num_threads
+from heedful.packages import explain_missing
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, error_event, pack_messages
 from heedful.serve.side_work import SideWork, Steps
@@ -62,7 +64,8 @@ def run_process(pipe: socket.socket, folder: Path, threads: int, precision: str,
 def serve_model(pipe: socket.socket, folder: Path, precision: str = "float32", shortlist: bool = False) -> None:
     """Load a model, send "ready" (or "error"), and serve tasks."""
     try:
-        worker = Worker(pipe, open_folder(folder), precision, shortlist)
+        with explain_missing(f"serving {folder}"):
+            worker = Worker(pipe, open_folder(folder), precision, shortlist)
     except HeedfulError as error:
         pipe.sendall(pack_messages([Event(0, "error", str(error))]))
         return
@@ -238,10 +241,11 @@ class Worker:
         """The description of the model for the server."""
         config = self.folder.config
         mask = self.folder.tokenizer.mask_id
+        attends = config.has_cross_attention
         return {
             "family": config.family,
             "parameters": parameter_count(self.folder.weights),
-            "aligns": config.architecture != "rnn" or config.source_attention != "none",
+            "aligns": attends and find_spec("torch") is not None,  # torch computes alignments
             "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,
         }
 

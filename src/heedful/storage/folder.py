@@ -19,6 +19,7 @@ from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, SettingError
 from heedful.files import find, read_json
 from heedful.model.spec import tensor_spec
+from heedful.packages import explain_missing
 from heedful.storage.atomic import atomic_write, digest, explain_os_errors
 from heedful.storage.weight_file import WeightFile, quantized_tensors
 from heedful.text import Tokenizer
@@ -55,7 +56,8 @@ class ModelFolder:
     @property
     def model(self) -> AnyModel:
         if isinstance(self.weights, WeightFile):
-            from heedful.storage.module_weights import read_model
+            with explain_missing(f"reading {self.path} as PyTorch modules"):
+                from heedful.storage.module_weights import read_model
 
             self.weights = read_model(self.weights)
         return self.weights
@@ -131,7 +133,7 @@ def read_description(path: Path) -> dict[str, Any]:
         raise FolderError(f"{path} {what}; give the folder of a trained model, such as runs/x.")
     description = read_json(path, CONFIG)
     if description is None:
-        raise FolderError(f"{path} is not a model folder: it has no {CONFIG}; give the --out of a training run.")
+        raise FolderError(f"{path} is not a model folder: it has no {CONFIG}; give the folder of a training run.")
     return description
 
 
@@ -187,7 +189,7 @@ def check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
 def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> None:
     """Refuse a computed position table that is out of proportion to the weights."""
     widths = {"sinusoidal": model_config.d_model, "rotary": model_config.key_width}
-    width = widths.get(model_config.positions, 0) if model_config.architecture != "rnn" else 0
+    width = widths.get(model_config.positions, 0) if model_config.has_positions else 0
     most = max(MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT * parameters)
     if model_config.max_length * width > most:
         raise FolderError(

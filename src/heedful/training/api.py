@@ -18,6 +18,7 @@ from heedful.config import SECTIONS, RunConfig, validate_section
 from heedful.config.loading import TaskName
 from heedful.config.presets import Preset
 from heedful.errors import DataError, SettingError, quote
+from heedful.packages import require
 from heedful.storage.atomic import atomic_write, explain_os_errors
 from heedful.storage.folder import load_folder
 from heedful.training.checkpoint import TrainState
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 File = str | os.PathLike[str]
 Files = File | Sequence[File]
-Rows = File | Iterable[Sequence[str]]  # a TSV file, or rows of its columns
+Rows = Files | Iterable[Sequence[str]]  # files, or rows of the columns of a TSV file
 
 
 @overload
@@ -72,9 +73,9 @@ def train(
 ) -> Translator | Generator | Encoder:
     """Train a model, and return it: what `heedful train` does, with the same run folder and the same resume.
 
-    `out` is the run folder. The data are `source` and `target` (line files), `pairs` (a TSV file, or an iterable of
-    (source, target) pairs), `text` (plain text for a GPT or a BERT) or `labeled` (a TSV file, or an iterable of
-    (label, text) or (label, text, text) rows). `time` is a time budget such as "30m".
+    `out` is the run folder. The data are `source` and `target` (line files), `pairs` (files or folders of pairs, or an
+    iterable of (source, target) pairs), `text` (plain text for a GPT or a BERT) or `labeled` (a TSV file, or an
+    iterable of (label, text) or (label, text, text) rows). `time` is a time budget such as "30m".
 
     Other settings are given by section, `model={"d_model": 64}`, or by their full name, `**{"text.vocab_size": 4000}`;
     they override those of `config`. `heedful settings` lists them.
@@ -128,6 +129,7 @@ def run_training(
     task_type: type[Task] | None = None,
 ) -> TrainState:
     """Train, tune the search, draw the learning curve, and report; KeyboardInterrupt if a signal stopped the run."""
+    require("training", "sacrebleu", "tensorboard", "matplotlib")
     threads = torch.get_num_threads()
     run = open_run(config, out, resume, RunReport(out, console, callback), task_type)
     try:
@@ -163,11 +165,15 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _row_file(name: str, rows: Rows, cache: Path) -> Path:
-    """A TSV file as it is, or rows written to one in the cache, named by its content so that a run can be resumed."""
+def _row_file(name: str, rows: Rows, cache: Path) -> Path | tuple[Path, ...]:
+    """Files as they are, or rows written to one in the cache, named by its content so that a run can be resumed."""
     if isinstance(rows, str | os.PathLike):
         return Path(rows)
-    content = "".join(f"{line}\n" for line in _tsv_lines(name, rows))
+    items: list[Any] = list(rows)
+    files = [Path(item) for item in items if isinstance(item, str | os.PathLike)]
+    if name.endswith("pairs") and files and len(files) == len(items):
+        return tuple(files)
+    content = "".join(f"{line}\n" for line in _tsv_lines(name, items))
     with explain_os_errors(cache):
         cache.mkdir(parents=True, exist_ok=True)
     path = cache / f"{name}-{hashlib.blake2b(content.encode(), digest_size=8).hexdigest()}.tsv"

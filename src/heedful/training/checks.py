@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 
-from heedful.config import Preset, RunConfig
+from heedful.config import RunConfig
 from heedful.errors import SettingError
-from heedful.formats.line_files import check_files, read_lines
+from heedful.formats.line_files import read_lines
+from heedful.formats.pair_files import check_files
 from heedful.storage.folder import ModelFolder
 from heedful.text.vocabulary import BYTES, SPECIALS
 from heedful.training.tasks.task import Task, resolved_model
-
-SELECTABLE: tuple[Preset, ...] = ("tiny", "small", "base")  # presets that are selected by the size of a corpus
 
 
 def check_run(user_config: RunConfig, kind: type[Task], init: ModelFolder | None) -> None:
@@ -28,7 +27,7 @@ def check_run(user_config: RunConfig, kind: type[Task], init: ModelFolder | None
         check_options(user_config.replace(model=init.config.model_dump()), kind)
         return
     problems = []
-    for name in (user_config.preset,) if user_config.preset else SELECTABLE:
+    for name in (user_config.preset,) if user_config.preset else kind.possible_presets(user_config.data):
         try:
             config = user_config.with_preset(name, kind.family)
             check_options(config.replace(model={"family": kind.family} | kind.known(user_config)), kind)

@@ -44,6 +44,7 @@ NO_LIMIT = 10**9  # updates, where time is the limit
 MAY_CHANGE = {
     "data": {
         "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "cache_dir",
+        "source_language", "target_language",
         "text", "valid_text", "labeled", "valid_labeled",
     },
     "train": {"max_updates", "time", "patience", "threads", "checkpoint_every", "keep_checkpoints", "init", "sample"},
@@ -67,8 +68,8 @@ def open_run(
     def accept(corpus: str) -> None:
         if previous is not None and previous.get("corpus") != corpus:
             raise FolderError(
-                f"{out} was trained on another corpus; resume it with the same files, or train its model on these with"
-                f" --init {out} and another --out."
+                f"{out} was trained on another corpus; resume it with the same files, or start a run in another folder"
+                f" with init {out}."
             )
 
     cache = cache_folder(config, out)
@@ -151,16 +152,18 @@ def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
         if previous is not None and (written := previous.get("format", 1)) != FORMAT:
             raise FolderError(
                 f"{out} is a run in format {written!r:.20} and this version resumes format {FORMAT}; start a new run "
-                "with another --out, or resume it with the version that began it."
+                "in another folder, or resume it with the version that began it."
             )
         if previous is None:
-            advice = "give the --out of an earlier run" if out.exists() else "leave out --resume to start one"
+            advice = "give the folder of an earlier run" if out.exists() else "start one without resume"
             raise FolderError(f"{out} holds no run to resume, as it has no {SETTINGS}; {advice}.")
         return previous
     if out.exists() and not out.is_dir():
-        raise FolderError(f"{out} is a file, and --out is a folder for the model; choose another --out.")
+        raise FolderError(f"{out} is a file, and a run needs a folder; choose another one.")
     if out.exists() and any(out.iterdir()):
-        raise FolderError(f"{out} exists already; use --resume to go on with its run, or choose another --out.")
+        raise FolderError(
+            f"{out} exists already; resume its run (--resume, in Python resume=True), or choose another folder."
+        )
     return None
 
 

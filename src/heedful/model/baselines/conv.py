@@ -30,7 +30,8 @@ class GatedConvolution(SequenceConvolution):
 
     def __init__(self, config: ModelConfig, index: int, causal: bool) -> None:
         dilation = 2 ** (index % DILATIONS) if config.dilated else 1
-        super().__init__(config, 2 * config.d_model, dilation, causal, gain=4 * (1 - config.dropout))
+        channels = config.d_model, 2 * config.d_model
+        super().__init__(config, channels, dilation, causal, gain=4 * (1 - config.dropout))
         self.rate = config.dropout
 
     def forward(self, x: Tensor, cache: LayerKVCache | None = None) -> Tensor:

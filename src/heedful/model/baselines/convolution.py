@@ -33,10 +33,12 @@ class SeparableConvolution(nn.Module):
 class SequenceConvolution(nn.Module):
     """x * W + b over a window that is centered on each token, or ends at it if causal (masked)."""
 
-    def __init__(self, config: ModelConfig, out: int, dilation: int, causal: bool, gain: float = 1.0) -> None:
-        """Weights start such that the variance of the output is `gain` times that of the input."""
+    def __init__(
+        self, config: ModelConfig, in_out: tuple[int, int], dilation: int, causal: bool, gain: float = 1.0
+    ) -> None:
+        """`in_out` channels; weights start such that the variance of the output is `gain` times that of the input."""
         super().__init__()
-        channels, width, self.causal = config.d_model, config.kernel_width, causal
+        (channels, out), width, self.causal = in_out, config.kernel_width, causal
         self.span = (width - 1) * dilation  # inputs of an output besides its own
         self.convolve: SeparableConvolution | nn.Conv1d
         if config.separable:

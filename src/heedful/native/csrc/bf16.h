@@ -58,6 +58,8 @@ inline VecU32 interleave(VecU32 a, VecU32 b) {
     const __m512i order = _mm512_setr_epi32(s, s + 16, s + 1, s + 17, s + 2, s + 18, s + 3, s + 19, s + 4, s + 20, s + 5,
                                             s + 21, s + 6, s + 22, s + 7, s + 23);
     return (VecU32)_mm512_permutex2var_epi32((__m512i)a, order, (__m512i)b);
+#elif defined(HEEDFUL_NEON)
+    return (VecU32)(upper ? vzip2q_u32((uint32x4_t)a, (uint32x4_t)b) : vzip1q_u32((uint32x4_t)a, (uint32x4_t)b));
 #else
     VecU32 both;
     for (int i = 0; i < LANES; ++i) both[i] = (i % 2 ? b : a)[i / 2 + (upper ? LANES / 2 : 0)];

@@ -11,12 +11,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace heedful {
 
 // In the order of INSTRUCTION_SETS in native/isa.py.
+#if defined(__aarch64__)
+enum InstructionSet { PORTABLE, DOTPROD };
+#else
 enum InstructionSet { PORTABLE, AVX2, AVX512, AVX512BF16, AMX };
+#endif
 
 struct Supported {
     InstructionSet set;
@@ -72,6 +78,23 @@ inline Supported supported() {
     if (!has(saved, AMX_STATE)) return {AVX512BF16, "the operating system does not save AMX tiles"};
     if (!kernel_allows_amx()) return {AVX512BF16, "the operating system does not let this process use AMX tiles"};
     return {AMX, ""};
+}
+
+#elif defined(__aarch64__)
+
+inline bool lists_amx() { return false; }
+
+// NEON is part of every aarch64 CPU, so that the portable library uses it.
+inline Supported supported() {
+#if defined(__APPLE__)
+    return {DOTPROD, ""};  // all of Apple's CPUs for computers have it
+#elif defined(__linux__)
+    constexpr unsigned long ASIMD_DOTPROD = 1ul << 20;  // in AT_HWCAP
+    if (getauxval(AT_HWCAP) & ASIMD_DOTPROD) return {DOTPROD, ""};
+    return {PORTABLE, "the CPU has no dot-product instructions"};
+#else
+    return {PORTABLE, "dot-product instructions are not detected on this operating system"};
+#endif
 }
 
 #else

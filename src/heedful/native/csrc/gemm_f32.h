@@ -6,7 +6,7 @@
 
 namespace heedful {
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(HEEDFUL_NEON)
 constexpr int KERNEL_ROWS = 8;  // rows of a micro-kernel: as many as the registers hold
 #else
 constexpr int KERNEL_ROWS = 6;

@@ -90,7 +90,7 @@ class PackedMatrix {
     }
 
   private:
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(HEEDFUL_NEON)
     static constexpr int INT8_ROWS = 8, F32_ROWS = 8;  // rows of a micro-kernel: as many as the registers hold
 #else
     static constexpr int INT8_ROWS = 4, F32_ROWS = 6;

@@ -79,6 +79,7 @@ inline VecI32 broadcast4(const uint8_t* from) {
 }
 
 // In each lane: sum + the dot product of four uint8 activations and four int8 weights (VNNI's vpdpbusd, or its emulation).
+// NEON multiplies only values of the same signedness: (a - 128) * w + 128 * w is computed instead of a * w.
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
 inline VecI32 dot4(VecI32 sum, VecI32 row, VecI32 weights) {
     return (VecI32)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)row, (__m512i)weights);
@@ -86,6 +87,23 @@ inline VecI32 dot4(VecI32 sum, VecI32 row, VecI32 weights) {
 #elif defined(__AVXVNNI__) && !defined(__AVX512F__)
 inline VecI32 dot4(VecI32 sum, VecI32 row, VecI32 weights) {
     return (VecI32)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)row, (__m256i)weights);
+}
+#elif defined(__ARM_FEATURE_DOTPROD) && defined(HEEDFUL_NEON)
+inline VecI32 dot4(VecI32 sum, VecI32 row, VecI32 weights) {
+    const int8x16_t w = (int8x16_t)weights;  // a micro-kernel computes the second product once for all of its rows
+    return (VecI32)vdotq_s32((int32x4_t)sum, veorq_s8((int8x16_t)row, vdupq_n_s8(-128)), w) -
+           (VecI32)vdotq_s32(vdupq_n_s32(0), vdupq_n_s8(-128), w);
+}
+#elif defined(HEEDFUL_NEON)
+#define HEEDFUL_INT16_SUMS
+inline VecI16 dot2(VecI32 row, VecI32 weights) {
+    const int8x16_t a = veorq_s8((int8x16_t)row, vdupq_n_s8(-128)), w = (int8x16_t)weights;
+    const int16x8_t low = vmlal_s8(vshll_n_s8(vget_low_s8(w), 7), vget_low_s8(a), vget_low_s8(w));
+    return (VecI16)vpaddq_s16(low, vmlal_high_s8(vshll_high_n_s8(w, 7), a, w));
+}
+inline VecI32 widen(VecI16 pairs) { return (VecI32)vpaddlq_s16((int16x8_t)pairs); }
+inline VecI32 dot4(VecI32 sum, VecI32 row, VecI32 weights) {
+    return (VecI32)vpadalq_s16((int32x4_t)sum, (int16x8_t)dot2(row, weights));
 }
 #elif defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__))
 #define HEEDFUL_INT16_SUMS

@@ -9,12 +9,17 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
+#define HEEDFUL_NEON
 #endif
 
 namespace heedful {
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16;  // float32 values in one register
+#elif defined(HEEDFUL_NEON)
+constexpr int LANES = 4;
 #else
 constexpr int LANES = 8;
 #endif
@@ -53,6 +58,8 @@ inline float reduce_sum(VecF32 v) {
     __m128 half = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
     half = _mm_add_ps(half, _mm_movehl_ps(half, half));
     return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+#elif defined(HEEDFUL_NEON)
+    return vaddvq_f32((float32x4_t)v);
 #else
     float total = 0;
     for (int i = 0; i < LANES; ++i) total += v[i];
@@ -67,6 +74,8 @@ inline VecF32 fmadd(VecF32 a, VecF32 b, VecF32 c) {
     return (VecF32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__FMA__)
     return (VecF32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(HEEDFUL_NEON)
+    return (VecF32)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     return a * b + c;
 #endif
@@ -79,6 +88,9 @@ inline void reduce_sum4(VecF32 a, VecF32 b, VecF32 c, VecF32 d, float* to) {
     __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps((__m256)c, (__m256)d), _mm256_unpackhi_ps((__m256)c, (__m256)d));
     __m256 four = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));
     _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(four), _mm256_extractf128_ps(four, 1)));
+#elif defined(HEEDFUL_NEON)
+    const float32x4_t ab = vpaddq_f32((float32x4_t)a, (float32x4_t)b), cd = vpaddq_f32((float32x4_t)c, (float32x4_t)d);
+    vst1q_f32(to, vpaddq_f32(ab, cd));
 #else
     to[0] = reduce_sum(a), to[1] = reduce_sum(b), to[2] = reduce_sum(c), to[3] = reduce_sum(d);
 #endif
@@ -90,6 +102,9 @@ inline void reduce_sum4(VecI32 a, VecI32 b, VecI32 c, VecI32 d, int32_t* to) {
     __m256i four = _mm256_hadd_epi32(ab, cd);
     __m128i both = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
     std::memcpy(to, &both, sizeof both);
+#elif defined(HEEDFUL_NEON)
+    const int32x4_t ab = vpaddq_s32((int32x4_t)a, (int32x4_t)b), cd = vpaddq_s32((int32x4_t)c, (int32x4_t)d);
+    vst1q_s32(to, vpaddq_s32(ab, cd));
 #else
     to[0] = to[1] = to[2] = to[3] = 0;
     for (int i = 0; i < LANES; ++i) to[0] += a[i], to[1] += b[i], to[2] += c[i], to[3] += d[i];

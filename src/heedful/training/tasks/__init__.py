@@ -35,8 +35,7 @@ def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
     fitting = [name for name in possible if init is None or TASKS[name].family == init.config.family] or possible
     if config.task is None and len(fitting) > 1:
         raise SettingError(
-            f"{what} can train more than one kind of model; choose one with --task language-model (a GPT) or"
-            " --task masked-lm (a BERT)."
+            f"{what} can train more than one kind of model; set task to {' or '.join(fitting)} (a GPT or a BERT)."
         )
     task = TASKS[config.task or fitting[0]]
     _check_validation(data, inputs)

@@ -50,7 +50,7 @@ class ClassificationTask(Task):
         cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> ClassificationTask:
         if init is None:
-            raise SettingError("a classifier starts from an encoder; give its folder with --init, such as runs/bert.")
+            raise SettingError("a classifier starts from an encoder; give its folder, such as runs/bert, as init.")
         longest = init.config.max_length
         return cls(prepare_labeled(config, init.tokenizer, longest, folder, progress, accept))
 

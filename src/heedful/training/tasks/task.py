@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heedful.config import Family, RunConfig
+from heedful.config import DataSettings, Family, Preset, RunConfig
+from heedful.config.presets import SELECTABLE
 from heedful.data.corpus import Accept, Corpus, accept_any
 from heedful.errors import SettingError, quote
 from heedful.ops.cross_entropy import Loss
@@ -72,6 +73,11 @@ class Task(ABC):
     def known(cls, user_config: RunConfig) -> dict[str, Any]:
         """Settings of a new model that follow from other settings, before the corpus is read."""
         return {}
+
+    @classmethod
+    def possible_presets(cls, data: DataSettings) -> Sequence[Preset]:
+        """The presets that may be selected by the size of the corpus, as far as it is known before it is encoded."""
+        return SELECTABLE
 
     @abstractmethod
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
@@ -187,5 +193,7 @@ def describe_layers(config: RunConfig) -> str:
         "transformer": f"{model.attention} attention, " if model.attention != "full" else "",
         "rnn": f"{model.cell}, " + (f"{model.source_attention} attention, " if "+" in depth else ""),
         "conv": "dilated " * model.dilated + "separable " * model.separable + "convolutions, ",
+        "bytenet": "ByteNet, ",
+        "neural-gpu": "Extended Neural GPU, " if model.autoregressive else "Neural GPU, ",
     }[model.architecture]
     return f"{kind}{depth} {'steps' if model.universal else 'layers'}, d_model {model.d_model}"

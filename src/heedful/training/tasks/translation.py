@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from heedful.config import Family, RunConfig, preset_for
-from heedful.config.presets import CONTINUED_TRAINING, preset, weight_decay_for
+from heedful.config import DataSettings, Family, Preset, RunConfig, preset_for
+from heedful.config.presets import CONTINUED_TRAINING, SELECTABLE, preset, presets_up_to, weight_decay_for
 from heedful.data.batch import Batch, collate
 from heedful.data.bpe_dropout import BPEDropout, apply_bpe_dropout
 from heedful.data.bucketing import micro_batches, plan_batches
@@ -21,6 +21,7 @@ from heedful.data.pairs import Pairs
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.errors import SettingError
 from heedful.evaluation.metrics import quick_scores
+from heedful.formats.line_files import count_lines
 from heedful.inference.translator import Translator
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder, save_search
@@ -59,6 +60,10 @@ class TranslationTask(Task):
     ) -> TranslationTask:
         tokenizers = (init.source_tokenizer, init.tokenizer) if init else None
         return cls(prepare_parallel(config, folder, progress, tokenizers, accept))
+
+    @classmethod
+    def possible_presets(cls, data: DataSettings) -> Sequence[Preset]:
+        return presets_up_to(preset_for(count_lines(data.source))) if data.source else SELECTABLE
 
     @classmethod
     def known(cls, user_config: RunConfig) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""JSON: pairs of a JSON Lines file, and the strings of a JSON file to translate."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+from heedful.errors import DataError
+from heedful.formats.document import Document, DocumentOptions, TargetText
+from heedful.formats.encoded_text import EncodedText, Splice
+from heedful.formats.language_tags import WantedLanguages, best_match
+from heedful.formats.line_files import BadLine, decode_good_and_bad
+from heedful.formats.segment import Segment, TaggedText
+from heedful.formats.tables import SOURCE_NAMES, TARGET_NAMES
+
+STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*+"')
+KEY = re.compile(r"\s*:")
+HAS_LETTERS = re.compile(r"[^\W\d_]")
+NOT_TEXT = re.compile(r"\s*(?:https?://\S*|[\w.+-]+@[\w.-]+|#[0-9a-fA-F]{3,8}|[\w./-]*/[\w./-]*)\s*")
+NOT_JSON, NO_PAIR = "not a JSON object", "no source and target"
+
+
+def read_json_lines(file: BinaryIO, languages: WantedLanguages) -> Iterator[Segment]:
+    """Pairs of a JSON Lines file: {"source": …, "target": …} or {"translation": {"en": …, "de": …}}."""
+    for number, line in enumerate(decode_good_and_bad(file), 1):
+        if isinstance(line, BadLine):
+            yield Segment(TaggedText(), None, number, line.reason, defect=True)
+            continue
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            yield Segment(TaggedText(line), None, number, NOT_JSON, defect=True)
+            continue
+        yield object_segment(values, languages, number)
+
+
+def object_segment(values: Mapping[str, Any], languages: WantedLanguages, line: int) -> Segment:
+    """The pair of an object or of a row."""
+    pair = values.get("translation")
+    pair = pair if isinstance(pair, Mapping) else values
+    source, target = (
+        _field(pair, names, language)
+        for names, language in ((SOURCE_NAMES, languages.source), (TARGET_NAMES, languages.target))
+    )
+    if source is None or target is None:
+        found = ", ".join(map(str, pair))[:80]
+        return Segment(TaggedText(found), None, line, NO_PAIR, defect=True)
+    return Segment(TaggedText(source), TaggedText(target), line)
+
+
+def _field(values: Mapping[str, Any], names: tuple[str, ...], language: str | None) -> str | None:
+    tag = best_match(language, [name for name in values if len(name) <= 8]) if language else None
+    value = values.get(tag) if tag else next((values[name] for name in names if name in values), None)
+    return value if isinstance(value, str) else None
+
+
+class JsonDocument(Document):
+    """A JSON file whose strings are translated; keys, web addresses, paths and strings without letters stay."""
+
+    def __init__(self, content: EncodedText, options: DocumentOptions) -> None:
+        super().__init__(content, options)
+        text = content.text
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{content.name} is not valid JSON ({error}).") from None
+        self.spans: list[tuple[int, int]] = []
+        segments, position, offset, line = [], 0, 0, 1
+        for match in STRING.finditer(text):
+            value = json.loads(match[0])
+            offset += len(text[position : match.start()].encode("utf-8"))
+            line += text.count("\n", position, match.start())
+            position, start = match.end(), offset
+            offset += len(match[0].encode("utf-8"))
+            if KEY.match(text, match.end()) or not HAS_LETTERS.search(value) or NOT_TEXT.fullmatch(value):
+                continue
+            self.spans.append((start, offset))
+            segments.append(Segment(TaggedText(value), None, line, preserve_space=True))
+        self.segments = segments
+
+    def splices(self, targets: Mapping[int, TargetText]) -> list[Splice]:
+        ascii_only = self.content.utf8.isascii() and b"\\u" in self.content.utf8
+        return [
+            Splice(*self.spans[number], json.dumps(target.tagged.text, ensure_ascii=ascii_only))
+            for number, target in targets.items()
+        ]

@@ -1,0 +1,23 @@
+"""Unfolding: a source of |s| tokens becomes a |s| + b columns, so that a decoder without attention has room."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.config import ModelConfig
+
+
+def count_columns(real: Tensor, config: ModelConfig) -> Tensor:
+    """(B, S) -> (B,): a |s| + b, where |s| counts the tokens up to the last real one."""
+    positions = torch.arange(1, real.size(1) + 1, device=real.device)
+    lengths = (real * positions).amax(1).clamp(min=1)
+    return (lengths * config.unfold_ratio).ceil().long() + config.unfold_extra
+
+
+def unfold(x: Tensor, real: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
+    """(B, S, D), (B, S) -> (B, U, D), (B, U): sequences padded with zeros to all their columns, and which these are."""
+    longest = math.ceil(x.size(1) * config.unfold_ratio) + config.unfold_extra
+    padded = F.pad(x * real.unsqueeze(2), (0, 0, 0, longest - x.size(1)))
+    return padded, torch.arange(longest, device=x.device) < count_columns(real, config).unsqueeze(1)

@@ -1,0 +1,98 @@
+"""Without the packages of the extras: the engine translates and serves, and other work says what to install.
+
+Every process of these tests finds torch and the other optional packages missing, as after `pip install heedful`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from heedful.inference.translator import Translator
+from heedful.native import library
+from heedful.packages import EXTRAS
+from tests.serve.conftest import TEXT
+from tests.serve.test_process import BODY, start
+
+HEEDFUL = [sys.executable, "-m", "heedful"]
+REMEDY = r"which is not installed; install it with: pip install 'heedful\[train\]'\.$"
+needs_engine = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which importing an optional package fails."""
+    folder = tmp_path_factory.mktemp("light")
+    code = f"import sys\nsys.modules.update(dict.fromkeys({sorted(EXTRAS)!r}))\n"
+    (folder / "sitecustomize.py").write_text(code, encoding="utf-8")
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def run(light: dict[str, str], *words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [*HEEDFUL, *map(str, words)]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, env=light, timeout=120, check=False)
+
+
+@needs_engine
+def test_it_translates(light, folders) -> None:
+    done = run(light, "translate", folders["en-de"], stdin=f"{TEXT}\n")
+    assert done.returncode == 0 and not done.stderr
+    assert done.stdout == Translator.load(folders["en-de"]).translate(TEXT) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "task"),
+    [
+        (["train", "--source", "a", "--target", "b", "--out", "c"], "heedful train"),
+        (["translate", "{en-de}", "--sample"], "what the native engine does not compute"),
+    ],
+)
+def test_the_command_line_says_what_to_install(light, folders, words: list[str], task: str) -> None:
+    if task != "heedful train" and library() is None:
+        pytest.skip("there is no compiled engine")
+    done = run(light, *(word.format(**folders) for word in words), stdin=f"{TEXT}\n")
+    assert done.returncode == 2 and not done.stdout
+    assert re.search(f"^error: {task} needs the package torch, {REMEDY}", done.stderr)
+
+
+def test_python_says_what_to_install(light, tmp_path: Path) -> None:
+    other = tmp_path / "marian"
+    other.mkdir()
+    (other / "config.json").write_text(json.dumps({"model_type": "marian"}), encoding="utf-8")
+    code = (
+        "import sys, heedful\n"
+        "for act in (lambda: heedful.train, lambda: heedful.inside, lambda: heedful.load(sys.argv[1])):\n"
+        "    try: act()\n"
+        "    except heedful.errors.SettingError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, other], capture_output=True, text=True, env=light, timeout=120, check=True
+    )
+    for line, task in zip(
+        done.stdout.splitlines(), ("heedful.train", "heedful.inside", f"opening {other}"), strict=True
+    ):
+        assert re.search(f"^{re.escape(task)} needs the package torch, {REMEDY}", line)
+
+
+@needs_engine
+def test_it_serves_and_refuses_what_needs_torch(light, folders) -> None:
+    server, url = start(f"en-de={folders['en-de']}", PYTHONPATH=light["PYTHONPATH"])
+    try:
+        with httpx.Client(base_url=url, timeout=60) as client:
+            answer = client.post("/translate", json=BODY).json()
+            assert answer["translatedText"] == Translator.load(folders["en-de"]).translate(str(BODY["q"]))
+            tagged = BODY | {"q": "<p>The <b>dog</b> sleeps.</p>", "format": "html"}
+            assert client.post("/translate", json=tagged).json()["translatedText"].startswith("<p>")
+            refused = client.post("/inside", json={"text": TEXT})
+            assert refused.status_code == 422 and "needs the package torch" in refused.text
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
