@@ -12,7 +12,7 @@ from heedful.data.batch import collate
 from heedful.data.pairs import Pairs
 from heedful.model.transformer import build_model
 from heedful.native.engine import library
-from heedful.native.trainer import native_trainer
+from heedful.native.trainer import native_trainer, training_obstacle
 from heedful.text import Specials
 from heedful.training.losses import rdrop_loss, translation_loss
 
@@ -226,7 +226,7 @@ def test_dropout_has_its_rate_and_independent_masks(rate):
     ids = batch.decoder_input[0].unique()
     dropped = []
     for seed in range(400):
-        found, _, _ = gradients(model, lambda: native_trainer(model).loss(batch, 0.0, negatives=1), seed)
+        found, _, _ = gradients(model, lambda: native_trainer(model).loss(batch, 0.0, sampled_softmax=1), seed)
         # a token that is not a label has a gradient only as decoder input
         only_read = [i for i in ids.tolist() if i not in batch.labels[0].tolist()]
         dropped.append(found["embedding.weight"][only_read] == 0)
@@ -241,22 +241,23 @@ def test_dropout_has_its_rate_and_independent_masks(rate):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "reason"),
     [
-        {"activation": "gelu"},
-        {"positions": "rotary"},
-        {"tie": "target"},
-        {"attention_dropout": 0.1},
-        {"n_heads": 32},
-        {"d_ff": 100},
-        {"universal": True},
-        {"bias": False},
+        ({"positions": "relative"}, "model.positions=relative"),
+        ({"attention": "window"}, "model.attention=window"),
+        ({"decoder_attention": "linear"}, "model.decoder_attention=linear"),
+        ({"universal": True}, "model.universal=true"),
+        ({"d_key": 16}, "model.d_key=16"),
+        ({"n_heads": 32}, "model.d_model / n_heads is 2"),
+        ({"d_ff": 100}, "model.d_ff is 100"),
     ],
     ids=str,
 )
-def test_unsupported_models_are_left_to_torch(settings):
-    assert native_trainer(model_of(**settings)) is None
-    assert native_trainer(model_of()) is not None
+def test_unsupported_models_are_left_to_torch_and_the_reason_is_named(settings, reason):
+    model = model_of(**settings)
+    assert native_trainer(model) is None
+    assert reason in training_obstacle(model)
+    assert not training_obstacle(model_of())
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -15,13 +15,15 @@ class EngineError(Exception):
 
 
 class ModelConfigStruct(ctypes.Structure):
-    """`ModelConfig` of csrc/model.h."""
+    """`ModelConfig` of csrc/config.h."""
 
     _fields_ = [
-        *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        *((name, c_int32) for name in ("source_vocabulary", "max_length", "activation", "positions")),
-        *((name, c_int32) for name in ("pre_norm", "embedding_norm", "tied", "int8", "shortlists")),
+        *((name, c_int32) for name in ("family", "width", "inner", "heads", "encoder_layers", "decoder_layers")),
+        *((name, c_int32) for name in ("vocabulary", "source_vocabulary", "max_length", "activation", "positions")),
+        *((name, c_int32) for name in ("pre_norm", "embedding_norm", "tied", "token_types", "head", "pooler")),
+        *((name, c_int32) for name in ("labels", "int8", "shortlists")),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
+        *((name, c_float) for name in ("dropout", "attention_dropout", "activation_dropout")),
     ]
 
 
@@ -41,13 +43,13 @@ class SearchOptionsStruct(ctypes.Structure):
     ]
 
 
-class TrainConfigStruct(ctypes.Structure):
-    """`TrainConfig` of csrc/trainer.h."""
+class NamedWeightsStruct(ctypes.Structure):
+    """`NamedWeights` of csrc/trainer.h."""
 
     _fields_ = [
-        *((name, c_int32) for name in ("width", "inner", "heads", "encoder_layers", "decoder_layers", "vocabulary")),
-        ("pre_norm", c_int32),
-        *((name, c_float) for name in ("norm_epsilon", "embedding_scale", "dropout")),
+        *((name, c_void_p) for name in ("names", "values", "sizes")),
+        ("count", c_int32),
+        ("positions", c_void_p),
     ]
 
 
@@ -55,8 +57,8 @@ class BatchStruct(ctypes.Structure):
     """`Batch` of csrc/trainer.h."""
 
     _fields_ = [
-        *((name, c_void_p) for name in ("sources", "source_lengths", "inputs", "target_lengths", "labels")),
-        *((name, c_void_p) for name in ("candidates", "logit_bias")),
+        *((name, c_void_p) for name in ("sources", "source_lengths", "types", "inputs", "target_lengths", "predicted")),
+        *((name, c_void_p) for name in ("labels", "candidates", "logit_bias")),
         *((name, c_int32) for name in ("sentences", "candidate_count")),
         *((name, c_float) for name in ("label_smoothing", "rdrop")),
         ("seed", c_uint64),
@@ -73,7 +75,7 @@ STRUCTURES = (  # in the order of heedful_abi
     ModelConfigStruct,
     WeightStruct,
     SearchOptionsStruct,
-    TrainConfigStruct,
+    NamedWeightsStruct,
     BatchStruct,
     QuinticStruct,
 )

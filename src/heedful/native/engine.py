@@ -18,13 +18,12 @@ import numpy.typing as npt
 
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
-from heedful.native.capi import EngineError, ModelConfigStruct, SearchOptionsStruct, WeightStruct
+from heedful.native.capi import EngineError, SearchOptionsStruct, WeightStruct
 from heedful.native.isa import LibraryChoice, choose_library
-from heedful.native.support import POSITIONS, position_tensors
+from heedful.native.support import config_struct, position_tensors
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.search.hypothesis import hypothesis
 
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")  # as numbered in csrc
 ROWS_PER_STEP = 32, 64  # bounds on the hypotheses that a search computes at once
 
 log = logging.getLogger("heedful")
@@ -48,7 +47,7 @@ class Engine:
         loaded = library()
         assert loaded is not None
         self.library = loaded
-        self.model = c_void_p(self.library.heedful_model_new(byref(_shape(self.config, int8, shortlists))))
+        self.model = c_void_p(self.library.heedful_model_new(byref(config_struct(self.config, int8, shortlists))))
         self._check_loaded(0 if self.model else -1)
         for name, tensor, scale in weights.tensors():
             self._load_tensor(name, tensor, scale)
@@ -168,16 +167,6 @@ class EngineSearch:
 
 def _numbers(values: Sequence[int]) -> ctypes.Array[c_int32]:
     return (c_int32 * len(values))(*values)
-
-
-def _shape(config: ModelConfig, int8: bool, shortlists: bool) -> ModelConfigStruct:
-    scale = config.d_model**0.5 if config.scale_embedding else 1.0
-    source = 0 if config.tie == "all" else config.source_vocab_size or config.vocab_size
-    return ModelConfigStruct(
-        config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers, config.vocab_size,
-        source, config.max_length, ACTIVATIONS.index(config.activation), POSITIONS[config.positions],
-        config.pre_norm, config.embedding_norm, config.tie != "none", int8, shortlists, config.norm_eps, scale,
-    )  # fmt: skip
 
 
 @cache

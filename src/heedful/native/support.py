@@ -1,36 +1,83 @@
-"""Which models the native engine supports, and the position tensors that it needs; imports no torch."""
+"""Which models the native engine supports, their configuration as it sees it, and the position tensors that it needs.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from heedful.config import ModelConfig
+from heedful.native.capi import ModelConfigStruct
 from heedful.ops import position_tables
 
-POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}  # as numbered in csrc
+# As numbered in csrc/config.h.
+FAMILIES = ("encoder-decoder", "decoder", "encoder")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu")
+POSITIONS = {"sinusoidal": 0, "learned": 0, "rotary": 1, "alibi": 2}
+HEADS = ("none", "linear", "transform")
+
+KNOWN_VALUES: dict[str, Container[object]] = {  # of settings that have others too
+    "architecture": ("transformer",),
+    "attention": ("full",),
+    "universal": (False,),
+    "norm": ("layer",),
+    "experts": (0,),
+    "positions": POSITIONS,
+}
 
 
 def supports(config: ModelConfig) -> bool:
-    """Whether the engine computes this model: a Transformer with full attention and a usual position scheme."""
-    return (
-        config.family == "encoder-decoder"
-        and config.architecture == "transformer"
-        and config.attention == config.attention_of_decoder == "full"
-        and not config.universal
-        and config.norm == "layer"
-        and not config.experts
-        and config.key_width == config.d_head
-        and config.positions in POSITIONS
-    )
+    """Whether the engine computes this model: an encoder-decoder with full attention and a usual position scheme."""
+    return config.family == "encoder-decoder" and not unsupported_setting(config)
+
+
+def unsupported_setting(config: ModelConfig) -> str:
+    """The first setting of a model that the engine does not know, such as 'model.attention=window'; empty if none."""
+    for name, values in KNOWN_VALUES.items():
+        if getattr(config, name) not in values:
+            return f"model.{name}={str(getattr(config, name)).lower()}"
+    if config.attention_of_decoder != "full":
+        return f"model.decoder_attention={config.attention_of_decoder}"
+    return "" if config.key_width == config.d_head else f"model.d_key={config.d_key}"
+
+
+def config_struct(config: ModelConfig, int8: bool = False, shortlists: bool = False) -> ModelConfigStruct:
+    """The configuration as the engine reads it, for training and for inference."""
+    family = config.family
+    separate = family == "encoder-decoder" and config.tie != "all"
+    return ModelConfigStruct(
+        family=FAMILIES.index(family), width=config.d_model, inner=config.d_ff, heads=config.n_heads,
+        encoder_layers=0 if family == "decoder" else config.encoder_layers,
+        decoder_layers=0 if family == "encoder" else config.decoder_layers,
+        vocabulary=config.vocab_size,
+        source_vocabulary=(config.source_vocab_size or config.vocab_size) if separate else 0,
+        max_length=config.max_length, activation=ACTIVATIONS.index(config.activation),
+        positions=POSITIONS[config.positions], pre_norm=config.pre_norm, embedding_norm=config.embedding_norm,
+        tied=config.tie != "none", token_types=config.token_types if family == "encoder" else 0,
+        head=HEADS.index(config.head), pooler=config.pooler, labels=len(config.labels), int8=int8,
+        shortlists=shortlists, norm_epsilon=config.norm_eps,
+        embedding_scale=config.d_model**0.5 if config.scale_embedding else 1.0, dropout=config.dropout,
+        attention_dropout=config.attention_dropout, activation_dropout=config.activation_dropout,
+    )  # fmt: skip
+
+
+def position_table(config: ModelConfig) -> position_tables.Table | None:
+    """Sinusoids, rotary angles or ALiBi's slopes; None if positions are learned."""
+    match config.positions:
+        case "sinusoidal":
+            return position_tables.sinusoids(config.max_length, config.d_model)
+        case "rotary":
+            return position_tables.rotary_table(config.max_length, config.key_width)
+        case "alibi":
+            return position_tables.alibi_slopes(config.n_heads)
+    return None
 
 
 def position_tensors(config: ModelConfig) -> Iterator[tuple[str, position_tables.Table]]:
     """The tensors of position schemes that are computed, not learned, by name."""
+    table = position_table(config)
+    kind = "slopes" if config.positions == "alibi" else "table"
     for side in ("encoder", "decoder"):
-        match config.positions:
-            case "sinusoidal":
-                yield f"{side}.position.table", position_tables.sinusoids(config.max_length, config.d_model)
-            case "rotary":
-                yield f"{side}.position.table", position_tables.rotary_table(config.max_length, config.key_width)
-            case "alibi":
-                yield f"{side}.position.slopes", position_tables.alibi_slopes(config.n_heads)
+        if table is not None and config.family in (side, "encoder-decoder"):
+            yield f"{side}.position.{kind}", table

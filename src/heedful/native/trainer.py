@@ -1,120 +1,134 @@
 """Training on a CPU by the compiled engine: the loss of a batch and the gradients of all weights.
 
-`training.backend` uses it in place of torch for the encoder-decoder of the paper, pre-norm or post-norm; other models
-are left to torch. GEMMs with weights are computed in float32, or in bfloat16 where that is faster on the CPU (AMX, or
-AVX-512 with bf16 instructions).
+`training.backend` uses it in place of torch for the models that it supports, of all three families. GEMMs with weights
+are computed in float32, or in bfloat16 where that is faster on the CPU (AMX, or AVX-512 with bf16 instructions).
 """
 
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_double, c_int64, c_void_p
+import re
+from ctypes import byref, c_char_p, c_double, c_int64, c_void_p
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from heedful.data.batch import Batch
 from heedful.errors import HeedfulError
-from heedful.model.spec import tensor_spec
-from heedful.model.transformer import EncoderDecoder, Model
-from heedful.native.capi import BatchStruct, TrainConfigStruct
+from heedful.model.transformer import Model
+from heedful.native.capi import NamedWeightsStruct
 from heedful.native.engine import library, training_precision
-from heedful.ops.cross_entropy import Loss, sample_softmax_tokens
-from heedful.ops.position_tables import sinusoids
+from heedful.native.flat_batch import FlatBatch, LossOptions, TrainingBatch, flatten
+from heedful.native.support import config_struct, position_table, unsupported_setting
+from heedful.ops.cross_entropy import Loss
 
-# Settings that the engine requires of an encoder-decoder, besides widths that are multiples of its panels.
-REQUIRED = {
-    "architecture": "transformer",
-    "attention": "full",
-    "attention_of_decoder": "full",
-    "universal": False,
-    "norm": "layer",
-    "experts": 0,
-    "activation": "relu",
-    "positions": "sinusoidal",
-    "tie": "all",
-    "bias": True,
-    "output_bias": False,
-    "embedding_norm": False,
-    "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
-}
+KNOWN_WEIGHTS = re.compile(  # what TransformerTrainer in csrc/trainer.h looks up
+    r"(source_)?embedding\.weight|token_types\.weight|output\.weight|output_bias"
+    r"|(encoder|decoder)\.(position\.table|(first_norm|norm)\.(weight|bias)"
+    r"|\d+\.((self|cross)\.(query|key|value|output)|(self|cross|feed)_residual\.norm|feed\.(up|gate|down))\.(weight|bias))"
+    r"|(transform\.dense|transform\.norm|pooler|classifier)\.(weight|bias)"
+)
 
 
 def native_trainer(model: Model, precision: str = "float32") -> NativeTrainer | None:
     """The engine's trainer, or None if there is no engine or it does not support the model."""
-    config = model.config
-    if not isinstance(model, EncoderDecoder) or any(getattr(config, name) != value for name, value in REQUIRED.items()):
-        return None
-    if config.key_width != config.d_head or any(parameter.device.type != "cpu" for parameter in model.parameters()):
-        return None
     loaded = library()
-    if loaded is None:
-        return None
-    panel = loaded.heedful_panel_width()  # two registers; the width of a head may be a multiple of one
-    if config.d_model % panel or config.d_ff % panel or config.d_head % (panel // 2):
+    if loaded is None or training_obstacle(model):
         return None
     return NativeTrainer(model, loaded, training_precision(precision, loaded))
+
+
+def training_obstacle(model: Model) -> str:
+    """Why the engine does not train a model, as a clause for the log; empty if it does."""
+    config, loaded = model.config, library()
+    if any(parameter.device.type != "cpu" for parameter in model.parameters()):
+        return "it trains on a CPU"
+    if loaded is None:
+        return "it is not loaded"
+    if setting := unsupported_setting(config):
+        return f"it does not know {setting}"
+    if unknown := [name for name, _ in model.named_parameters() if not KNOWN_WEIGHTS.fullmatch(name)]:
+        return f"it does not know the weight {unknown[0]}"
+    panel = loaded.heedful_panel_width()  # two registers; the width of a head may be a multiple of one
+    for name, width, multiple in (
+        ("d_model", config.d_model, panel),
+        ("d_ff", config.d_ff, panel),
+        ("d_model / n_heads", config.d_head, panel // 2),
+    ):
+        if width % multiple:
+            return f"model.{name} is {width} and must be a multiple of {multiple} for it"
+    return ""
 
 
 class NativeTrainer:
     """Computes losses and gradients of a model; reads the weights of its parameters in place."""
 
-    def __init__(self, model: EncoderDecoder, loaded: ctypes.CDLL, precision: str) -> None:
+    def __init__(self, model: Model, loaded: ctypes.CDLL, precision: str) -> None:
         self.library, self.config, self.precision = loaded, model.config, precision
-        self.parameters = _ordered_parameters(model)
+        named = list(model.named_parameters())
+        self.parameters = [parameter for _, parameter in named]
         self.sizes = [parameter.numel() for parameter in self.parameters]
-        config, count = self.config, len(self.parameters)
-        self.positions = torch.from_numpy(sinusoids(config.max_length, config.d_model))
-        scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        struct = TrainConfigStruct(
-            config.d_model, config.d_ff, config.n_heads, config.encoder_layers, config.decoder_layers,
-            config.vocab_size, config.pre_norm, config.norm_eps, scale, config.dropout,
-        )  # fmt: skip
-        weights = (c_void_p * count)(*(parameter.data_ptr() for parameter in self.parameters))
+        table = position_table(model.config)
+        self.positions = None if table is None else torch.from_numpy(table)
+        count = len(named)
+        names = (c_char_p * count)(*(name.encode() for name, _ in named))
+        values = (c_void_p * count)(*(parameter.data_ptr() for parameter in self.parameters))
         sizes, bf16 = (c_int64 * count)(*self.sizes), precision == "bfloat16"
-        trainer = loaded.heedful_trainer_new(byref(struct), weights, sizes, count, _pointer(self.positions), bf16)
-        self.trainer = c_void_p(trainer)
+        weights = NamedWeightsStruct(
+            *(ctypes.cast(array, c_void_p) for array in (names, values, sizes)),
+            count,
+            None if self.positions is None else _pointer(self.positions),
+        )
+        self.trainer = c_void_p(loaded.heedful_trainer_new(byref(config_struct(self.config)), byref(weights), bf16))
         self._check(0 if self.trainer else -1)
+        self.buffer: Tensor | None = None  # of concatenated gradients, for the next loss
+        self.anchor = torch.zeros((), requires_grad=True)  # stands for all parameters in autograd's graph
 
     def __del__(self) -> None:
         if getattr(self, "trainer", None):
             self.library.heedful_trainer_free(self.trainer)
 
-    def loss(self, batch: Batch, smoothing: float = 0.0, negatives: int = 0, rdrop: float = 0.0) -> Loss:
-        """`translation_loss` or `rdrop_loss` in training mode; the dropout masks follow from torch's seed."""
-        smoothed, likelihood = _NativeLoss.apply(self, batch, smoothing, negatives, rdrop, *self.parameters)  # type: ignore[no-untyped-call]
-        return Loss(smoothed, likelihood, batch.tokens // 2 if rdrop else batch.tokens)
+    def loss(self, batch: TrainingBatch, smoothing: float = 0.0, sampled_softmax: int = 0, rdrop: float = 0.0) -> Loss:
+        """The loss of a batch in training mode; the dropout masks follow from torch's seed."""
+        config = self.config
+        flat = flatten(batch, config.pad_id, config.max_length, rdrop > 0)
+        options = LossOptions(smoothing, sampled_softmax, rdrop)
+        hooked = any(parameter._backward_hooks for parameter in self.parameters)
+        inputs = self.parameters if hooked else [self.anchor]
+        smoothed, likelihood = _NativeLoss.apply(self, flat, options, *inputs)  # type: ignore[no-untyped-call]
+        return Loss(smoothed, likelihood, flat.tokens)
 
-    def train_step(self, batch: Batch, smoothing: float, negatives: int, rdrop: float = 0.0) -> tuple[Tensor, Tensor]:
+    def train_step(self, batch: FlatBatch, options: LossOptions, gradients: Tensor) -> Tensor:
         """(2) sums of the smoothed loss and the negative log-likelihood; all gradients of the first, concatenated."""
-        if rdrop:  # the engine expects the two passes of a sentence side by side
-            batch = batch.rows(torch.arange(len(batch)).view(2, -1).t().flatten())
-        longest = max(batch.source.size(1), batch.labels.size(1))
-        if longest > self.config.max_length:
-            raise ValueError(f"{longest} tokens, but the model takes {self.config.max_length} at most")
-        target_mask = torch.arange(batch.labels.size(1)) < batch.target_lengths.unsqueeze(1)  # (B, T)
-        source_mask = torch.arange(batch.source.size(1)) < batch.source_lengths.unsqueeze(1)  # (B, S)
-        labels = batch.labels[target_mask]
-        vocabulary = self.config.vocab_size
-        candidates, weights = sample_softmax_tokens(labels, vocabulary, negatives or vocabulary)
-        index = torch.empty(vocabulary, dtype=torch.int32)  # of each candidate, by its token
-        index[candidates] = torch.arange(len(candidates), dtype=torch.int32)
-        logit_bias = torch.full((len(candidates) + 64,), -1e30)  # padded to whole panels
-        logit_bias[: len(candidates)] = weights.log()
-        sources, inputs = batch.source[source_mask], batch.decoder_input[target_mask]
-        integers = (sources, batch.source_lengths, inputs, batch.target_lengths, index[labels], candidates)
-        arrays = [*(tensor.int().contiguous() for tensor in integers), logit_bias]
-        seed = int(torch.randint(2**63 - 1, ()).item())
-        struct = BatchStruct(*map(_pointer, arrays), len(batch), len(candidates), smoothing, rdrop, seed)
-        sums, gradients = (c_double * 2)(), torch.empty(sum(self.sizes))
-        self._check(
-            self.library.heedful_train_step(
-                self.trainer, byref(struct), torch.get_num_threads(), _pointer(gradients), sums
-            )
-        )
-        return torch.tensor(sums[:]), gradients
+        classify = self.config.family == "encoder" and batch.predicted is None
+        labels = len(self.config.labels) if classify else self.config.vocab_size
+        struct, alive = batch.arguments(labels, options)
+        sums, threads = (c_double * 2)(), torch.get_num_threads()
+        self._check(self.library.heedful_train_step(self.trainer, byref(struct), threads, _pointer(gradients), sums))
+        del alive
+        return torch.tensor(sums[:])
+
+    def add_gradients(self, gradients: Tensor, scale: float) -> None:
+        """Add `scale` times the concatenated gradients to those of the parameters, at once if these are consecutive."""
+        gradients.mul_(scale)  # rounded before it is added: ranks and micro-batches give the same sums, to the bit
+        if (flat := self._flat_gradients()) is not None:
+            flat.add_(gradients)
+            return
+        for parameter, part in zip(self.parameters, torch.split(gradients, self.sizes), strict=True):
+            added = part.view_as(parameter)
+            parameter.grad = added.clone() if parameter.grad is None else parameter.grad + added
+
+    def _flat_gradients(self) -> Tensor | None:
+        """The gradients of all parameters as one tensor, if they are views of it."""
+        first = self.parameters[0].grad
+        if first is None or first._base is None:
+            return None
+        end = first.data_ptr()
+        for parameter, size in zip(self.parameters, self.sizes, strict=True):
+            if parameter.grad is None or parameter.grad.data_ptr() != end or not parameter.grad.is_contiguous():
+                return None
+            end += 4 * size
+        return first.as_strided((sum(self.sizes),), (1,))
 
     def _check(self, code: int) -> None:
         if code < 0:
@@ -122,33 +136,33 @@ class NativeTrainer:
 
 
 class _NativeLoss(torch.autograd.Function):
-    """The engine computes gradients together with the loss; the backward pass hands them out."""
+    """The engine computes gradients together with the loss; the backward pass hands them out.
+
+    Its input is the trainer's anchor, and it adds to the gradients of all parameters itself: autograd's accumulation,
+    parameter by parameter, takes as long as a layer of a small model. If a parameter has a hook, all are inputs.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        trainer: NativeTrainer,
-        batch: Batch,
-        smoothing: float,
-        negatives: int,
-        rdrop: float,
-        *parameters: Tensor,
+        ctx: Any, trainer: NativeTrainer, batch: FlatBatch, options: LossOptions, *inputs: Tensor
     ) -> tuple[Tensor, Tensor]:
-        sums, ctx.gradients = trainer.train_step(batch, smoothing, negatives, rdrop)
-        ctx.sizes, ctx.shapes = trainer.sizes, [parameter.shape for parameter in parameters]
-        smoothed, likelihood = sums.float().unbind()
+        ctx.trainer, ctx.shapes = trainer, [tensor.shape for tensor in inputs]
+        ctx.direct = inputs[0] is trainer.anchor
+        ctx.gradients, trainer.buffer = trainer.buffer, None
+        if ctx.gradients is None:
+            ctx.gradients = torch.empty(sum(trainer.sizes))
+        smoothed, likelihood = trainer.train_step(batch, options, ctx.gradients).float().unbind()
         ctx.mark_non_differentiable(likelihood)
         return smoothed, likelihood
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        parts = torch.split(ctx.gradients.mul_(grads[0]), ctx.sizes)
-        return None, None, None, None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
-
-
-def _ordered_parameters(model: EncoderDecoder) -> list[nn.Parameter]:
-    """All weights in the order of the tensor spec, which is the order in which the engine numbers them."""
-    return [model.get_parameter(name) for name in tensor_spec(model.config)]
+        if ctx.direct:
+            ctx.trainer.add_gradients(ctx.gradients, float(grads[0]))
+            ctx.trainer.buffer = ctx.gradients
+            return None, None, None, None
+        parts = torch.split(ctx.gradients.mul_(grads[0]), ctx.trainer.sizes)
+        return None, None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
 
 
 def _pointer(tensor: Tensor) -> c_void_p:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from heedful.config import RunConfig
+from heedful.config import RunConfig, TrainSettings
 from heedful.data.batch import Batch
 from heedful.model.transformer import Model
-from heedful.native.trainer import native_trainer
+from heedful.native.flat_batch import TrainingBatch
+from heedful.native.trainer import native_trainer, training_obstacle
 from heedful.ops.cross_entropy import Loss
 from heedful.ops.precision import autocast, choose_precision
 from heedful.training.losses import rdrop_loss, uniform_label_smoothing
@@ -25,15 +26,15 @@ class LossBackend:
             torch.set_float32_matmul_precision("high")  # for matrix products outside autocast
         if config.train.compile:
             model.compile(dynamic=True)  # batch shapes vary
-        torch_only = config.train.backend == "torch" or config.train.compile
-        self.native = None if torch_only else native_trainer(model, config.train.precision)
+        self.obstacle = _torch_setting(config.train) or _loss_obstacle(task) or training_obstacle(model)
+        self.native = None if self.obstacle else native_trainer(model, config.train.precision)
 
     def loss(self, micro_batch: MicroBatch) -> Loss:
         """Loss of a micro-batch, summed over its tokens."""
         sampled_softmax, rdrop = self.settings.sampled_softmax, self.settings.rdrop
         if isinstance(micro_batch, Batch) and rdrop:
             micro_batch = micro_batch.doubled()
-        if isinstance(micro_batch, Batch) and self.native is not None:
+        if self.native is not None and isinstance(micro_batch, TrainingBatch):
             return self.native.loss(micro_batch, self.smoothing, sampled_softmax, rdrop)
         with autocast(self.precision, self.device):
             if rdrop:
@@ -44,5 +45,16 @@ class LossBackend:
         """'bfloat16 on 2 threads by the native engine' for the report."""
         where = f"{torch.get_num_threads()} threads" if self.device.type == "cpu" else str(self.device)
         if self.native is None:
-            return f"{self.precision} on {where} by PyTorch"
+            return f"{self.precision} on {where} by PyTorch (not by the native engine: {self.obstacle})"
         return f"{self.native.precision} on {where} by the native engine"
+
+
+def _torch_setting(settings: TrainSettings) -> str:
+    """The setting that asks for PyTorch, as a clause for the log; empty if none does."""
+    if settings.backend == "torch":
+        return "train.backend is torch"
+    return "train.compile is true" if settings.compile else ""
+
+
+def _loss_obstacle(task: Task) -> str:
+    return "" if task.native_loss else "it does not compute the loss of this task"

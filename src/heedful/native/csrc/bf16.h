@@ -12,6 +12,14 @@ struct BF16 {
     uint16_t bits;
 };
 
+inline float to_float(float x) { return x; }
+inline float to_float(BF16 x) {
+    const uint32_t bits = uint32_t(x.bits) << 16;
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 inline VecU32 load(const BF16* from) {
     VecU32 v;
     std::memcpy(&v, from, sizeof v);

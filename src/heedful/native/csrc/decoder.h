@@ -53,8 +53,8 @@ class Decoder {
                 float* qkv = project(layer.qkv, workspace.projected);
                 for (const Row& row : rows) row.sentence->self_kv[l].resize(row.sentence->nodes.size() * 2 * D);
                 for_each_row(R, [&](int r) {
-                    model.apply_rotary(qkv + r * 3 * D, model.decoder_table, depth(r));
-                    model.apply_rotary(qkv + r * 3 * D + D, model.decoder_table, depth(r));
+                    model.rotate(qkv + r * 3 * D, model.decoder_table, depth(r));
+                    model.rotate(qkv + r * 3 * D + D, model.decoder_table, depth(r));
                     float* kv = rows[r].sentence->self_kv[l].data() + node[r] * 2 * D;
                     std::memcpy(kv, qkv + r * 3 * D + D, 2 * D * sizeof(float));
                 });
@@ -128,8 +128,8 @@ class Decoder {
             residual(layer.self_norm, x, N, [&](float* to) {
                 float* qkv = project(layer.qkv, workspace.projected);
                 for_each_row(N, [&](int r) {
-                    model.apply_rotary(qkv + r * 3 * D, model.encoder_table, position[r]);
-                    model.apply_rotary(qkv + r * 3 * D + D, model.encoder_table, position[r]);
+                    model.rotate(qkv + r * 3 * D, model.encoder_table, position[r]);
+                    model.rotate(qkv + r * 3 * D + D, model.encoder_table, position[r]);
                 });
                 float* heads = workspace.heads.ensure(N * D);
                 for_each_row(N, [&](int r) {
@@ -211,7 +211,7 @@ class Decoder {
         residual(layer.feed_norm, x, rows, [&](float* to) {
             const size_t F = model.config.inner;
             float* inner = project(layer.up, workspace.inner);
-            const float* gate = model.config.activation == SWIGLU ? project(layer.gate, workspace.gate) : nullptr;
+            float* gate = model.config.gated() ? project(layer.gate, workspace.gate) : nullptr;
             for_each_row(rows, [&](int r) { model.activate(inner + r * F, gate ? gate + r * F : nullptr); });
             set_input(inner, rows, int(F));
             layer.down.gemm(workspace.rows, to, threads);

@@ -48,8 +48,8 @@ extern "C" {
 
 // The version of this interface, and the sizes of all structures that Python passes, in the order of native/capi.py.
 int32_t heedful_abi(int64_t* sizes, int32_t count) {
-    const size_t own[] = {sizeof(ModelConfig),        sizeof(WeightTensor), sizeof(SearchOptions),
-                          sizeof(train::TrainConfig), sizeof(train::Batch), sizeof(Quintic)};
+    const size_t own[] = {sizeof(ModelConfig),         sizeof(WeightTensor), sizeof(SearchOptions),
+                          sizeof(train::NamedWeights), sizeof(train::Batch), sizeof(Quintic)};
     if (count != int32_t(sizeof own / sizeof *own)) return -1;
     std::copy(std::begin(own), std::end(own), sizes);
     return ABI;
@@ -175,14 +175,13 @@ int32_t heedful_panel_width() { return PANEL; }
 int32_t heedful_prefers_bf16() { return prefers_bf16(); }
 
 // A trainer whose GEMMs with weights are computed in bf16 if `bf16`, else in float32.
-train::Trainer* heedful_trainer_new(const train::TrainConfig* config, const float* const* weights, const int64_t* sizes,
-                                    int32_t count, const float* positions, int32_t bf16) {
+train::Trainer* heedful_trainer_new(const ModelConfig* config, const train::NamedWeights* weights, int32_t bf16) {
     train::Trainer* trainer = nullptr;
     guarded([&] {
         if (bf16)
-            trainer = new train::TransformerTrainer<BF16>(*config, weights, sizes, count, positions);
+            trainer = new train::TransformerTrainer<BF16>(*config, *weights);
         else
-            trainer = new train::TransformerTrainer<float>(*config, weights, sizes, count, positions);
+            trainer = new train::TransformerTrainer<float>(*config, *weights);
         return 0;
     });
     return trainer;

@@ -1,6 +1,7 @@
 // The loss of a group of sentences together with its gradients, so that few logits exist at a time.
 #pragma once
 
+#include "ops.h"
 #include "tensor.h"
 #include "trainer.h"
 
@@ -16,11 +17,14 @@ class Losses {
   public:
     // candidate_grads, (C, D), are accumulated into.
     Losses(const TransformerTrainer<Scalar>& trainer, const Batch& batch, Arena& arena, float* candidate_grads)
-        : hidden_sum(trainer.config.width), trainer(trainer), batch(batch), D(trainer.config.width), arena(arena),
-          packer(arena), candidate_grads(candidate_grads) {}
+        : hidden_sum(trainer.config.width), trainer(trainer), batch(batch), output(trainer.output(batch)),
+          D(trainer.config.width), arena(arena), packer(arena), candidate_grads(candidate_grads) {
+        if (output.bias >= 0) bias_grads.resize(round_up_panel(batch.candidate_count));
+    }
 
-    std::vector<double> hidden_sum;  // (D): the sum of all hidden states; label smoothing's gradient of each embedding
-    double smoothed_loss = 0, nll = 0;
+    std::vector<double> hidden_sum;  // (D): the sum of all hidden states; label smoothing's gradient of each output row
+    std::vector<float> bias_grads;   // (C), padded; empty without an output bias
+    double smoothed_loss = 0, nll = 0, tokens = 0;
 
     // x: hidden states (N, D); dx: their gradient, accumulated into.
     void add(const Tensor& x, float* dx, const int32_t* labels, const std::vector<Span>& spans) {
@@ -35,6 +39,7 @@ class Losses {
   private:
     const TransformerTrainer<Scalar>& trainer;
     const Batch& batch;
+    const OutputWeights output;
     const int D;
     Arena& arena;
     OperandPacker<Scalar> packer;
@@ -50,7 +55,7 @@ class Losses {
             const int rows = std::min(chunk_rows, x.rows - first);
             const float* hidden = x.value + size_t(first) * D;
             float* d_hidden = dx + size_t(first) * D;
-            gemm<false>(hidden, D, rows, D, trainer.candidates[0].get(), P, logits, P, batch.logit_bias);
+            gemm<false>(hidden, D, rows, D, trainer.candidates[0].get(), P, logits, P, trainer.logit_bias.get());
             for (int r = 0; r < rows; ++r) {
                 float* row = logits + size_t(r) * P;
                 const int label = labels[first + r];
@@ -62,6 +67,7 @@ class Losses {
                 std::fill(row + C, row + P, 0.0f);
                 row[label] -= 1 - batch.label_smoothing;
             }
+            if (output.bias >= 0) heedful::add_rows(logits, rows, P, bias_grads.data());
             gemm<true>(logits, P, rows, P, trainer.candidates[1].get(), D, d_hidden, D);
             gemm_tn_add(logits, P, rows, C, packer.panels(hidden, rows, D), D, candidate_grads, packer.transposed);
         }
@@ -91,6 +97,7 @@ class Losses {
             add_label_grad(labels[r], row, to,
                            std::exp(label_logit[r] - max_logit[r]) * inverse - (1 - batch.label_smoothing));
             for (int j = 0; j < D; ++j) from[j] = row[j] * inverse;
+            add_bias_grads(exps + size_t(r) * P, inverse);
         }
         add_candidate_grads(exps, packer.temporary_rows(d_hidden, x), N);
     }
@@ -149,6 +156,7 @@ class Losses {
             add_token(row, to, logsumexp[r], label_logit[r], 0.5f);
             smoothed_loss += double(weight) * kl[r];
             axpy(to, d_hidden + size_t(r) * D, 1, D);
+            add_bias_grads(d_logits + size_t(r) * P, 1);
             const float log_p = label_logit[r] - logsumexp[r], log_q = label_logit[other[r]] - logsumexp[other[r]];
             const float p = std::exp(log_p), q = std::exp(log_q);
             add_label_grad(labels[r], row, to,
@@ -165,7 +173,7 @@ class Losses {
         for (int first = 0; first < P; first += W) {
             const int width = std::min(W, P - first);
             gemm<false>(hidden, D, N, D, trainer.candidates[0].get() + size_t(first) * D, width, logits, W,
-                        batch.logit_bias + first);
+                        trainer.logit_bias.get() + first);
             work(first, width, logits, W);
         }
     }
@@ -202,8 +210,12 @@ class Losses {
     // Adds the loss of one token, `share` times, and the gradient of label smoothing by its hidden state.
     void add_token(const float* hidden, float* d_hidden, float logsumexp, float label_logit, float share) {
         const double token_nll = double(logsumexp) - label_logit;
-        const float mean_logit = dot(hidden, trainer.mean.data(), D);
-        nll += share * token_nll;
+        nll += share * token_nll, tokens += share;
+        if (batch.label_smoothing <= 0) {
+            smoothed_loss += share * token_nll;
+            return;
+        }
+        const float mean_logit = dot(hidden, trainer.mean.data(), D) + trainer.mean_bias;
         smoothed_loss += share * (token_nll + double(batch.label_smoothing) * (double(label_logit) - mean_logit));
         axpy(d_hidden, trainer.mean.data(), -share * batch.label_smoothing, D);
         for (int j = 0; j < D; ++j) hidden_sum[j] += share * hidden[j];
@@ -219,8 +231,14 @@ class Losses {
 
     // Backward through the logit of a label: to the hidden state, and to the label's embedding.
     void add_label_grad(int label, const float* hidden, float* d_hidden, float d_logit) {
-        axpy(d_hidden, trainer.weights[0] + size_t(batch.candidates[label]) * D, d_logit, D);
+        axpy(d_hidden, trainer.weights[output.weight] + size_t(batch.candidate(label)) * D, d_logit, D);
         axpy(candidate_grads + size_t(label) * D, hidden, d_logit, D);
+        if (output.bias >= 0) bias_grads[label] += d_logit;
+    }
+
+    // bias_grads += scale times one row of d_logits
+    void add_bias_grads(const Scalar* d_logits, float scale) {
+        for (size_t i = 0; i < bias_grads.size(); ++i) bias_grads[i] += to_float(d_logits[i]) * scale;
     }
 
     // Stores e^(x[i] - shift) -> their sum.

@@ -1,25 +1,13 @@
 // The encoder-decoder Transformer for inference: its weights, and what is computed for one token at a time. It computes what
 // heedful/model computes, without padding.
-//
-// Legend: D width of the hidden states, H heads, d = D / H, F inner width of the feed-forward layer, V vocabulary, N
-// concatenated source tokens of several sentences, R rows of a decoder step, one new token each.
 #pragma once
 
 #include "gemm_shortlist.h"
 #include "kv_cache.h"
+#include "ops.h"
 #include "weight_loader.h"
 
 namespace heedful {
-
-enum Activation { RELU, GELU, GELU_TANH, SILU, SWIGLU };
-enum Positions { ADDED, ROTARY, ALIBI };
-
-struct ModelConfig {  // native/capi.py mirrors it
-    int32_t width, inner, heads, encoder_layers, decoder_layers, vocabulary;
-    int32_t source_vocabulary;  // 0 if source and target share their embeddings
-    int32_t max_length, activation, positions, pre_norm, embedding_norm, tied, int8, shortlists;
-    float norm_epsilon, embedding_scale;
-};
 
 struct Norm {
     std::vector<float> weight, bias;
@@ -34,23 +22,7 @@ struct Norm {
 
     // One row; `to` may be `x`.
     void apply(const float* x, float* to) const {
-        int n = int(weight.size()), i;
-        VecF32 total{};
-        for (i = 0; i + LANES <= n; i += LANES) total += load(x + i);
-        float mean = reduce_sum(total);
-        for (; i < n; ++i) mean += x[i];
-        mean /= n;
-        VecF32 squares{};
-        for (i = 0; i + LANES <= n; i += LANES) {
-            VecF32 centered = load(x + i) - mean;
-            squares += centered * centered;
-        }
-        float variance = reduce_sum(squares);
-        for (; i < n; ++i) variance += (x[i] - mean) * (x[i] - mean);
-        float factor = 1.0f / std::sqrt(variance / n + epsilon);
-        for (i = 0; i + LANES <= n; i += LANES)
-            store(to + i, (load(x + i) - mean) * factor * load(weight.data() + i) + load(bias.data() + i));
-        for (; i < n; ++i) to[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+        normalize_row(x, int(weight.size()), weight.data(), bias.data(), epsilon, to);
     }
 };
 
@@ -107,7 +79,7 @@ class Model {
 
     const PackedMatrix& source_embedding() const { return config.source_vocabulary ? separate_source : embedding; }
     const PackedMatrix& output() const { return config.tied ? embedding : separate_output; }
-    int head_width() const { return config.width / config.heads; }
+    int head_width() const { return config.head_width(); }
 
     // A token's embedding, with its position if positions are added.
     void embed(const PackedMatrix& tokens, const std::vector<float>& positions, const Norm& embedding_norm, int id,
@@ -119,16 +91,10 @@ class Model {
         if (config.embedding_norm) embedding_norm.apply(to, to);
     }
 
-    // Rotary position embedding: rotates adjacent pairs of each head's query or key.
-    void apply_rotary(float* x, const std::vector<float>& table, int position) const {
-        if (config.positions != ROTARY) return;
-        int half = head_width() / 2;
-        const float* angle = table.data() + size_t(position) * 2 * half;
-        for (int h = 0; h < config.heads; ++h, x += 2 * half)
-            for (int i = 0; i < half; ++i) {
-                float a = x[2 * i], b = x[2 * i + 1], c = angle[2 * i], s = angle[2 * i + 1];
-                x[2 * i] = a * c - b * s, x[2 * i + 1] = a * s + b * c;
-            }
+    // Rotary position embedding of a query or key, if the model has it.
+    void rotate(float* x, const std::vector<float>& table, int position) const {
+        if (config.positions == ROTARY)
+            apply_rotary(x, config.heads, head_width(), table.data() + size_t(position) * head_width());
     }
 
     // Multi-head attention of one query (D) over n keys and values -> (D). ALiBi subtracts the distance of each key from
@@ -141,33 +107,18 @@ class Model {
         for (int h = 0; h < config.heads; ++h) {
             dot_keys(query + h * d, kv, h, n, weights);
             for (int i = 0; i < n; ++i) weights[i] *= scale;
-            if (config.positions == ALIBI && position >= 0)
-                for (int i = 0; i < n; ++i) weights[i] -= slopes[h] * std::abs(i - position);
+            if (config.positions == ALIBI && position >= 0) subtract_alibi(weights, n, position, slopes[h]);
             float total = sum_exp<false>(weights, n, max_value(weights, n));
             weighted_sum(weights, kv, h, n, 1.0f / total, to + h * d);
         }
     }
 
-    void activate(float* x, const float* gate) const {
-        const int F = config.inner;
-        switch (config.activation) {
-            case RELU:
-                for (int i = 0; i < F; ++i) x[i] = x[i] > 0 ? x[i] : 0;
-                break;
-            case GELU:
-                for (int i = 0; i < F; ++i) x[i] *= 0.5f * (1 + std::erf(x[i] * 0.70710678f));
-                break;
-            case GELU_TANH:
-                for (int i = 0; i < F; ++i)
-                    x[i] *= 0.5f * (1 + std::tanh(0.79788456f * (x[i] + 0.044715f * x[i] * x[i] * x[i])));
-                break;
-            case SILU:
-                for (int i = 0; i < F; ++i) x[i] /= 1 + std::exp(-x[i]);
-                break;
-            case SWIGLU:
-                for (int i = 0; i < F; ++i) x[i] *= gate[i] / (1 + std::exp(-gate[i]));
-                break;
-        }
+    // The activation of one row of the feed-forward layer, in place; `gate` is SwiGLU's.
+    void activate(float* x, float* gate) const {
+        if (config.gated())
+            silu_mul_forward<false>(gate, x, config.inner, x);
+        else
+            activation_forward(config.activation, x, config.inner, x, nullptr);
     }
 
   private:

@@ -16,10 +16,26 @@ inline size_t round_up_panel(size_t n) { return round_up(n, PANEL); }
 inline size_t round_up_lanes(size_t n) { return round_up(n, LANES); }
 inline size_t round_up_tile(size_t rows) { return round_up(rows, TILE_ROWS); }
 
+// LANES rows of k values, k a multiple of LANES, as k rows of LANES values, `ldt` apart.
+inline void transpose_block(const float* from, long ldx, int k, float* to, long ldt) {
+    for (int t = 0; t < k; t += LANES) {
+        VecU32 block[LANES];
+        for (int i = 0; i < LANES; ++i) std::memcpy(&block[i], from + i * ldx + t, sizeof block[i]);
+        transpose(block);
+        for (int i = 0; i < LANES; ++i) std::memcpy(to + (t + i) * ldt, &block[i], sizeof block[i]);
+    }
+}
+
 // (k, columns) into panels, with any strides; the last panel is zero-padded.
 inline void pack(const float* from, long column_stride, long row_stride, int columns, int k, float* to) {
     for (int first = 0; first < columns; first += PANEL) {
         const int count = std::min(PANEL, columns - first);
+        if (row_stride == 1 && count == PANEL && k % LANES == 0) {
+            for (int half = 0; half < PANEL; half += LANES)
+                transpose_block(from + (first + half) * column_stride, column_stride, k, to + half, PANEL);
+            to += size_t(k) * PANEL;
+            continue;
+        }
         for (int t = 0; t < k; ++t, to += PANEL) {
             const float* row = from + first * column_stride + t * row_stride;
             if (count < PANEL) std::fill(to, to + PANEL, 0.0f);

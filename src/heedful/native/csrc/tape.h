@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "losses.h"
+#include "ops.h"
 
 namespace heedful::train {
 
@@ -14,8 +15,8 @@ class Tape {
     // weight_grads, all weights concatenated, and candidate_grads, (C, D), are accumulated into.
     Tape(const TransformerTrainer<Scalar>& trainer, const Batch& batch, Arena& arena, float* weight_grads,
          float* candidate_grads)
-        : losses(trainer, batch, arena, candidate_grads), trainer(trainer), batch(batch), D(trainer.config.width),
-          arena(arena), grads(arena), packer(arena), weight_grads(weight_grads) {}
+        : losses(trainer, batch, arena, candidate_grads), trainer(trainer), config(trainer.config), batch(batch),
+          D(trainer.config.width), arena(arena), grads(arena), packer(arena), weight_grads(weight_grads) {}
 
     Losses<Scalar> losses;
 
@@ -27,32 +28,46 @@ class Tape {
         for (size_t i = steps.size(); i--;) steps[i]();
     }
 
-    // Embeddings with positions, after dropout.
-    Tensor embed(const int32_t* ids, const std::vector<Span>& spans) {
+    // Embeddings with token types (unless null) and positions, after the embedding norm and dropout.
+    Tensor embed(const EmbeddingWeights& weights, const int32_t* ids, const int32_t* types,
+                 const std::vector<Span>& spans) {
         const Tensor x = new_tensor(spans.back().first + spans.back().count, D);
-        const float* table = trainer.weights[0];
-        const TrainConfig& config = trainer.config;
-        const uint64_t this_site = site++;
-        DropoutRng rng(batch.seed, group, this_site);
+        const float scale = config.embedding_scale, *table = trainer.weights[weights.tokens];
+        const float* type_table = weights.types < 0 ? nullptr : trainer.weights[weights.types];
+        const float* positions = weights.positions < 0 ? trainer.added_positions() : trainer.weights[weights.positions];
+        const bool normed = weights.norm >= 0;
+        DropoutRng rng = next_rng(normed ? 0.0f : config.dropout);
+        const DropoutRng same = rng;
         for (const Span& span : spans)
             for (int i = 0; i < span.count; ++i) {
-                const float *from = table + size_t(ids[span.first + i]) * D, *position = trainer.positions + size_t(i) * D;
-                float* to = x.value + size_t(span.first + i) * D;
-                for (int j = 0; j < D; j += LANES)
-                    store(to + j, dropout_mask(rng) *
-                                      fmadd(load(from + j), broadcast(config.embedding_scale), load(position + j)));
+                const int row = span.first + i;
+                const float* from = table + size_t(ids[row]) * D;
+                float* to = x.value + size_t(row) * D;
+                for (int j = 0; j < D; j += LANES) {
+                    VecF32 sum = positions ? load(positions + size_t(i) * D + j) : VecF32{};
+                    if (type_table) sum = fmadd(load(type_table + size_t(types[row]) * D + j), broadcast(scale), sum);
+                    store(to + j, rng.mask() * fmadd(load(from + j), broadcast(scale), sum));
+                }
             }
         steps.push_back([=] {
-            DropoutRng rng(batch.seed, group, this_site);
-            for (int i = 0; i < x.rows; ++i) {
-                float* to = weight_grads + size_t(ids[i]) * D;
-                const float* from = grad(x) + size_t(i) * D;
-                for (int j = 0; j < D; j += LANES)
-                    store(to + j, fmadd(load(from + j) * config.embedding_scale, dropout_mask(rng), load(to + j)));
-            }
+            DropoutRng rng = same;
+            float *d_tokens = weight_grad(weights.tokens), *d_types = type_table ? weight_grad(weights.types) : nullptr;
+            float* d_positions = weights.positions < 0 ? nullptr : weight_grad(weights.positions);
+            for (const Span& span : spans)
+                for (int i = 0; i < span.count; ++i) {
+                    const int row = span.first + i;
+                    float* to = d_tokens + size_t(ids[row]) * D;
+                    const float* from = grad(x) + size_t(row) * D;
+                    for (int j = 0; j < D; j += LANES) {
+                        const VecF32 mask = rng.mask(), d = load(from + j);
+                        store(to + j, fmadd(d * scale, mask, load(to + j)));
+                        if (d_types) add(d_types + size_t(types[row]) * D + j, d * scale * mask);
+                        if (d_positions) add(d_positions + size_t(i) * D + j, d * mask);
+                    }
+                }
             free_grad(x);
         });
-        return x;
+        return normed ? dropout(layer_norm(x, weights.norm), config.dropout) : x;
     }
 
     // x Wᵀ + b
@@ -65,7 +80,7 @@ class Tape {
         for (const Linear<Scalar>* layer : layers) {
             outputs.push_back(new_tensor(x.rows, layer->out));
             gemm<false>(rows, layer->in, x.rows, layer->in, layer->forward.get(), layer->out, outputs.back().value,
-                        layer->out, trainer.weights[layer->bias]);
+                        layer->out, layer->bias < 0 ? nullptr : trainer.weights[layer->bias]);
         }
         steps.push_back([=] {
             const Scalar* panels = packer.panels(rows, x.rows, x.width);
@@ -78,85 +93,76 @@ class Tape {
                 else
                     gemm<false>(dy, out, y.rows, out, weight, in, *x.grad = grads.allocate(x.padded_size()), in);
                 gemm_tn_add(dy, out, y.rows, out, panels, in, weight_grad(layers[i]->weight), packer.transposed);
-                add_rows(grad(y), y.rows, out, weight_grad(layers[i]->bias));
+                if (layers[i]->bias >= 0) add_rows(grad(y), y.rows, out, weight_grad(layers[i]->bias));
                 free_grad(y);
             }
         });
         return outputs;
     }
 
-    // In place.
-    Tensor relu(Tensor x) {
-        for (size_t i = 0; i < x.size(); ++i) x.value[i] = std::max(x.value[i], 0.0f);
+    // f(x). ReLU is computed in place, and its output shows where it has a derivative; the derivatives of the others
+    // overwrite x.
+    Tensor activation(Tensor x, int kind) {
+        if (kind == RELU) {
+            activation_forward(RELU, x.value, x.size(), x.value, nullptr);
+            steps.push_back([=] {
+                float* dx = grad(x);
+                for (size_t i = 0; i < x.size(); ++i) dx[i] = x.value[i] > 0 ? dx[i] : 0.0f;
+            });
+            return x;
+        }
+        const Tensor y = new_tensor(x.rows, x.width);
+        activation_forward(kind, x.value, x.size(), y.value, x.value);
         steps.push_back([=] {
-            float* dx = grad(x);
-            for (size_t i = 0; i < x.size(); ++i) dx[i] = x.value[i] > 0 ? dx[i] : 0.0f;
+            float* dy = grad(y);
+            for (size_t i = 0; i < x.size(); ++i) dy[i] *= x.value[i];
+            std::swap(*x.grad, *y.grad);
         });
-        return x;
+        return y;
     }
 
-    // Layer normalization; the bias is the weight after `weight`.
-    Tensor layer_norm(Tensor x, int weight) {
-        const Tensor y = new_tensor(x.rows, D);
-        float* stats = arena.allocate(2 * size_t(x.rows));  // mean and 1 / standard deviation of each row
-        const float *scale = trainer.weights[weight], *bias = trainer.weights[weight + 1];
-        for (int r = 0; r < x.rows; ++r) {
-            const float* row = x.value + size_t(r) * D;
-            VecF32 total{}, squares{};
-            for (int j = 0; j < D; j += LANES) total += load(row + j);
-            const float mean = reduce_sum(total) / D;
-            for (int j = 0; j < D; j += LANES) {
-                const VecF32 centered = load(row + j) - mean;
-                squares = fmadd(centered, centered, squares);
-            }
-            const float inverse = 1 / std::sqrt(reduce_sum(squares) / D + trainer.config.norm_epsilon);
-            stats[2 * r] = mean, stats[2 * r + 1] = inverse;
-            for (int j = 0; j < D; j += LANES)
-                store(y.value + size_t(r) * D + j,
-                      fmadd((load(row + j) - mean) * inverse, load(scale + j), load(bias + j)));
-        }
+    // SwiGLU: silu(gate) up. The derivatives overwrite both.
+    Tensor silu_mul(Tensor gate, Tensor up) {
+        const Tensor y = new_tensor(up.rows, up.width);
+        silu_mul_forward<true>(gate.value, up.value, up.size(), y.value);
         steps.push_back([=] {
-            float *d_scale = weight_grad(weight), *d_bias = weight_grad(weight + 1);
-            float *dx = grad(x), *dy = grad(y);
-            for (int r = 0; r < x.rows; ++r) {
-                const float *row = x.value + size_t(r) * D, *from = dy + size_t(r) * D;
-                const float mean = stats[2 * r], inverse = stats[2 * r + 1];
-                VecF32 sum_dy{}, sum_dy_x{};
-                for (int j = 0; j < D; j += LANES) {
-                    const VecF32 normalized = (load(row + j) - mean) * inverse, d = load(from + j);
-                    store(d_scale + j, fmadd(d, normalized, load(d_scale + j)));
-                    store(d_bias + j, load(d_bias + j) + d);
-                    sum_dy += d * load(scale + j);
-                    sum_dy_x = fmadd(d * load(scale + j), normalized, sum_dy_x);
-                }
-                const float mean_dy = reduce_sum(sum_dy) / D, mean_dy_x = reduce_sum(sum_dy_x) / D;
-                float* to = dx + size_t(r) * D;
-                for (int j = 0; j < D; j += LANES) {
-                    const VecF32 normalized = (load(row + j) - mean) * inverse;
-                    const VecF32 centered = load(from + j) * load(scale + j) - mean_dy - normalized * mean_dy_x;
-                    store(to + j, fmadd(centered, broadcast(inverse), load(to + j)));
-                }
-            }
+            silu_mul_backward(gate.value, up.value, grad(y), y.size(), grad(up), grad(gate));
             free_grad(y);
         });
         return y;
     }
 
+    Tensor layer_norm(Tensor x, int weight) {  // the bias is the weight after `weight`
+        const Tensor y = new_tensor(x.rows, x.width);
+        RowStats* stats = arena.template allocate<RowStats>(x.rows);
+        const float* scale = trainer.weights[weight];
+        layer_norm_forward(x.value, x.rows, x.width, scale, trainer.weights[weight + 1], config.norm_epsilon, y.value,
+                           stats);
+        steps.push_back([=] {
+            layer_norm_backward(x.value, stats, grad(y), x.rows, x.width, scale, grad(x), weight_grad(weight),
+                                weight_grad(weight + 1));
+            free_grad(y);
+        });
+        return y;
+    }
+
+    // In place.
+    Tensor dropout(Tensor x, float rate) {
+        if (rate <= 0) return x;
+        const DropoutRng rng = next_rng(rate);
+        dropout_apply(x.value, x.size(), rng);
+        steps.push_back([=] { dropout_apply(grad(x), x.size(), rng); });
+        return x;
+    }
+
     // x + dropout(y), in the memory of y.
     Tensor dropout_add(Tensor x, Tensor y) {
         const Tensor z{y.value, grads.new_slot(), y.rows, y.width};
-        const uint64_t this_site = site++;
-        DropoutRng rng(batch.seed, group, this_site);
-        for (size_t i = 0; i < z.size(); i += LANES)
-            store(z.value + i, fmadd(load(y.value + i), dropout_mask(rng), load(x.value + i)));
+        const DropoutRng rng = next_rng(config.dropout);
+        dropout_add_forward(x.value, y.value, y.size(), rng);
         steps.push_back([=] {
-            DropoutRng rng(batch.seed, group, this_site);
-            const float* dz = grad(z);
-            float *dx = *x.grad, *dy = *y.grad = grads.allocate(y.padded_size());
-            for (size_t i = 0; i < z.size(); i += LANES) {
-                store(dy + i, load(dz + i) * dropout_mask(rng));
-                if (dx) store(dx + i, load(dx + i) + load(dz + i));
-            }
+            float* dx = *x.grad;
+            dropout_add_backward(grad(z), z.size(), rng, dx, *y.grad = grads.allocate(y.padded_size()));
             if (dx)
                 free_grad(z);
             else
@@ -165,53 +171,74 @@ class Tape {
         return z;
     }
 
-    // softmax(Q Kᵀ / √d) V in each head of each sentence. The attention weights are kept for the backward pass.
+    // Rotary position embedding of queries or keys, in place.
+    void rotary(Tensor x, const std::vector<Span>& spans) {
+        const int heads = config.heads, d = config.head_width();
+        auto rotate = [=](float* rows, auto apply) {
+            for (const Span& span : spans)
+                for (int i = 0; i < span.count; ++i)
+                    apply(rows + size_t(span.first + i) * D, heads, d, trainer.positions + size_t(i) * d);
+        };
+        rotate(x.value, apply_rotary<false>);
+        steps.push_back([=] { rotate(grad(x), apply_rotary<true>); });
+    }
+
+    // Attention of each head of each sentence; `positioned` adds ALiBi's bias. The weights are kept for the backward pass.
     Tensor attention(Tensor query, Tensor key, Tensor value, const std::vector<Span>& queries,
-                     const std::vector<Span>& keys, bool causal) {
+                     const std::vector<Span>& keys, bool causal, bool positioned) {
         const Tensor output = new_tensor(query.rows, D);
         steps.push_back([=] { free_grad(output); });
-        const int heads = trainer.config.heads, d = D / heads;
-        const float scale = 1 / std::sqrt(float(d));
-        for (size_t s = 0; s < queries.size(); ++s) {
-            const int T = queries[s].count, S = keys[s].count, P = int(round_up_lanes(S));
-            float* panels = workspace(std::max(round_up_panel(S) * d, round_up_panel(d) * S));
-            for (int head = 0; head < heads; ++head) {
+        const int d = config.head_width();
+        for (size_t s = 0; s < queries.size(); ++s)
+            for (int head = 0; head < config.heads; ++head) {
+                const float slope = positioned && config.positions == ALIBI ? trainer.positions[head] : 0.0f;
+                const AttentionShape shape{queries[s].count, keys[s].count, d,    D, causal,
+                                           slope,            config.attention_dropout};
                 const size_t q = size_t(queries[s].first) * D + head * d, k = size_t(keys[s].first) * D + head * d;
-                float* weights = arena.allocate(size_t(T) * P);
-                pack(key.value + k, D, 1, S, d, panels);
-                gemm<false>(query.value + q, D, 1, T, d, panels, S, weights, P);
-                for (int t = 0; t < T; ++t) {
-                    float* row = weights + size_t(t) * P;
-                    const int visible = causal ? t + 1 : S;
-                    for (int i = 0; i < visible; ++i) row[i] *= scale;
-                    const float inverse = 1 / sum_exp<false>(row, visible, max_value(row, visible));
-                    for (int i = 0; i < visible; ++i) row[i] *= inverse;
-                    std::fill(row + visible, row + P, 0.0f);
-                }
-                pack(value.value + k, 1, D, d, S, panels);
-                gemm<false>(weights, P, 1, T, S, panels, d, output.value + q, D);
+                const DropoutRng rng =
+                    config.attention_dropout > 0 ? next_rng(config.attention_dropout) : DropoutRng(0, 0, 0, 0);
+                float* weights = arena.allocate(shape.weights_size());
+                attention_forward(shape, query.value + q, key.value + k, value.value + k, rng, weights,
+                                  output.value + q, scratch);
                 steps.push_back([=] {
-                    const int longest = std::max(S, T);
-                    const size_t panel_size = std::max(round_up_panel(longest) * d, round_up_panel(d) * longest);
-                    float* panels = workspace(panel_size + size_t(T) * P);
-                    float* d_weights = panels + panel_size;  // (T, P)
-                    pack(value.value + k, D, 1, S, d, panels);
-                    gemm<false>(grad(output) + q, D, 1, T, d, panels, S, d_weights, P);
-                    pack(grad(output) + q, 1, D, d, T, panels);
-                    gemm<true>(weights, 1, P, S, T, panels, d, grad(value) + k, D);
-                    for (int t = 0; t < T; ++t) {
-                        float *row = d_weights + size_t(t) * P, *weight = weights + size_t(t) * P;
-                        const float mean = dot(row, weight, P);
-                        for (int i = 0; i < P; ++i) row[i] = (row[i] - mean) * weight[i] * scale;
-                    }
-                    pack(key.value + k, 1, D, d, S, panels);
-                    gemm<true>(d_weights, P, 1, T, S, panels, d, grad(query) + q, D);
-                    pack(query.value + q, 1, D, d, T, panels);
-                    gemm<true>(d_weights, 1, P, S, T, panels, d, grad(key) + k, D);
+                    attention_backward(shape, query.value + q, key.value + k, value.value + k, weights, rng,
+                                       grad(output) + q, grad(query) + q, grad(key) + k, grad(value) + k, scratch);
                 });
             }
-        }
         return output;
+    }
+
+    // Some rows of x.
+    Tensor gather(Tensor x, const std::vector<int>& rows) {
+        const Tensor y = new_tensor(int(rows.size()), x.width);
+        for (size_t r = 0; r < rows.size(); ++r)
+            std::copy_n(x.value + size_t(rows[r]) * x.width, x.width, y.value + r * x.width);
+        steps.push_back([=] {
+            float *dx = grad(x), *dy = grad(y);
+            for (size_t r = 0; r < rows.size(); ++r)
+                axpy(dx + size_t(rows[r]) * x.width, dy + r * x.width, 1, x.width);
+            free_grad(y);
+        });
+        return y;
+    }
+
+    // The mean over the tokens of each sentence.
+    Tensor mean_pool(Tensor x, const std::vector<Span>& spans) {
+        const Tensor y = new_tensor(int(spans.size()), x.width);
+        for (size_t s = 0; s < spans.size(); ++s) {
+            float* to = y.value + s * x.width;
+            std::fill_n(to, x.width, 0.0f);
+            for (int i = 0; i < spans[s].count; ++i)
+                axpy(to, x.value + size_t(spans[s].first + i) * x.width, 1.0f / spans[s].count, x.width);
+        }
+        steps.push_back([=] {
+            float *dx = grad(x), *dy = grad(y);
+            for (size_t s = 0; s < spans.size(); ++s)
+                for (int i = 0; i < spans[s].count; ++i)
+                    axpy(dx + size_t(spans[s].first + i) * x.width, dy + s * x.width, 1.0f / spans[s].count, x.width);
+            free_grad(y);
+        });
+        return y;
     }
 
     // The loss of the hidden states x, and their gradient; see losses.h.
@@ -219,6 +246,7 @@ class Tape {
 
   private:
     const TransformerTrainer<Scalar>& trainer;
+    const ModelConfig& config;
     const Batch& batch;
     const int D;
     Arena& arena;
@@ -230,7 +258,8 @@ class Tape {
     Buffer<float> scratch;
 
     float* weight_grad(int weight) const { return weight_grads + trainer.offsets[weight]; }
-    float* workspace(size_t count) { return scratch.ensure(count); }
+    DropoutRng next_rng(float rate) { return DropoutRng(batch.seed, group, site++, rate); }
+    static void add(float* to, VecF32 x) { store(to, load(to) + x); }
 
     Tensor new_tensor(int rows, int width) {
         return {arena.allocate(round_up_tile(rows) * width), grads.new_slot(), rows, width};
@@ -242,16 +271,6 @@ class Tape {
         return *x.grad;
     }
     void free_grad(const Tensor& x) { grads.release(*x.grad, x.padded_size()); }
-
-    VecF32 dropout_mask(DropoutRng& rng) const {
-        const float rate = trainer.config.dropout;
-        return rate > 0 ? rng.mask(int32_t(rate * 2147483648.0), 1 / (1 - rate)) : broadcast(1.0f);
-    }
-
-    static void add_rows(const float* x, int rows, int width, float* to) {
-        for (int r = 0; r < rows; ++r)
-            for (int j = 0; j < width; j += LANES) store(to + j, load(to + j) + load(x + size_t(r) * width + j));
-    }
 };
 
 }  // namespace heedful::train

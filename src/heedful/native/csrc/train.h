@@ -1,4 +1,4 @@
-// A training step: the loss of a batch and the gradients of all weights, for the encoder-decoder of heedful/model.
+// A training step: the loss of a batch and the gradients of all weights, for the three families of heedful/model.
 //
 // A batch is computed in groups of a few sentences, whose activations stay in the cache from the embedding to the gradients.
 // Each thread has its own groups and gradients; the gradients are summed at the end, always in the same order. Sentences
@@ -10,9 +10,14 @@
 
 namespace heedful::train {
 
-// The least number of source and target tokens of a group. Weights are read and gradients written once per group, so wider
-// models need more tokens to amortize that.
+// The least number of tokens of a group. Weights are read and gradients written once per group, so wider models need more
+// tokens to amortize that.
 inline int min_group_tokens(int width) { return std::max(256, width); }
+
+struct Group {  // sentences that are computed together
+    size_t source, target;  // offsets of its first tokens
+    std::vector<Span> sources, targets;
+};
 
 // The forward and the backward pass of one group of sentences.
 template <typename Scalar>
@@ -20,33 +25,55 @@ class ForwardBackward {
   public:
     ForwardBackward(const TransformerTrainer<Scalar>& trainer, Tape<Scalar>& tape) : trainer(trainer), tape(tape) {}
 
-    void run(const int32_t* source, const std::vector<Span>& sources, const int32_t* input,
-             const std::vector<Span>& targets, const int32_t* labels) {
-        Tensor memory = stack(tape.embed(source, sources), trainer.encoder, sources, nullptr, sources);
-        Tensor hidden = stack(tape.embed(input, targets), trainer.decoder, targets, &memory, sources);
-        tape.loss(hidden, labels, targets);
-        tape.backward();
+    void run(const Batch& batch, const Group& group) {
+        const auto& [source, target, sources, targets] = group;
+        const int32_t *ids = offset(batch.sources, source), *types = offset(batch.types, source);
+        const int32_t *input = offset(batch.inputs, target), *labels = batch.labels + target;
+        switch (trainer.config.family) {
+            case ENCODER_DECODER: {
+                const Tensor memory = stack(trainer.encoder, ids, types, sources, false);
+                return finish(stack(trainer.decoder, input, nullptr, targets, true, &memory, &sources), labels, targets);
+            }
+            case DECODER: return finish(stack(trainer.decoder, input, nullptr, targets, true), labels, targets);
+            case ENCODER: {
+                const Tensor hidden = stack(trainer.encoder, ids, types, sources, false);
+                const Tensor rows = batch.predicted ? predictions(hidden, batch.predicted + target, group)
+                                                    : pooled(hidden, sources);
+                return finish(rows, labels, targets);
+            }
+            default: throw std::invalid_argument("there is no such family");
+        }
     }
 
   private:
     const TransformerTrainer<Scalar>& trainer;
     Tape<Scalar>& tape;
 
-    Tensor stack(Tensor x, const Stack<Scalar>& stack, const std::vector<Span>& spans, const Tensor* memory,
-                 const std::vector<Span>& memory_spans) {
+    static const int32_t* offset(const int32_t* array, size_t by) { return array ? array + by : nullptr; }
+
+    void finish(Tensor rows, const int32_t* labels, const std::vector<Span>& targets) {
+        tape.loss(rows, labels, targets);
+        tape.backward();
+    }
+
+    // The hidden states of a stack of layers; those of a decoder attend to a memory too, if there is one.
+    Tensor stack(const Stack<Scalar>& stack, const int32_t* ids, const int32_t* types, const std::vector<Span>& spans,
+                 bool causal, const Tensor* memory = nullptr, const std::vector<Span>* memory_spans = nullptr) {
+        Tensor x = tape.embed(stack.embedding, ids, types, spans);
         for (const Layer<Scalar>& layer : stack.layers) {
             x = residual(x, layer.self_norm, [&](Tensor x) {
                 const auto qkv = tape.linears(x, {&layer.self.query, &layer.self.key, &layer.self.value});
-                return attend(qkv[0], qkv[1], qkv[2], layer.self.output, spans, spans, memory);
+                if (trainer.config.positions == ROTARY) tape.rotary(qkv[0], spans), tape.rotary(qkv[1], spans);
+                return tape.linear(tape.attention(qkv[0], qkv[1], qkv[2], spans, spans, causal, true), layer.self.output);
             });
             if (memory)
                 x = residual(x, layer.cross_norm, [&](Tensor x) {
                     const auto kv = tape.linears(*memory, {&layer.cross.key, &layer.cross.value});
                     const Tensor query = tape.linear(x, layer.cross.query);
-                    return attend(query, kv[0], kv[1], layer.cross.output, spans, memory_spans, false);
+                    return tape.linear(tape.attention(query, kv[0], kv[1], spans, *memory_spans, false, false),
+                                       layer.cross.output);
                 });
-            x = residual(x, layer.feed_norm,
-                         [&](Tensor x) { return tape.linear(tape.relu(tape.linear(x, layer.up)), layer.down); });
+            x = residual(x, layer.feed_norm, [&](Tensor x) { return feed_forward(x, layer); });
         }
         return stack.norm < 0 ? x : tape.layer_norm(x, stack.norm);
     }
@@ -57,9 +84,35 @@ class ForwardBackward {
         return tape.layer_norm(tape.dropout_add(x, sublayer(x)), norm);
     }
 
-    Tensor attend(Tensor query, Tensor key, Tensor value, const Linear<Scalar>& output, const std::vector<Span>& queries,
-                  const std::vector<Span>& keys, bool causal) {
-        return tape.linear(tape.attention(query, key, value, queries, keys, causal), output);
+    Tensor feed_forward(Tensor x, const Layer<Scalar>& layer) {
+        Tensor inner;
+        if (trainer.config.gated()) {
+            const auto both = tape.linears(x, {&layer.gate, &layer.up});
+            inner = tape.silu_mul(both[0], both[1]);
+        } else {
+            inner = tape.activation(tape.linear(x, layer.up), trainer.config.activation);
+        }
+        return tape.linear(tape.dropout(inner, trainer.config.activation_dropout), layer.down);
+    }
+
+    // The hidden states of the tokens that a masked language model predicts, after the head's transform.
+    Tensor predictions(Tensor hidden, const int32_t* positions, const Group& group) {
+        std::vector<int> rows;
+        for (size_t s = 0; s < group.sources.size(); ++s)
+            for (int i = 0; i < group.targets[s].count; ++i) rows.push_back(group.sources[s].first + *positions++);
+        const Tensor x = tape.gather(hidden, rows);
+        if (trainer.config.head != TRANSFORM_HEAD) return x;
+        return tape.layer_norm(tape.activation(tape.linear(x, trainer.transform), trainer.config.activation),
+                               trainer.transform_norm);
+    }
+
+    // One vector per sentence for the classifier: from its first token by the pooler, or the mean of its tokens.
+    Tensor pooled(Tensor hidden, const std::vector<Span>& sources) {
+        if (!trainer.config.pooler) return tape.dropout(tape.mean_pool(hidden, sources), trainer.config.dropout);
+        std::vector<int> first;
+        for (const Span& span : sources) first.push_back(span.first);
+        const Tensor x = tape.activation(tape.linear(tape.gather(hidden, first), trainer.pooler), TANH);
+        return tape.dropout(x, trainer.config.dropout);
     }
 };
 
@@ -71,11 +124,7 @@ struct TransformerTrainer<Scalar>::Worker {
 
 template <typename Scalar>
 void TransformerTrainer<Scalar>::pack_weights(const Batch& batch, int threads) {
-    const int D = config.width, C = batch.candidate_count, P = int(round_up_panel(C));
-    const std::vector<Linear<Scalar>*> all = linears();
-    Scalar* forward = candidates[0].ensure(size_t(P) * D);
-    Scalar* backward = candidates[1].ensure(round_up_panel(D) * P);
-    for (Linear<Scalar>* linear : all) {
+    for (Linear<Scalar>* linear : all_linears) {
         linear->forward.ensure(round_up_panel(linear->out) * linear->in);
         linear->backward.ensure(round_up_panel(linear->in) * linear->out);
     }
@@ -83,10 +132,9 @@ void TransformerTrainer<Scalar>::pack_weights(const Batch& batch, int threads) {
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         Buffer<Scalar> buffer;
-        Buffer<float> embeddings;
-#pragma omp for schedule(dynamic) nowait
-        for (size_t i = 0; i < all.size(); ++i) {
-            const Linear<Scalar>& linear = *all[i];
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < all_linears.size(); ++i) {
+            const Linear<Scalar>& linear = *all_linears[i];
             const size_t size = size_t(linear.in) * linear.out;
             exceptions.run([&] {
                 const Scalar* rows = as_operand<Scalar>(weights[linear.weight], size, buffer.ensure(size));
@@ -94,13 +142,36 @@ void TransformerTrainer<Scalar>::pack_weights(const Batch& batch, int threads) {
                 pack_rows(rows, linear.in, linear.out, linear.in, linear.backward.get(), size_t(linear.out) * PANEL);
             });
         }
+    }
+    exceptions.rethrow();
+    pack_candidates(batch, threads);
+    if (batch.label_smoothing > 0) compute_means(batch, threads);
+}
+
+// The rows of the output matrix that the softmax sums over, and the biases of their logits.
+template <typename Scalar>
+void TransformerTrainer<Scalar>::pack_candidates(const Batch& batch, int threads) {
+    const int D = config.width, C = batch.candidate_count, P = int(round_up_panel(C));
+    const OutputWeights head = output(batch);
+    Scalar* forward = candidates[0].ensure(size_t(P) * D);
+    Scalar* backward = candidates[1].ensure(round_up_panel(D) * P);
+    float* bias = logit_bias.ensure(P);
+    for (int c = 0; c < P; ++c) {
+        bias[c] = c < C ? (batch.logit_bias ? batch.logit_bias[c] : 0.0f) : -1e30f;
+        if (c < C && head.bias >= 0) bias[c] += weights[head.bias][batch.candidate(c)];
+    }
+    ExceptionCollector exceptions;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        Buffer<Scalar> buffer;
+        Buffer<float> embeddings;
 #pragma omp for
         for (int first = 0; first < P; first += PANEL)
             exceptions.run([&] {
                 float* panel = embeddings.ensure(size_t(PANEL) * D);
                 for (int c = first; c < first + PANEL; ++c, panel += D)
                     if (c < C)
-                        std::memcpy(panel, weights[0] + size_t(batch.candidates[c]) * D, D * sizeof(float));
+                        std::memcpy(panel, weights[head.weight] + size_t(batch.candidate(c)) * D, D * sizeof(float));
                     else
                         std::fill_n(panel, D, 0.0f);
                 const size_t size = size_t(PANEL) * D;
@@ -110,20 +181,27 @@ void TransformerTrainer<Scalar>::pack_weights(const Batch& batch, int threads) {
             });
     }
     exceptions.rethrow();
+}
+
+template <typename Scalar>
+void TransformerTrainer<Scalar>::compute_means(const Batch& batch, int threads) {
+    const int D = config.width;
+    const OutputWeights head = output(batch);
+    const float* rows = weights[head.weight];
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int first = 0; first < D; first += LANES) {
         double total[LANES] = {};
-        for (int v = 0; v < config.vocabulary; ++v)
-            for (int j = 0; j < LANES; ++j) total[j] += weights[0][size_t(v) * D + first + j];
-        for (int j = 0; j < LANES; ++j) mean[first + j] = float(total[j] / config.vocabulary);
+        for (int v = 0; v < head.count; ++v)
+            for (int j = 0; j < LANES; ++j) total[j] += rows[size_t(v) * D + first + j];
+        for (int j = 0; j < LANES; ++j) mean[first + j] = float(total[j] / head.count);
     }
+    double bias = 0;
+    if (head.bias >= 0)
+        for (int v = 0; v < head.count; ++v) bias += weights[head.bias][v];
+    mean_bias = float(bias / head.count);
 }
 
-struct Group {  // sentences that are computed together
-    size_t source, target;  // offsets of its first tokens
-    std::vector<Span> sources, targets;
-};
-
+// Groups of at least `tokens` tokens of an encoder-decoder, in order.
 inline std::vector<Group> group_sentences(const Batch& batch, int tokens) {
     std::vector<Group> groups;
     size_t source = 0, target = 0;
@@ -140,54 +218,93 @@ inline std::vector<Group> group_sentences(const Batch& batch, int tokens) {
     return groups;
 }
 
+// Groups of about equal size of the one sequence per example that an encoder or a decoder has; an even number of them, so
+// that two threads have as many.
+inline std::vector<Group> group_evenly(const Batch& batch, int tokens) {
+    const int32_t* lengths = batch.source_lengths ? batch.source_lengths : batch.target_lengths;
+    size_t all = 0, count = 0;
+    for (int s = 0; s < batch.sentences; ++s) all += lengths[s];
+    size_t wanted = std::min(std::max<size_t>(1, (all + tokens / 2) / tokens), size_t(batch.sentences));
+    if (wanted > 1) wanted = round_up(wanted, 2);
+    std::vector<Group> groups;
+    size_t source = 0, target = 0;
+    for (int s = 0; s < batch.sentences; ++s) {
+        if (groups.empty() || count * wanted >= all * groups.size()) groups.push_back({source, target, {}, {}});
+        Group& group = groups.back();
+        if (batch.source_lengths) group.sources.push_back({int(source - group.source), batch.source_lengths[s]});
+        group.targets.push_back({int(target - group.target), batch.target_lengths[s]});
+        if (batch.source_lengths) source += batch.source_lengths[s];
+        target += batch.target_lengths[s], count += lengths[s];
+    }
+    return groups;
+}
+
+// The gradients of the output matrix and its bias, which the threads have accumulated by candidate, and of label smoothing.
+template <typename Scalar>
+void TransformerTrainer<Scalar>::add_output_gradients(const Batch& batch, int threads,
+                                                      const std::vector<const Losses<Scalar>*>& losses,
+                                                      float* gradients) {
+    const int D = config.width, C = batch.candidate_count;
+    const OutputWeights head = output(batch);
+    float* d_weight = gradients + offsets[head.weight];
+    float* d_bias = head.bias >= 0 ? gradients + offsets[head.bias] : nullptr;
+    if (batch.label_smoothing > 0) {
+        const double share = double(batch.label_smoothing) / head.count;
+        std::vector<float> smoothing_grad(D);
+        for (int j = 0; j < D; ++j)
+            for (const Losses<Scalar>* loss : losses) smoothing_grad[j] -= float(share * loss->hidden_sum[j]);
+#pragma omp parallel for num_threads(threads)
+        for (int v = 0; v < head.count; ++v) axpy(d_weight + size_t(v) * D, smoothing_grad.data(), 1.0f, D);
+        for (const Losses<Scalar>* loss : losses)
+            for (int v = 0; d_bias && v < head.count; ++v) d_bias[v] -= float(share * loss->tokens);
+    }
+    for (size_t i = 0; i < losses.size(); ++i) {
+        const float* candidate_grads = workers[i]->candidate_grads.get();
+#pragma omp parallel for num_threads(threads)
+        for (int c = 0; c < C; ++c)
+            axpy(d_weight + size_t(batch.candidate(c)) * D, candidate_grads + size_t(c) * D, 1.0f, D);
+        for (int c = 0; d_bias && c < C; ++c) d_bias[batch.candidate(c)] += losses[i]->bias_grads[c];
+    }
+}
+
 template <typename Scalar>
 void TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, float* gradients, double* sums) {
-    const int D = config.width, C = batch.candidate_count;
+    const int D = config.width, C = batch.candidate_count, tokens = min_group_tokens(D);
     pack_weights(batch, threads);
-    const std::vector<Group> groups = group_sentences(batch, min_group_tokens(D));
+    const std::vector<Group> groups =
+        config.family == ENCODER_DECODER ? group_sentences(batch, tokens) : group_evenly(batch, tokens);
     threads = std::max(1, std::min(threads, int(groups.size())));
     while (int(workers.size()) < threads) workers.push_back(std::make_unique<Worker>());
     std::vector<std::unique_ptr<Tape<Scalar>>> tapes;
+    std::vector<const Losses<Scalar>*> losses;
     for (int i = 0; i < threads; ++i) {
         Worker& worker = *workers[i];
         float* own = i ? worker.gradients.ensure(total) : gradients;
         float* candidate_grads = worker.candidate_grads.ensure(round_up_panel(C) * D);
         tapes.push_back(std::make_unique<Tape<Scalar>>(*this, batch, worker.arena, own, candidate_grads));
+        losses.push_back(&tapes.back()->losses);
     }
     ExceptionCollector exceptions;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
     for (int i = 0; i < threads; ++i)
         exceptions.run([&] {
             const AmxTileScope amx;
-            Tape<Scalar>& tape = *tapes[i];
             std::fill_n(i ? workers[i]->gradients.get() : gradients, total, 0.0f);
             std::fill_n(workers[i]->candidate_grads.get(), size_t(C) * D, 0.0f);
             for (size_t g = groups.size() * i / threads; g < groups.size() * (i + 1) / threads; ++g) {
-                tape.start_group(g);
-                const auto& [source, target, sources, targets] = groups[g];
-                ForwardBackward<Scalar>(*this, tape).run(batch.sources + source, sources, batch.inputs + target, targets,
-                                                         batch.labels + target);
+                tapes[i]->start_group(g);
+                ForwardBackward<Scalar>(*this, *tapes[i]).run(batch, groups[g]);
             }
         });
     exceptions.rethrow();
     for (int i = 1; i < threads; ++i) {
+        const float* other = workers[i]->gradients.get();
 #pragma omp parallel for num_threads(threads)
-        for (int64_t at = 0; at < total; ++at) gradients[at] += workers[i]->gradients.get()[at];
+        for (int64_t at = 0; at < total; ++at) gradients[at] += other[at];
     }
-    std::vector<float> smoothing_grad(D);
-    for (int j = 0; j < D; ++j)
-        for (const auto& tape : tapes)
-            smoothing_grad[j] -= float(double(batch.label_smoothing) / config.vocabulary * tape->losses.hidden_sum[j]);
-#pragma omp parallel for num_threads(threads)
-    for (int v = 0; v < config.vocabulary; ++v) axpy(gradients + size_t(v) * D, smoothing_grad.data(), 1.0f, D);
-    for (int i = 0; i < threads; ++i) {
-        const float* candidate_grads = workers[i]->candidate_grads.get();
-#pragma omp parallel for num_threads(threads)
-        for (int c = 0; c < C; ++c)
-            axpy(gradients + size_t(batch.candidates[c]) * D, candidate_grads + size_t(c) * D, 1.0f, D);
-    }
+    add_output_gradients(batch, threads, losses, gradients);
     sums[0] = sums[1] = 0;
-    for (const auto& tape : tapes) sums[0] += tape->losses.smoothed_loss, sums[1] += tape->losses.nll;
+    for (const Losses<Scalar>* loss : losses) sums[0] += loss->smoothed_loss, sums[1] += loss->nll;
 }
 
 }  // namespace heedful::train

@@ -1,37 +1,46 @@
-// The model that is trained: its weights, the layout of their gradients, and their packed panels.
-//
-// Legend: D width of the hidden states, H heads, d = D / H, F inner width of the feed-forward layer, V vocabulary, N
-// tokens of a group, C candidates of the (sampled) softmax.
+// The model that is trained: its weights by name, the layout of their gradients, and their packed panels.
 #pragma once
 
-#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "config.h"
 #include "gemm_bf16.h"
 
 namespace heedful::train {
 
-struct TrainConfig {  // native/capi.py mirrors it
-    int32_t width, inner, heads, encoder_layers, decoder_layers, vocabulary, pre_norm;
-    float norm_epsilon, embedding_scale, dropout;
+// The weights of a model, borrowed, as Python passes them; native/capi.py mirrors it.
+struct NamedWeights {
+    const char* const* names;  // as in model/spec.py
+    const float* const* values;
+    const int64_t* sizes;
+    int32_t count;
+    const float* positions;  // sinusoids (max_length, D), rotary angles (max_length, d / 2, 2), or ALiBi's slopes (H); or null
 };
 
 struct Batch {  // without padding; native/capi.py mirrors it
     const int32_t *sources, *source_lengths;  // token ids of all sentences concatenated, and the length of each sentence
-    const int32_t *inputs, *target_lengths;   // the same of the decoder's input
+    const int32_t* types;                     // token types of the sources, or null
+    const int32_t *inputs, *target_lengths;   // the decoder's input; an encoder has target_lengths predictions a sentence
+    const int32_t* predicted;                 // an encoder's predicted positions in their sentences; null: its labels
     const int32_t* labels;                    // indices of the target tokens among the candidates
-    const int32_t* candidates;                // token ids
-    const float* logit_bias;                  // added to the candidates' logits: the correction of the sampled softmax
+    const int32_t* candidates;                // token ids; null: all of them in order
+    const float* logit_bias;                  // (C), the correction of the sampled softmax, or null
     int32_t sentences, candidate_count;
     float label_smoothing;
     float rdrop;  // R-Drop's weight; if it is not 0, sentences 2 i and 2 i + 1 are two passes of one sentence
     uint64_t seed;
+
+    int32_t candidate(int c) const { return candidates ? candidates[c] : c; }
 };
 
 template <typename Scalar>
-struct Linear {  // W: (out, in), and b: (out)
-    int weight, bias, in, out;
+struct Linear {  // W: (out, in), and b: (out); the numbers of the weights, the bias may be -1
+    int weight = -1, bias = -1, in = 0, out = 0;
     Buffer<Scalar> forward, backward;  // panels of Wᵀ, for y = x Wᵀ, and of W, for dx = dy W
 };
 
@@ -43,15 +52,60 @@ struct Attention {
 template <typename Scalar>
 struct Layer {
     Attention<Scalar> self, cross;
-    Linear<Scalar> up, down;
-    int self_norm, cross_norm, feed_norm;  // indices of the norms' weights; their biases follow
+    Linear<Scalar> up, gate, down;
+    int self_norm = -1, cross_norm = -1, feed_norm = -1;  // numbers of the norms' weights; their biases follow
+};
+
+struct EmbeddingWeights {  // numbers of the weights, -1 if there is none
+    int tokens = -1, types = -1, positions = -1, norm = -1;
 };
 
 template <typename Scalar>
 struct Stack {
+    EmbeddingWeights embedding;
     std::vector<Layer<Scalar>> layers;
     int norm = -1;  // the final norm of a pre-norm stack
 };
+
+struct OutputWeights {  // the matrix (count, D) and the bias (count) of logits; the bias may be -1
+    int weight = -1, bias = -1, count = 0;
+};
+
+// Numbers the weights by name, and knows which ones were looked up.
+class WeightNumbers {
+  public:
+    WeightNumbers(const NamedWeights& weights) {
+        for (int i = 0; i < weights.count; ++i) numbers[weights.names[i]] = i, sizes.push_back(weights.sizes[i]);
+    }
+    int find(const std::string& name, int64_t size) {
+        const auto entry = numbers.find(name);
+        if (entry == numbers.end()) return -1;
+        if (sizes[entry->second] != size) throw std::invalid_argument(name + " has another size");
+        return used.insert(entry->second), entry->second;
+    }
+    int at(const std::string& name, int64_t size) {
+        const int number = find(name, size);
+        if (number < 0) throw std::invalid_argument("there is no weight " + name);
+        return number;
+    }
+    int norm(const std::string& name, int64_t width) {
+        const int weight = at(name + ".weight", width);
+        if (at(name + ".bias", width) != weight + 1) throw std::invalid_argument(name + ".bias does not follow its weight");
+        return weight;
+    }
+    void check_all_used() const {
+        for (const auto& [name, number] : numbers)
+            if (!used.count(number)) throw std::invalid_argument("the engine does not train the weight " + name);
+    }
+
+  private:
+    std::map<std::string, int> numbers;
+    std::vector<int64_t> sizes;
+    std::set<int> used;
+};
+
+template <typename Scalar>
+class Losses;
 
 // Trains a model; GEMMs with weights are computed in float32 or bf16.
 class Trainer {
@@ -62,70 +116,100 @@ class Trainer {
     virtual void train_step(const Batch& batch, int threads, float* gradients, double* sums) = 0;
 };
 
-// A trainer for GEMM operands of type Scalar. Weights are numbered in the order in which a forward pass uses them.
+// A trainer for GEMM operands of type Scalar.
 template <typename Scalar>
 class TransformerTrainer : public Trainer {
   public:
-    const TrainConfig config;
+    const ModelConfig config;
     std::vector<const float*> weights;
     std::vector<int64_t> offsets;  // of each weight's gradient
-    int64_t total;
+    int64_t total = 0;
     Stack<Scalar> encoder, decoder;
-    const float* positions;        // (max_length, D)
-    std::vector<float> mean;       // (D): the mean of all embeddings, for label smoothing
-    Buffer<Scalar> candidates[2];  // panels of the candidates' embeddings, for the forward and the backward pass
+    Linear<Scalar> transform, pooler;
+    int transform_norm = -1;
+    OutputWeights tokens, classes;  // of the vocabulary, and of a classifier
+    const float* positions;         // as in NamedWeights
+    std::vector<float> mean;        // (D): the mean of all rows of the output matrix, for label smoothing
+    float mean_bias = 0;
+    Buffer<float> logit_bias;       // (C), padded with large negative numbers
+    Buffer<Scalar> candidates[2];   // panels of the candidates' rows of the output matrix, for forward and backward
 
-    TransformerTrainer(const TrainConfig& config, const float* const* weights, const int64_t* sizes, int count,
-                       const float* positions)
-        : config(config), weights(weights, weights + count), total(0), positions(positions), mean(config.width) {
-        for (int i = 0; i < count; ++i) offsets.push_back(total), total += sizes[i];
-        int next = 1;  // 0 is the embedding
-        build(encoder, config.encoder_layers, false, next);
-        build(decoder, config.decoder_layers, true, next);
-        if (next != count) throw std::invalid_argument("the model has another number of weights");
+    TransformerTrainer(const ModelConfig& config, const NamedWeights& named)
+        : config(config), weights(named.values, named.values + named.count), positions(named.positions),
+          mean(config.width) {
+        for (int i = 0; i < named.count; ++i) offsets.push_back(total), total += named.sizes[i];
+        WeightNumbers numbers(named);
+        const int64_t D = config.width, V = config.vocabulary;
+        const int embedding = numbers.at("embedding.weight", V * D);
+        tokens = {config.tied ? embedding : numbers.at("output.weight", V * D), numbers.find("output_bias", V), int(V)};
+        if (config.family != DECODER) {
+            build(encoder, "encoder", config.encoder_layers, false, numbers);
+            encoder.embedding.tokens = embedding;
+            if (const int S = config.source_vocabulary) encoder.embedding.tokens = numbers.at("source_embedding.weight", S * D);
+            if (const int types = config.token_types) encoder.embedding.types = numbers.at("token_types.weight", types * D);
+        }
+        if (config.family != ENCODER) {
+            build(decoder, "decoder", config.decoder_layers, config.family == ENCODER_DECODER, numbers);
+            decoder.embedding.tokens = embedding;
+        }
+        if (config.family == ENCODER && config.head == TRANSFORM_HEAD) {
+            set(transform, "transform.dense", D, D, numbers);
+            transform_norm = numbers.norm("transform.norm", D);
+        }
+        if (config.pooler) set(pooler, "pooler", D, D, numbers);
+        if (const int L = config.labels) classes = {numbers.at("classifier.weight", L * D), numbers.find("classifier.bias", L), L};
+        numbers.check_all_used();
     }
 
     void train_step(const Batch& batch, int threads, float* gradients, double* sums) override;
+
+    // The table that is added to embeddings, unless it is learned.
+    const float* added_positions() const { return config.positions == ADDED ? positions : nullptr; }
+    const OutputWeights& output(const Batch& batch) const {
+        return config.family == ENCODER && !batch.predicted ? classes : tokens;
+    }
 
   private:
     struct Worker;
     std::vector<std::unique_ptr<Worker>> workers;
 
-    Linear<Scalar> linear(int in, int out, int& next) const {
-        return next += 2, Linear<Scalar>{next - 2, next - 1, in, out, {}, {}};
+    void set(Linear<Scalar>& linear, const std::string& name, int64_t in, int64_t out, WeightNumbers& numbers) {
+        linear.weight = numbers.at(name + ".weight", in * out), linear.bias = numbers.find(name + ".bias", out);
+        linear.in = int(in), linear.out = int(out);
+        all_linears.push_back(&linear);
     }
-    Attention<Scalar> attention(int& next) const {
-        const int D = config.width;
-        Linear<Scalar> query = linear(D, D, next), key = linear(D, D, next), value = linear(D, D, next);
-        return {std::move(query), std::move(key), std::move(value), linear(D, D, next)};
+    void set(Attention<Scalar>& attention, const std::string& name, WeightNumbers& numbers) {
+        const int64_t D = config.width;
+        set(attention.query, name + ".query", D, D, numbers), set(attention.key, name + ".key", D, D, numbers);
+        set(attention.value, name + ".value", D, D, numbers), set(attention.output, name + ".output", D, D, numbers);
     }
-    void build(Stack<Scalar>& stack, int count, bool cross, int& next) const {
-        for (int i = 0; i < count; ++i) {
-            Layer<Scalar> layer{};
-            layer.self = attention(next);
-            layer.self_norm = next, next += 2;
-            if (cross) layer.cross = attention(next), layer.cross_norm = next, next += 2;
-            layer.up = linear(config.width, config.inner, next);
-            layer.down = linear(config.inner, config.width, next);
-            layer.feed_norm = next, next += 2;
-            stack.layers.push_back(std::move(layer));
+    void build(Stack<Scalar>& stack, const std::string& name, int layers, bool cross, WeightNumbers& numbers) {
+        const int64_t D = config.width, F = config.inner;
+        if (config.positions == ADDED)
+            stack.embedding.positions = numbers.find(name + ".position.table", config.max_length * D);
+        if (config.embedding_norm) stack.embedding.norm = numbers.norm(name + ".first_norm", D);
+        stack.layers.resize(layers);  // never again: all_linears points into it
+        for (int i = 0; i < layers; ++i) {
+            Layer<Scalar>& layer = stack.layers[i];
+            const std::string prefix = name + "." + std::to_string(i) + ".";
+            set(layer.self, prefix + "self", numbers);
+            layer.self_norm = numbers.norm(prefix + "self_residual.norm", D);
+            if (cross) set(layer.cross, prefix + "cross", numbers);
+            if (cross) layer.cross_norm = numbers.norm(prefix + "cross_residual.norm", D);
+            set(layer.up, prefix + "feed.up", D, F, numbers);
+            if (config.gated()) set(layer.gate, prefix + "feed.gate", D, F, numbers);
+            set(layer.down, prefix + "feed.down", F, D, numbers);
+            layer.feed_norm = numbers.norm(prefix + "feed_residual.norm", D);
         }
-        if (config.pre_norm) stack.norm = next, next += 2;
+        if (config.pre_norm) stack.norm = numbers.norm(name + ".norm", D);
     }
-    std::vector<Linear<Scalar>*> linears() {
-        std::vector<Linear<Scalar>*> all;
-        for (Stack<Scalar>* stack : {&encoder, &decoder})
-            for (Layer<Scalar>& layer : stack->layers) {
-                for (Attention<Scalar>* attention : {&layer.self, &layer.cross})
-                    if (attention->query.out)
-                        for (Linear<Scalar>* linear :
-                             {&attention->query, &attention->key, &attention->value, &attention->output})
-                            all.push_back(linear);
-                all.push_back(&layer.up), all.push_back(&layer.down);
-            }
-        return all;
-    }
+
+    std::vector<Linear<Scalar>*> all_linears;
     void pack_weights(const Batch& batch, int threads);
+    void pack_candidates(const Batch& batch, int threads);
+    void compute_means(const Batch& batch, int threads);
+    void add_output_gradients(const Batch& batch, int threads, const std::vector<const Losses<Scalar>*>& losses,
+                              float* gradients);
 };
 
 }  // namespace heedful::train

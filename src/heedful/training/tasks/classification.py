@@ -35,6 +35,7 @@ class ClassificationTask(Task):
     """Labeled texts; models are ranked by macro-F1 on the validation set, and by loss where it is equal."""
 
     family: ClassVar[Family] = "encoder"
+    native_loss: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 4),
         Column("valid_accuracy", "accuracy", percent=True),

@@ -29,6 +29,7 @@ class LanguageModelTask(Task):
     """Text in blocks of tokens; models are ranked by the loss on the validation text."""
 
     family: ClassVar[Family] = "decoder"
+    native_loss: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 4),
         Column("valid_perplexity", "perplexity"),

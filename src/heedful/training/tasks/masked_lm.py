@@ -32,6 +32,7 @@ class MaskedLMTask(Task):
     """Text in blocks with masked tokens; models are ranked by the loss on the validation text."""
 
     family: ClassVar[Family] = "encoder"
+    native_loss: ClassVar[bool] = True
     guesses_tokens: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 4),

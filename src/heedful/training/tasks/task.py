@@ -56,8 +56,13 @@ class Task(ABC):
     guesses_tokens: ClassVar[bool] = False  # whether it trains the output head of an encoder
     columns: ClassVar[tuple[Column, ...]]  # validation scores as they are displayed
     suits_its_size_to_time: ClassVar[bool] = False  # whether a short time budget selects a smaller preset
+    native_loss: ClassVar[bool] = False  # whether the native engine computes its `loss`; never inherited with another
 
     corpus: Corpus[Any]
+
+    def __init_subclass__(cls) -> None:
+        if "loss" in cls.__dict__ and "native_loss" not in cls.__dict__:
+            cls.native_loss = False
 
     @classmethod
     @abstractmethod

@@ -41,6 +41,7 @@ class TranslationTask(Task):
     """Sentence pairs; models are ranked by BLEU on the validation set, and by loss where BLEU is equal."""
 
     family: ClassVar[Family] = "encoder-decoder"
+    native_loss: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 3),
         Column("valid_perplexity", "perplexity"),
