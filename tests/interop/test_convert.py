@@ -225,7 +225,7 @@ def test_a_result_that_computes_something_else_does_not_stay(
         return rows(opened)
 
     monkeypatch.setattr(agreement, "_rows", rows_and_a_change)
-    with pytest.raises(FolderError, match="nothing was kept"):
+    with pytest.raises(FolderError, match="the conversion is discarded"):
         convert(saved, tmp_path / "theirs", to)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ours"]
 

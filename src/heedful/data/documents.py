@@ -103,19 +103,19 @@ def hold_out_documents(sizes: NDArray[np.int64], valid_size: int | None, seed: i
                 f"data.valid_size is {valid_size}, but the text has only {count} documents; hold out fewer."
             )
         return HeldOut(frozenset(order[:valid_size].tolist()))
-    wanted = min(int(sizes.sum()) // 10, MAX_HELD_OUT)
+    target_size = min(int(sizes.sum()) // 10, MAX_HELD_OUT)
     held, chosen = 0, []
     for document in order.tolist():
-        if held < wanted and held + sizes[document] <= 1.5 * wanted:
+        if held < target_size and held + sizes[document] <= 1.5 * target_size:
             held += int(sizes[document])
             chosen.append(document)
-    if count >= MIN_DOCUMENTS and held >= wanted // 2:
+    if count >= MIN_DOCUMENTS and held >= target_size // 2:
         return HeldOut(frozenset(chosen))
     longest = int(sizes.argmax())
     size = int(sizes[longest])
     if size < 20:
         raise DataError("the text is too short to hold out a part for validation; give more, or data.valid_text.")
-    return HeldOut(tail=(longest, max(1, size - min(wanted, size // 2))))
+    return HeldOut(tail=(longest, max(1, size - min(target_size, size // 2))))
 
 
 def _cut(text: str, at: int) -> tuple[str, str]:

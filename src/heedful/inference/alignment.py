@@ -57,7 +57,9 @@ def choose_heads(model: EncoderDecoder, batch: Batch) -> HeadChoice:
     effect = occlusion_effect(model, batch)  # (B, T, S)
     weights = _weights(model, batch)  # (B, L, H, T, S)
     shifted = torch.cat((weights[:, :, :, 1:], torch.zeros_like(weights[:, :, :, :1])), 3)
-    agreement = torch.stack([(each * effect[:, None, None]).sum((0, 3, 4)) for each in (weights, shifted)])  # (2, L, H)
+    agreement = torch.stack(
+        [(attention * effect[:, None, None]).sum((0, 3, 4)) for attention in (weights, shifted)]
+    )  # (2, L, H)
     shift = bool(agreement[1].max() > agreement[0].max())
     by_head = agreement[int(shift)]
     chosen = (by_head >= AGREEMENT_RATIO * by_head.max()).nonzero().tolist()

@@ -53,7 +53,7 @@ class ContextWindow:
             hidden.append(self.model.step(self._ids(distinct), cache)[which])
             cache.select(which)
             self._join(cache, rows)
-        states = torch.cat([each[:, -1] for each in hidden])
+        states = torch.cat([states_of_group[:, -1] for states_of_group in hidden])
         if self.read != sorted(self.read) and self.cache is not None:
             order = self._ids(self.read).argsort()
             self.cache.select(order)

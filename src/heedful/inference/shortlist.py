@@ -83,7 +83,7 @@ def build_shortlist(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer)
     counts = np.bincount(np.concatenate([ids for _, ids in pairs]), minlength=target.vocab_size)
     frequent = np.argsort(-counts, kind="stable")[:FREQUENT]
     always = np.unique(np.concatenate([frequent[counts[frequent] > 0], required_tokens(target)]))
-    return Shortlist(target.vocab_size, *(each.astype(np.int32) for each in (always, first, both[:, 1])))
+    return Shortlist(target.vocab_size, *(ids.astype(np.int32) for ids in (always, first, both[:, 1])))
 
 
 def estimate_ibm1(pairs: Sequence[Pair], vocab_size: int) -> tuple[npt.NDArray[np.float64], Ids, Ids]:
@@ -164,7 +164,7 @@ def load_shortlist(folder: ModelFolder) -> Shortlist:
 
 def valid_shortlist(always: Ids, first: Ids, likely: Ids, folder: ModelFolder) -> bool:
     """Whether shapes and ids are consistent with the vocabularies."""
-    if any(each.ndim != 1 for each in (always, first, likely)):
+    if any(ids.ndim != 1 for ids in (always, first, likely)):
         return False
     if len(first) != folder.source_tokenizer.vocab_size + 1 or first[0] != 0 or first[-1] != len(likely):
         return False
@@ -183,7 +183,9 @@ def vocabulary_hash(folder: ModelFolder) -> str:
 
 def vocabulary_map(shortlist: Shortlist, folder: ModelFolder) -> str:
     """The shortlist as CTranslate2's vmap.txt; its first line applies to every sentence."""
-    source, target = (each.pieces(range(each.vocab_size)) for each in (folder.source_tokenizer, folder.tokenizer))
+    source, target = (
+        tokenizer.pieces(range(tokenizer.vocab_size)) for tokenizer in (folder.source_tokenizer, folder.tokenizer)
+    )
     lists = np.split(shortlist.likely, shortlist.first[1:-1])
     every = [("", shortlist.always), *((piece, ids) for piece, ids in zip(source, lists, strict=True) if len(ids))]
     return "".join(f"{piece}\t{' '.join(target[number] for number in ids)}\n" for piece, ids in every)

@@ -60,17 +60,17 @@ class Aligner:
     @torch.inference_mode()
     def _chunk(self, texts: Sequence[Text], done: int) -> list[Alignment]:
         ids = self._encoded(texts)
-        found: list[Alignment] = [[] for _ in texts]
+        alignments: list[Alignment] = [[] for _ in texts]
         good = [index for index, pair in enumerate(ids) if self._fits(pair, done + index + 1)]
         if not good:
-            return found
+            return alignments
         pairs = Pairs.of([ids[index] for index in good])
         self.choice = self.choice or choose_heads(self.model, self._collate(pairs, range(min(SAMPLE, len(good)))))
         for rows in plan_batches(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
             weights = cross_attention(self.model, self._collate(pairs, rows.tolist()), self.choice)  # (B, T, S)
-            for row, each in zip(rows.tolist(), weights, strict=True):
-                found[good[row]] = align_words(each, *self._words(texts[good[row]]))
-        return found
+            for row, row_weights in zip(rows.tolist(), weights, strict=True):
+                alignments[good[row]] = align_words(row_weights, *self._words(texts[good[row]]))
+        return alignments
 
     def _words(self, texts: Text) -> tuple[list[int], list[int]]:
         """The word index of each token, on both sides."""
@@ -105,8 +105,8 @@ def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> It
     rest = iter(pairs)
     while chunk := list(islice(rest, CHUNK)):
         turned = backward.align([(target, source) for source, target in chunk])
-        for mine, theirs in zip(forward.align(chunk), turned, strict=True):
-            yield symmetrize(mine, [(source, target) for target, source in theirs])
+        for links, reverse_links in zip(forward.align(chunk), turned, strict=True):
+            yield symmetrize(links, [(source, target) for target, source in reverse_links])
 
 
 def alignment(run: RecordedRun) -> dict[str, Any] | None:

@@ -41,7 +41,7 @@ class BeamTree(Observer):
         place = sentence.tolist().index(self.sentence)
         going = set(zip(live.parent[place].tolist(), live.id[place].tolist(), strict=True))
         nodes = []
-        rows = zip(*(each[place].tolist() for each in (*candidates, ending)), strict=True)
+        rows = zip(*(column[place].tolist() for column in (*candidates, ending)), strict=True)
         for score, parent, token, log_prob, ends in rows:
             if score == -float("inf"):
                 continue
@@ -85,12 +85,18 @@ class BeamTree(Observer):
     def _verdict(self, reader: TokenReader, alpha: float) -> list[dict[str, object]]:
         """All finished hypotheses, best first, and those that were returned unfinished."""
         ended = [(node, len(node.prefix) + 1) for step in self.steps for node in step if node.fate == "ended"]
-        found = {node.prefix: (node.score / length_penalty(n, alpha), node.score, n, True) for node, n in ended}
-        for each in self.hypotheses:
-            found.setdefault(each.ids, (each.score, each.log_prob, len(each.token_log_probs), each.finished))
-        order = sorted(found.items(), key=lambda item: (not item[1][3], -item[1][0]))
+        finished = {node.prefix: (node.score / length_penalty(n, alpha), node.score, n, True) for node, n in ended}
+        for hypothesis in self.hypotheses:
+            finished.setdefault(
+                hypothesis.ids,
+                (hypothesis.score, hypothesis.log_prob, len(hypothesis.token_log_probs), hypothesis.finished),
+            )
+        order = sorted(finished.items(), key=lambda item: (not item[1][3], -item[1][0]))
         keys = ("score", "logProb", "tokens", "finished")
-        return [{"text": reader.tokenizer.decode(ids)} | dict(zip(keys, each, strict=True)) for ids, each in order]
+        return [
+            {"text": reader.tokenizer.decode(ids)} | dict(zip(keys, hypothesis, strict=True))
+            for ids, hypothesis in order
+        ]
 
     def _on_best_path(self, node: Node) -> bool:
         if not self.hypotheses:

@@ -38,31 +38,31 @@ class Explanation:
     @torch.inference_mode()
     def data(self) -> dict[str, Any]:
         """The data of the page: strings and arrays."""
-        found, folder = self.run, self.run.folder
+        run, folder = self.run, self.run.folder
         reader = TokenReader(folder.tokenizer)
-        sides = {"source": found.source, "target": found.target}
+        sides = {"source": run.source, "target": run.target}
         return {
-            "text": found.text,
-            "output": found.output,
-            "note": found.note,
+            "text": run.text,
+            "output": run.output,
+            "note": run.note,
             "model": _card(folder),
             "kinds": KINDS,
             "sides": {name: None if side is None else side.as_json() for name, side in sides.items()},
-            "attentions": all_attention(found),
-            "steps": steps(found),
-            "outputs": outputs(found, reader),
-            "tree": found.tree.as_json(reader, folder.search.length_penalty) if found.tree is not None else None,
-            "alignment": alignment(found),
-            "positions": positions(found),
+            "attentions": all_attention(run),
+            "steps": steps(run),
+            "outputs": outputs(run, reader),
+            "tree": run.tree.as_json(reader, folder.search.length_penalty) if run.tree is not None else None,
+            "alignment": alignment(run),
+            "positions": positions(run),
         }
 
     @torch.inference_mode()
     def numbers(self) -> dict[str, Any]:
         """The numbers as JSON: tokens, attention weights, head roles, scores, alignment."""
-        found, reader = self.run, TokenReader(self.run.folder.tokenizer)
+        run, reader = self.run, TokenReader(self.run.folder.tokenizer)
         weights: dict[str, Any] = {}
-        for stack, kind, rows, columns, causal in kinds(found.folder.model):
-            for layer, heads in enumerate(attention_weights(found, stack, kind)):
+        for stack, kind, rows, columns, causal in kinds(run.folder.model):
+            for layer, heads in enumerate(attention_weights(run, stack, kind)):
                 weights[f"{stack}.{layer}.{kind}.weights"] = {
                     "axes": ["head", "query", "key"],
                     "queries": rows,
@@ -70,18 +70,16 @@ class Explanation:
                     "values": _rounded(heads),
                     "work": [head.as_json() for head in head_roles(heads, kind, causal)],
                 }
-        sides, links = {"source": found.source, "target": found.target}, alignment(found)
+        sides, links = {"source": run.source, "target": run.target}, alignment(run)
         return {
-            "text": found.text,
-            "output": found.output,
-            "note": found.note,
-            "model": _card(found.folder),
+            "text": run.text,
+            "output": run.output,
+            "note": run.note,
+            "model": _card(run.folder),
             "tokens": {name: None if side is None else side.as_json() for name, side in sides.items()},
             "attention": weights,
             "alignment": None if links is None else links | {"matrix": links["matrix"].astype(float).round(4).tolist()},
-            "search": found.tree.as_json(reader, found.folder.search.length_penalty)
-            if found.tree is not None
-            else None,
+            "search": run.tree.as_json(reader, run.folder.search.length_penalty) if run.tree is not None else None,
         }
 
     def save_numbers(self, path: Path | str) -> None:

@@ -34,26 +34,26 @@ LABELLED = 60  # tokens up to which they stand at the edges
 def draw_cross_attention(translator: Translator, source: str, path: Path) -> str:
     """Translate a sentence, draw its cross-attention, and return the translation."""
     model, tokenizer = translator.models[0], translator.tokenizer
-    found = record_run(
+    run = record_run(
         ModelFolder(model, tokenizer, translator.source_tokenizer, translator.search, Path("model")), source
     )
-    draw_attention(found, path)
-    return found.output or ""
+    draw_attention(run, path)
+    return run.output or ""
 
 
-def draw_attention(found: RecordedRun, path: Path, what: str | None = None) -> None:
+def draw_attention(run: RecordedRun, path: Path, what: str | None = None) -> None:
     """Draw `decoder.1.cross.3` (a head), `decoder.1.cross` (the mean of a layer) or `decoder.cross` (all of them).
 
     Without a name: of a translator the heads that follow the words, else every head of the last layer.
     """
-    if what is None and isinstance(found.folder.model, EncoderDecoder):
-        heads, shift = _following(found)
-        weights = torch.stack([found.trace[f"{head.attention}.weights"][head.number] for head in heads]).mean(0)
+    if what is None and isinstance(run.folder.model, EncoderDecoder):
+        heads, shift = _following(run)
+        weights = torch.stack([run.trace[f"{head.attention}.weights"][head.number] for head in heads]).mean(0)
         title = f"mean of {_together(heads)}"
-        _one(weights, found.target if shift else _written(found), found.source, title, path)
+        _one(weights, run.target if shift else _written(run), run.source, title, path)
         return
-    stack, layer, kind, head, rows, columns = _named(found, what)
-    weights = attention_weights(found, stack, kind)  # (L, H, T, S)
+    stack, layer, kind, head, rows, columns = _named(run, what)
+    weights = attention_weights(run, stack, kind)  # (L, H, T, S)
     if layer is None:
         _many(weights, [f"layer {number}" for number in range(len(weights))], f"{stack}, {kind}-attention", path)
     elif what is None:
@@ -64,16 +64,20 @@ def draw_attention(found: RecordedRun, path: Path, what: str | None = None) -> N
         _one(weights[layer, head], rows, columns, f"{stack}.{layer}.{kind}.{head}", path)
 
 
-def draw_heads(found: Importance, path: Path) -> None:
+def draw_heads(importance: Importance, path: Path) -> None:
     """A map for each kind of attention: how much the loss rises (or BLEU falls) without each head."""
     groups: dict[tuple[str, str], list[Head]] = {}
-    for head in found.without:
+    for head in importance.without:
         groups.setdefault((head.stack, head.kind), []).append(head)
-    by_bleu = found.whole.bleu is not None
-    values = {head: float((found.drop(head) if by_bleu else found.rise(head)) or 0.0) for head in found.without}
+    by_bleu = importance.whole.bleu is not None
+    values = {
+        head: float((importance.drop(head) if by_bleu else importance.rise(head)) or 0.0) for head in importance.without
+    }
     most = max(1e-9, *(abs(value) for value in values.values()))
-    widest = max(head.number for head in found.without) + 1
-    with _figure(path, (1.6 + len(groups) * (0.6 * widest + 0.7), 1.6 + 0.5 * _deepest(found)), len(groups)) as axes:
+    widest = max(head.number for head in importance.without) + 1
+    with _figure(
+        path, (1.6 + len(groups) * (0.6 * widest + 0.7), 1.6 + 0.5 * _deepest(importance)), len(groups)
+    ) as axes:
         for axis, ((stack, kind), heads) in zip(axes, groups.items(), strict=True):
             table = torch.zeros(max(head.layer for head in heads) + 1, widest)
             for head in heads:
@@ -92,21 +96,21 @@ def draw_heads(found: Importance, path: Path) -> None:
         )
 
 
-def _deepest(found: Importance) -> int:
-    return max(head.layer for head in found.without) + 1
+def _deepest(importance: Importance) -> int:
+    return max(head.layer for head in importance.without) + 1
 
 
-def _written(found: RecordedRun) -> TokenSide:
-    return TokenReader(found.folder.tokenizer).side(found.labels)
+def _written(run: RecordedRun) -> TokenSide:
+    return TokenReader(run.folder.tokenizer).side(run.labels)
 
 
-def _following(found: RecordedRun) -> tuple[list[Head], bool]:
+def _following(run: RecordedRun) -> tuple[list[Head], bool]:
     """The alignment heads, and whether they align the token just read instead of the next one."""
-    assert isinstance(found.folder.model, EncoderDecoder) and found.source is not None
-    labels = [token for token in found.labels if token != found.folder.tokenizer.eos_id]
-    ids = Pairs.of([(found.source.ids[:-1], labels)])
-    batch = collate(ids, [0], found.folder.source_tokenizer.specials, found.folder.tokenizer.specials)
-    choice = choose_heads(found.folder.model, batch)
+    assert isinstance(run.folder.model, EncoderDecoder) and run.source is not None
+    labels = [token for token in run.labels if token != run.folder.tokenizer.eos_id]
+    ids = Pairs.of([(run.source.ids[:-1], labels)])
+    batch = collate(ids, [0], run.folder.source_tokenizer.specials, run.folder.tokenizer.specials)
+    choice = choose_heads(run.folder.model, batch)
     return [Head.parse(name) for name in choice.names], choice.shift
 
 
@@ -119,22 +123,22 @@ def _together(heads: Sequence[Head]) -> str:
 
 
 def _named(
-    found: RecordedRun, what: str | None
+    run: RecordedRun, what: str | None
 ) -> tuple[str, int | None, str, int | None, TokenSide | None, TokenSide | None]:
     """A name -> stack, layer, kind, head, and the tokens of both edges."""
-    sides = {"source": found.source, "target": found.target}
-    every = kinds(found.folder.model)
+    sides = {"source": run.source, "target": run.target}
+    every = kinds(run.folder.model)
     known = {(stack, kind): (sides[rows], sides[columns]) for stack, kind, rows, columns, _ in every}
     if ("decoder", "cross") in known:
-        known["decoder", "cross"] = _written(found), found.source
+        known["decoder", "cross"] = _written(run), run.source
     if what is None:
         stack, kind = next(reversed(known))
-        return stack, len(attention_weights(found, stack, kind)) - 1, kind, None, *known[stack, kind]
+        return stack, len(attention_weights(run, stack, kind)) - 1, kind, None, *known[stack, kind]
     match = NAME.fullmatch(what)
     if match and (match["stack"], match["kind"]) in known:
         stack, kind = match["stack"], match["kind"]
         layer, head = (int(match[part]) if match[part] else None for part in ("layer", "head"))
-        layers, heads = attention_weights(found, stack, kind).shape[:2]
+        layers, heads = attention_weights(run, stack, kind).shape[:2]
         if (layer is None) <= (head is None) and (layer or 0) < layers and (head or 0) < heads:
             return stack, layer, kind, head, *known[stack, kind]
     stack, kind = next(reversed(known))

@@ -94,10 +94,10 @@ def importance(
 
     def measure(off: Head | None) -> Measure:
         with heads_off(folder.model, [off]) if off else nullcontext():
-            found = None
+            bleu_score = None
             if translator is not None:
-                found = quick_scores(translator.translate(list(sources)), list(references or []))["valid_bleu"]
-            return Measure(_loss(folder, steps), found)
+                bleu_score = quick_scores(translator.translate(list(sources)), list(references or []))["valid_bleu"]
+            return Measure(_loss(folder, steps), bleu_score)
 
     whole, without = measure(None), dict[Head, Measure]()
     for number, head in enumerate(heads(folder.model), 1):
@@ -111,8 +111,8 @@ def importance(
 def _loss(folder: ModelFolder, steps: list[Step]) -> float:
     """Loss in nats per token."""
     model, total, tokens = folder.model.eval(), 0.0, 0
-    for given, labels in steps:
-        hidden = model.before_output(model(*given))
+    for inputs, labels in steps:
+        hidden = model.before_output(model(*inputs))
         real = labels >= 0
         _, likelihood = linear_cross_entropy(hidden[real], model.output_weight, model.output_bias, labels[real], 0.0)
         total, tokens = total + float(likelihood), tokens + int(real.sum())

@@ -38,29 +38,29 @@ def attention_weights(run: RecordedRun, stack: str, kind: str) -> Tensor:
 
 def all_attention(run: RecordedRun) -> list[dict[str, Any]]:
     """Every attention with its weights and the role of each head."""
-    every = [(each, attention_weights(run, *each[:2])) for each in kinds(run.folder.model)]
+    every = [(kind, attention_weights(run, *kind[:2])) for kind in kinds(run.folder.model)]
     total = sum(weights.numel() for _, weights in every)
     rows = sum(weights[..., 0].numel() for _, weights in every)
-    found = []
+    attentions = []
     for (stack, kind, queries, keys, causal), weights in every:
         if total <= DENSE:
             arrays = {"weights": shares(weights, total <= FINE), "kept": 1.0}
         else:
             arrays = _largest(weights, max(4, SPARSE // rows))
-        found.append(
+        attentions.append(
             {"stack": stack, "kind": kind, "rows": queries, "columns": keys, "causal": causal}
             | {"shape": list(weights.shape)}
             | arrays
             | {"work": [[head.as_json() for head in head_roles(layer, kind, causal)] for layer in weights]}
         )
-    return found
+    return attentions
 
 
 def _largest(weights: Tensor, count: int) -> dict[str, Any]:
     """The largest weights of every query and their keys, (L, H, T, k) each, and their share of all attention."""
     values, places = weights.topk(min(count, weights.size(-1)), dim=-1)
-    kept = float(values.sum(-1).mean())
-    return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16), "kept": kept}
+    mass = float(values.sum(-1).mean())
+    return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16), "kept": mass}
 
 
 def steps(run: RecordedRun) -> dict[str, Any] | None:
@@ -69,11 +69,11 @@ def steps(run: RecordedRun) -> dict[str, Any] | None:
     if config.architecture != "transformer" or config.universal or config.attention == "linformer":
         return None
     room = STEPS
-    found: dict[str, Any] = {}
+    stacks: dict[str, Any] = {}
     for stack, side in (("encoder", run.source), ("decoder", run.target)):
         if side is not None:
-            found[stack], room = _stack_steps(run, stack, room)
-    return found
+            stacks[stack], room = _stack_steps(run, stack, room)
+    return stacks
 
 
 def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any], int]:
@@ -96,7 +96,7 @@ def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any
             if room >= 0 and (part == "cross" or attention_kind == "full"):
                 layer[part] |= {name: half(array) for name, array in arrays.items()}
         layers.append(layer)
-    found = {
+    stack_data = {
         "embedded": _shown(embedded),
         "position": None if position is None else _shown(position),
         "placed": _shown(placed),
@@ -104,11 +104,11 @@ def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any
         "final": _shown(trace[stack]),
     }
     if config.positions == "alibi":
-        found["slopes"] = module.position.get_buffer("slopes").tolist()
+        stack_data["slopes"] = module.position.get_buffer("slopes").tolist()
     if config.positions == "relative":
         tables = [module.position.layer(index).get_parameter("table").detach() for index in range(len(layers))]
-        found["tables"] = half(torch.stack(tables))  # (L, 2w + 1, d)
-    return found, room
+        stack_data["tables"] = half(torch.stack(tables))  # (L, 2w + 1, d)
+    return stack_data, room
 
 
 def _sublayer(run: RecordedRun, block: str, part: str, x: Tensor) -> tuple[dict[str, Any], Tensor]:
@@ -118,14 +118,14 @@ def _sublayer(run: RecordedRun, block: str, part: str, x: Tensor) -> tuple[dict[
     after = trace[f"{block}.{part}_residual"]
     before = x if pre else x + out  # what LayerNorm sees
     normed = trace[f"{block}.{part}_residual.norm"]
-    found = {
+    sublayer = {
         "normed": _shown(normed) if pre else None,
         "out": _shown(out),
         "after": _shown(after),
         "mean": np.asarray(before.mean(-1).numpy(), np.float32),
         "deviation": np.asarray(before.std(-1, correction=0).numpy(), np.float32),
     }
-    return found, after
+    return sublayer, after
 
 
 def _units(inner: Tensor) -> dict[str, Any]:
@@ -153,10 +153,10 @@ def outputs(run: RecordedRun, reader: TokenReader) -> dict[str, Any] | None:
         best, places = logits.topk(top, dim=-1)
         others = (logits - best[:, :1]).scatter(1, places, -math.inf)
         rest.append(torch.stack([(others / t).logsumexp(-1) for t in TEMPERATURES], -1))  # (n, temperatures)
-        said = torch.tensor(labels[start : start + 64], dtype=torch.long)
-        of_said = logits[: len(said)].gather(1, said[:, None])
-        ranks += (logits[: len(said)] > of_said).sum(-1).tolist()
-        log_probs += logits[: len(said)].log_softmax(-1).gather(1, said[:, None]).squeeze(1).tolist()
+        written = torch.tensor(labels[start : start + 64], dtype=torch.long)
+        written_logits = logits[: len(written)].gather(1, written[:, None])
+        ranks += (logits[: len(written)] > written_logits).sum(-1).tolist()
+        log_probs += logits[: len(written)].log_softmax(-1).gather(1, written[:, None]).squeeze(1).tolist()
         ids.append(places)
         values.append(best)
     used = sorted({*labels, *torch.cat(ids).flatten().tolist()})
@@ -173,9 +173,9 @@ def outputs(run: RecordedRun, reader: TokenReader) -> dict[str, Any] | None:
 
 
 def stack_of(run: RecordedRun, stack: str) -> Stack:
-    found = run.folder.model.get_submodule(stack)
-    assert isinstance(found, Stack)
-    return found
+    module = run.folder.model.get_submodule(stack)
+    assert isinstance(module, Stack)
+    return module
 
 
 def _shown(tensor: Tensor) -> Any:

@@ -48,12 +48,12 @@ class Head(NamedTuple):
 
 def heads(model: Any) -> list[Head]:
     """Every head of a model, encoder first."""
-    found = []
+    all_heads = []
     for name, module in module_of(model).named_modules():
         if isinstance(module, Attention):
             stack, layer, kind = name.split(".")
-            found += [Head(stack, int(layer), kind, number) for number in range(module.n_heads)]
-    return found
+            all_heads += [Head(stack, int(layer), kind, number) for number in range(module.n_heads)]
+    return all_heads
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def _without(numbers: list[int]) -> Callable[[Tensor], Tensor]:
 
 
 def _changer(change: Change) -> Any:
-    def hook(module: nn.Module, given: Any, result: Tensor) -> Tensor:
+    def hook(module: nn.Module, inputs: Any, result: Tensor) -> Tensor:
         if callable(change) and not isinstance(change, Tensor):
             return change(result)
         new = change.to(result) if isinstance(change, Tensor) else result.new_tensor(change)

@@ -35,9 +35,9 @@ def positions(run: RecordedRun) -> dict[str, Any] | None:
 
 
 def _position(run: RecordedRun, stack: str) -> Position:
-    found = run.folder.model.get_submodule(f"{stack}.position")
-    assert isinstance(found, Position)
-    return found
+    position = run.folder.model.get_submodule(f"{stack}.position")
+    assert isinstance(position, Position)
+    return position
 
 
 def _panel(name: str, table: Tensor, matrix: Tensor, rows: list[int]) -> dict[str, Any]:

@@ -56,13 +56,13 @@ def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
     Not all systems have them, and the weights of linformer attention are no shares.
     """
     config, known = model.config, activation_names(model)
-    found = [
+    attention_kinds = [
         ("encoder", "self", "source", "source", False),
         ("decoder", "self", "target", "target", True),
         ("decoder", "cross", "target", "source", False),
     ]
     mixed = ("encoder", "self") if config.attention == "linformer" else ()
-    return [each for each in found if f"{each[0]}.0.{each[1]}.weights" in known and each[:2] != mixed]
+    return [kind for kind in attention_kinds if f"{kind[0]}.0.{kind[1]}.weights" in known and kind[:2] != mixed]
 
 
 def record_run(folder: ModelFolder, text: str, target: str | None = None, **search: Any) -> RecordedRun:
@@ -103,8 +103,8 @@ def _translate(folder: ModelFolder, text: str, target: str | None, search: dict[
         written = [*best.ids, *([folder.tokenizer.eos_id] if best.finished else [])]
         output = folder.tokenizer.decode(best.ids)
     else:
-        output, given, cut = _fitting(folder.tokenizer, target, min(model.config.max_length - 1, MOST_TOKENS))
-        note, written = note or cut, [*given, folder.tokenizer.eos_id]
+        output, target_ids, cut = _fitting(folder.tokenizer, target, min(model.config.max_length - 1, MOST_TOKENS))
+        note, written = note or cut, [*target_ids, folder.tokenizer.eos_id]
     source = [*ids, folder.source_tokenizer.eos_id]
     read = [folder.tokenizer.bos_id, *written[:-1]]
     with record(model, "*") as trace:
@@ -126,21 +126,21 @@ def _translate(folder: ModelFolder, text: str, target: str | None, search: dict[
 def _continue(folder: ModelFolder, text: str, target: str | None, search: dict[str, Any]) -> RecordedRun:
     assert isinstance(folder.model, DecoderModel)
     model, tokenizer, tree = folder.model.eval(), folder.tokenizer, BeamTree()
-    text, given, note = _fitting(tokenizer, text, min(model.config.max_length - 1, MOST_TOKENS))
-    room = model.config.max_length - len(given)
+    text, prompt, note = _fitting(tokenizer, text, min(model.config.max_length - 1, MOST_TOKENS))
+    room = model.config.max_length - len(prompt)
     if target is not None:
         written = tokenizer.encode(target)[:room]
     else:
         options = SearchOptions.of(folder.search, **{"max_length": min(CONTINUED, room)} | search | {"observer": tree})
-        hypotheses = beam_search(Continuation(model, tokenizer, given), *_nothing(), options)
-        tree.finish([0], [given], hypotheses)
+        hypotheses = beam_search(Continuation(model, tokenizer, prompt), *_nothing(), options)
+        tree.finish([0], [prompt], hypotheses)
         best = hypotheses[0][0]
         written = [*best.ids, *([tokenizer.eos_id] if best.finished else [])]
-    read = [*given, *written][: -1 if written else None]
+    read = [*prompt, *written][: -1 if written else None]
     with record(model, "*") as trace:
         model(torch.tensor([read]))
-    output = tokenizer.decode([*given, *written])[len(tokenizer.decode(given)) :]
-    side, labels = TokenReader(tokenizer).side(read), [*given[1:], *written]
+    output = tokenizer.decode([*prompt, *written])[len(tokenizer.decode(prompt)) :]
+    side, labels = TokenReader(tokenizer).side(read), [*prompt[1:], *written]
     return RecordedRun(
         folder, text, output, None, side, labels, _plain(trace), None if target is not None else tree, note
     )
@@ -169,8 +169,8 @@ def _read(folder: ModelFolder, text: str) -> RecordedRun:
 class Continuation:
     """A GPT as a NextToken: the first step reads the whole prompt."""
 
-    def __init__(self, model: DecoderModel, tokenizer: Tokenizer, given: list[int]) -> None:
-        self.model, self.given = model, given
+    def __init__(self, model: DecoderModel, tokenizer: Tokenizer, prompt: list[int]) -> None:
+        self.model, self.prompt = model, prompt
         self.bos_id, self.eos_id, self.pad_id = tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id
         self.vocab_size = model.config.vocab_size
 
@@ -178,7 +178,7 @@ class Continuation:
         return self.model.start()
 
     def step(self, ids: Tensor, cache: Any) -> Tensor:
-        read = ids.unsqueeze(1) if cache.length else torch.tensor([self.given])
+        read = ids.unsqueeze(1) if cache.length else torch.tensor([self.prompt])
         hidden = self.model.step(read, cache)[:, -1]  # (R, D)
         return self.model.project(hidden).float().log_softmax(-1)
 

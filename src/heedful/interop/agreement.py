@@ -32,7 +32,7 @@ LINES = (
     "L'été, où l'on n'a rien à faire… « rien ! »",
     "x",
 )
-RANDOM_ROWS = (1, 2, 3, 7, 12)  # lengths of made-up sequences, which reach corners of the vocabulary
+RANDOM_ROWS = (1, 2, 3, 7, 12)  # lengths of random sequences, which cover rare tokens
 LONGEST = 16  # tokens that are decoded
 TOLERANCE = 1e-4  # of logits, in proportion to the largest
 
@@ -47,7 +47,7 @@ class Agreement(NamedTuple):
 
 
 def with_ourselves(opened: ModelFolder, path: Path) -> Agreement:
-    """What was saved, loaded again."""
+    """The converted folder, loaded again."""
     again, other = folder.load_folder(path), "the new folder"
     _same_ids(opened.source_tokenizer, again.source_tokenizer.encode, other)
     _same_ids(opened.tokenizer, again.tokenizer.encode, other)
@@ -61,7 +61,7 @@ def with_ourselves(opened: ModelFolder, path: Path) -> Agreement:
 
 @torch.inference_mode()
 def with_transformers(opened: ModelFolder, path: Path) -> Agreement:
-    """Logits or hidden states of every sequence, greedy decoding, and the tokeniser."""
+    """Compare logits or hidden states of every sequence, greedy decoding and the tokenizer with transformers."""
     library = _transformers()
     with _quiet(library):
         other = _loaded(library, opened, path)
@@ -84,27 +84,27 @@ def with_transformers(opened: ModelFolder, path: Path) -> Agreement:
 
 @torch.inference_mode()
 def with_ctranslate2(opened: ModelFolder, path: Path) -> Agreement:
-    """Greedy decoding of every sequence, and the log-probabilities of a given target."""
+    """Compare greedy decoding of every sequence, and the log-probabilities of a random target, with CTranslate2."""
     library, model = ctranslate2.package(), opened.model
     assert isinstance(model, EncoderDecoder)
     config, differences, rows = model.config, [], _rows(opened)
     translator = library.Translator(str(path), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1)
     never = opened.tokenizer.pieces(sorted({config.pad_id, config.bos_id} - {config.eos_id}))
-    options = {"beam_size": 1, "max_decoding_length": _limit(model), "suppress_sequences": [[each] for each in never]}
+    options = {"beam_size": 1, "max_decoding_length": _limit(model), "suppress_sequences": [[token] for token in never]}
     for row in rows:
         source = opened.source_tokenizer.pieces(row[:-1])
-        theirs = translator.translate_batch([source], **options)[0].hypotheses[0]
-        _same_output(opened.tokenizer.pieces(_greedy(model, row)), theirs, "CTranslate2", row)
+        hypothesis = translator.translate_batch([source], **options)[0].hypotheses[0]
+        _same_output(opened.tokenizer.pieces(_greedy(model, row)), hypothesis, "CTranslate2", row)
         labels = [*_target(model, row)[0, 1:].tolist(), config.eos_id]
-        ours = _scores(model, row)[0].log_softmax(-1)[range(len(labels)), labels]
+        log_probs = _scores(model, row)[0].log_softmax(-1)[range(len(labels)), labels]
         scored = translator.score_batch([source], [opened.tokenizer.pieces(labels[:-1])])[0]
-        differences.append(_apart(ours, torch.tensor(scored.log_probs), "CTranslate2", row))
+        differences.append(_apart(log_probs, torch.tensor(scored.log_probs), "CTranslate2", row))
     return Agreement(f"ctranslate2 {library.__version__}", len(rows), max(differences), True)
 
 
 @contextmanager
 def _quiet(library: Any) -> Iterator[None]:
-    """Their remarks are for people who chose the settings themselves."""
+    """Suppress warnings and progress bars of transformers, which concern settings that heedful has written."""
     level, bars = library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
     library.logging.set_verbosity_error()
     library.logging.disable_progress_bar()
@@ -128,19 +128,19 @@ def _loaded(library: Any, opened: ModelFolder, path: Path) -> Any:
     name = architecture_for(opened.model.config).description(opened.model.config)["architectures"][0]
     model, info = getattr(library, name).from_pretrained(path, output_loading_info=True)
     if missing := sorted(info["missing_keys"]):
-        raise FolderError(f"transformers misses {missing[0]} in the converted model; nothing was kept.")
+        raise FolderError(f"transformers finds no {missing[0]} in the converted model; the conversion is discarded.")
     return model.eval()
 
 
 def _rows(opened: ModelFolder) -> list[list[int]]:
-    """The lines and some made-up sequences as ids, as long as the model can take."""
+    """The ids of LINES and of random sequences, truncated to the maximum length of the model."""
     model, tokenizer = opened.model, opened.source_tokenizer
     config, draw = model.config, random.Random(1)
     room = max(1, config.max_length // 2 - 2)
     usable = _text_ids(tokenizer.vocab_size, config.pad_id, config.bos_id, config.eos_id, tokenizer.eos_id)
-    made = [[draw.choice(usable) for _ in range(length)] for length in RANDOM_ROWS]
-    given = [ids for ids in tokenizer.encode_batch(LINES) if ids]
-    rows = [ids[:room] for ids in given + made]
+    random_rows = [[draw.choice(usable) for _ in range(length)] for length in RANDOM_ROWS]
+    encoded = [ids for ids in tokenizer.encode_batch(LINES) if ids]
+    rows = [ids[:room] for ids in encoded + random_rows]
     if isinstance(model, EncoderDecoder):
         return [[*ids, tokenizer.eos_id] for ids in rows]
     return [[config.bos_id, *ids, config.eos_id] for ids in rows] if isinstance(model, EncoderModel) else rows
@@ -152,7 +152,7 @@ def _text_ids(size: int, *special: int) -> list[int]:
 
 
 def _target(model: EncoderDecoder, row: Sequence[int]) -> Tensor:
-    """A made-up target for a source."""
+    """A random target for a source."""
     config, draw = model.config, random.Random(len(row))
     usable = _text_ids(config.vocab_size, config.pad_id, config.bos_id, config.eos_id)
     return torch.tensor([[config.bos_id, *(draw.choice(usable) for _ in row[1:])]])
@@ -177,12 +177,12 @@ def _scores(model: EncoderDecoder | DecoderModel | EncoderModel, row: Sequence[i
 
 def _their_scores(model: EncoderDecoder | DecoderModel | EncoderModel, other: Any, row: Sequence[int]) -> Tensor:
     ids = torch.tensor([row])
-    given: dict[str, Tensor] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs: dict[str, Tensor] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if isinstance(model, EncoderDecoder):
-        given["decoder_input_ids"] = _target(model, row)
+        inputs["decoder_input_ids"] = _target(model, row)
     if isinstance(model, EncoderModel):
-        given["token_type_ids"] = _types(model, row)
-    scores: Tensor = other(**given)[0]
+        inputs["token_type_ids"] = _types(model, row)
+    scores: Tensor = other(**inputs)[0]
     return scores
 
 
@@ -197,14 +197,14 @@ def _greedy(model: EncoderDecoder | DecoderModel, row: Sequence[int]) -> list[in
         return list(
             beam_search(ModelNextToken(model), torch.tensor([row]), torch.tensor([len(row)]), options)[0][0].ids
         )
-    cache, ids, found = model.start(), torch.tensor([row]), []
+    cache, ids, output = model.start(), torch.tensor([row]), []
     for _ in range(_limit(model)):
         logits = model.project(model.step(ids, cache))[0, -1]
-        found.append(int(logits.argmax()))
-        ids = torch.tensor([[found[-1]]])
-        if found[-1] == model.config.eos_id:
-            return found[:-1]
-    return found
+        output.append(int(logits.argmax()))
+        ids = torch.tensor([[output[-1]]])
+        if output[-1] == model.config.eos_id:
+            return output[:-1]
+    return output
 
 
 def _their_greedy(model: EncoderDecoder | DecoderModel, other: Any, row: Sequence[int]) -> list[int]:
@@ -219,25 +219,25 @@ def _unframed(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _same_ids(tokenizer: Tokenizer, theirs: Callable[[str], list[int]], other: str) -> None:
+def _same_ids(tokenizer: Tokenizer, other_result: Callable[[str], list[int]], other: str) -> None:
     for line in LINES:
-        if tokenizer.encode(line) != theirs(line):
-            raise FolderError(f"{other} cuts {line!r} into other tokens than heedful does; nothing was kept.")
+        if tokenizer.encode(line) != other_result(line):
+            raise FolderError(f"{other} tokenizes {line!r} differently; the conversion is discarded.")
 
 
-def _same_output(ours: Sequence[object], theirs: Sequence[object], other: str, row: Sequence[int]) -> None:
-    if list(ours) != list(theirs):
+def _same_output(result: Sequence[object], other_result: Sequence[object], other: str, row: Sequence[int]) -> None:
+    if list(result) != list(other_result):
         raise FolderError(
-            f"{other} decodes other tokens than heedful from a source of {len(row)} tokens; nothing was kept."
+            f"greedy decoding by {other} differs for a source of {len(row)} tokens; the conversion is discarded."
         )
 
 
-def _apart(ours: Tensor, theirs: Tensor, other: str, row: Sequence[int]) -> float:
+def _apart(result: Tensor, other_result: Tensor, other: str, row: Sequence[int]) -> float:
     """The largest difference, which must be small."""
-    difference = float((ours - theirs).abs().max())
-    if not difference <= TOLERANCE * max(1.0, float(ours.abs().max())):
+    difference = float((result - other_result).abs().max())
+    if not difference <= TOLERANCE * max(1.0, float(result.abs().max())):
         raise FolderError(
-            f"{other} computes other numbers than heedful (apart by {difference:.2g}) from {len(row)} tokens; "
-            "nothing was kept."
+            f"outputs of {other} differ by up to {difference:.2g} for a sequence of {len(row)} tokens; "
+            "the conversion is discarded."
         )
     return difference

@@ -35,7 +35,7 @@ class Architecture(ABC):
     aliases: ClassVar[dict[str, str]] = {}  # alternative names of its settings
 
     @abstractmethod
-    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
+    def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
         """config.json and the names of the tensors -> heedful's configuration."""
 
     @abstractmethod
@@ -62,17 +62,17 @@ class Architecture(ABC):
         """Transform the weights before renaming (heedful -> foreign)."""
         return state
 
-    def completed(self, theirs: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+    def completed(self, weights: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
         """Add redundant tensors that transformers expects in a file."""
-        return theirs
+        return weights
 
     def check(self, config: ModelConfig) -> None:
         """Refuse a setting that the architecture cannot express."""
         refuse_other_systems(config, self.title)
         for name, value in self.fixed.items():
-            given = getattr(config, name)
-            if given != value:
-                raise refused(name, given, f"in a {self.title} model it is always {value!r}")
+            actual = getattr(config, name)
+            if actual != value:
+                raise refused(name, actual, f"in a {self.title} model it is always {value!r}")
         if config.key_width != config.d_head:
             raise refused("d_key", config.d_key, f"in a {self.title} model it is always d_model / n_heads")
         if config.activation not in ACTIVATIONS.values():
@@ -81,16 +81,16 @@ class Architecture(ABC):
 
 def activation_name(config: ModelConfig) -> str:
     """Hugging Face's name of heedful's activation."""
-    return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
+    return next(foreign_name for foreign_name, name in ACTIVATIONS.items() if name == config.activation)
 
 
 def refuse_other_systems(config: ModelConfig, title: str) -> None:
     """Refuse all but the Transformer of the paper: full attention, and separate weights for each block."""
     usual: dict[str, object] = {"architecture": "transformer", "attention": "full", "decoder_attention": None}
     for name, value in (usual | {"universal": False, "norm": "layer", "experts": 0}).items():
-        given = getattr(config, name)
-        if given not in (value, "full"):
-            raise refused(name, given, f"a {title} model does not support it")
+        actual = getattr(config, name)
+        if actual not in (value, "full"):
+            raise refused(name, actual, f"a {title} model does not support it")
 
 
 def refused(name: str, value: object, reason: str) -> SettingError:

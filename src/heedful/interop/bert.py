@@ -31,38 +31,38 @@ class Bert(Architecture):
         "bias": True,
     }
 
-    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
-        given.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
+        foreign.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
         head = any(name.startswith(f"{HEAD}.") for name in names)
-        labels = _labels(given) if given.values.get("architectures") == [CLASSIFIER] else ()
+        labels = _labels(foreign) if foreign.values.get("architectures") == [CLASSIFIER] else ()
         if labels:
-            given.only(problem_type="single_label_classification")
-        tied = given.flag("tie_word_embeddings", True)
-        pad = given.integer("pad_token_id", 0, least=0)
+            foreign.only(problem_type="single_label_classification")
+        tied = foreign.flag("tie_word_embeddings", True)
+        pad = foreign.integer("pad_token_id", 0, least=0)
         return ModelConfig(
             family="encoder",
-            vocab_size=given.integer("vocab_size", 30522),
-            d_model=given.integer("hidden_size", 768, most=65_536),
-            d_ff=given.integer("intermediate_size", 3072, most=1_048_576),
-            n_heads=given.integer("num_attention_heads", 12, most=1024),
-            encoder_layers=given.integer("num_hidden_layers", 12, most=1024),
-            norm_eps=given.number("layer_norm_eps", 1e-12, least=1e-30, below=0.1),
-            activation=given.choice("hidden_act", "gelu", ACTIVATIONS),
+            vocab_size=foreign.integer("vocab_size", 30522),
+            d_model=foreign.integer("hidden_size", 768, most=65_536),
+            d_ff=foreign.integer("intermediate_size", 3072, most=1_048_576),
+            n_heads=foreign.integer("num_attention_heads", 12, most=1024),
+            encoder_layers=foreign.integer("num_hidden_layers", 12, most=1024),
+            norm_eps=foreign.number("layer_norm_eps", 1e-12, least=1e-30, below=0.1),
+            activation=foreign.choice("hidden_act", "gelu", ACTIVATIONS),
             positions="learned",
-            max_length=given.integer("max_position_embeddings", 512, least=2, most=1_048_576),
+            max_length=foreign.integer("max_position_embeddings", 512, least=2, most=1_048_576),
             tie="all" if tied or not head else "none",
             scale_embedding=False,
             embedding_norm=True,
-            token_types=given.integer("type_vocab_size", 2, most=16),
+            token_types=foreign.integer("type_vocab_size", 2, most=16),
             head="transform" if head else "none",
             output_bias=head,
             pooler="bert.pooler.dense.weight" in names or bool(labels),
             labels=labels,
-            dropout=given.number("hidden_dropout_prob", 0.1),
-            attention_dropout=given.number("attention_probs_dropout_prob", 0.1),
+            dropout=foreign.number("hidden_dropout_prob", 0.1),
+            attention_dropout=foreign.number("attention_probs_dropout_prob", 0.1),
             pad_id=pad,
-            bos_id=given.integer("bos_token_id", pad, least=0),
-            eos_id=given.integer("eos_token_id", pad, least=0),
+            bos_id=foreign.integer("bos_token_id", pad, least=0),
+            eos_id=foreign.integer("eos_token_id", pad, least=0),
         )
 
     def canonical(self, name: str) -> str:
@@ -144,16 +144,18 @@ def _kind(config: ModelConfig) -> str:
     return CLASSIFIER if config.labels else "BertForMaskedLM" if config.head == "transform" else "BertModel"
 
 
-def _labels(given: ForeignConfig) -> tuple[str, ...]:
+def _labels(foreign: ForeignConfig) -> tuple[str, ...]:
     """{"0": "bad", "1": "good"} -> the labels in order; without names there are two."""
-    table = given.values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    table = foreign.values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     named = isinstance(table, dict) and 1 < len(table) <= MOST_LABELS
     if not named or not all(isinstance(table.get(str(i)), str) for i in range(len(table))):
-        raise given.wrong("id2label", f"a table of two labels or more, numbered from 0 to {MOST_LABELS - 1:,} at most")
+        raise foreign.wrong(
+            "id2label", f"a table of two labels or more, numbered from 0 to {MOST_LABELS - 1:,} at most"
+        )
     return tuple(table[str(i)] for i in range(len(table)))
 
 
-def _block(theirs: str, ours: str) -> dict[str, WeightMapping]:
+def _block(foreign_block: str, block: str) -> dict[str, WeightMapping]:
     names = {
         "attention.self.query": "self.query",
         "attention.self.key": "self.key",
@@ -164,4 +166,6 @@ def _block(theirs: str, ours: str) -> dict[str, WeightMapping]:
         "output.dense": "feed.down",
         "output.LayerNorm": "feed_residual.norm",
     }
-    return {name: place for t, o in names.items() for name, place in both(f"{theirs}.{t}", f"{ours}.{o}").items()}
+    return {
+        name: place for t, o in names.items() for name, place in both(f"{foreign_block}.{t}", f"{block}.{o}").items()
+    }

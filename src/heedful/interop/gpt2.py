@@ -28,28 +28,28 @@ class Gpt2(Architecture):
         "num_hidden_layers": "n_layer",
     }
 
-    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
-        given.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-        d_model = given.integer("n_embd", 768, most=65_536)
-        eos = given.integer("eos_token_id", 50256, least=0)
+    def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
+        foreign.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+        d_model = foreign.integer("n_embd", 768, most=65_536)
+        eos = foreign.integer("eos_token_id", 50256, least=0)
         return ModelConfig(
             family="decoder",
-            vocab_size=given.integer("vocab_size", 50257),
+            vocab_size=foreign.integer("vocab_size", 50257),
             d_model=d_model,
-            d_ff=given.integer("n_inner", 4 * d_model, most=1_048_576),
-            n_heads=given.integer("n_head", 12, most=1024),
-            decoder_layers=given.integer("n_layer", 12, most=1024),
+            d_ff=foreign.integer("n_inner", 4 * d_model, most=1_048_576),
+            n_heads=foreign.integer("n_head", 12, most=1024),
+            decoder_layers=foreign.integer("n_layer", 12, most=1024),
             pre_norm=True,
-            norm_eps=given.number("layer_norm_epsilon", 1e-5, least=1e-30, below=0.1),
-            activation=given.choice("activation_function", "gelu_new", ACTIVATIONS),
+            norm_eps=foreign.number("layer_norm_epsilon", 1e-5, least=1e-30, below=0.1),
+            activation=foreign.choice("activation_function", "gelu_new", ACTIVATIONS),
             positions="learned",
-            max_length=given.integer("n_positions", 1024, least=2, most=1_048_576),
-            tie="all" if given.flag("tie_word_embeddings", True) else "none",
+            max_length=foreign.integer("n_positions", 1024, least=2, most=1_048_576),
+            tie="all" if foreign.flag("tie_word_embeddings", True) else "none",
             scale_embedding=False,
-            dropout=given.number("resid_pdrop", 0.1),
-            attention_dropout=given.number("attn_pdrop", 0.1),
-            pad_id=given.integer("pad_token_id", eos, least=0),
-            bos_id=given.integer("bos_token_id", eos, least=0),
+            dropout=foreign.number("resid_pdrop", 0.1),
+            attention_dropout=foreign.number("attn_pdrop", 0.1),
+            pad_id=foreign.integer("pad_token_id", eos, least=0),
+            bos_id=foreign.integer("bos_token_id", eos, least=0),
             eos_id=eos,
         )
 
@@ -63,14 +63,14 @@ class Gpt2(Architecture):
             "transformer.wpe.weight": WeightMapping(("decoder.position.table",)),
         }
         for index in range(config.decoder_layers):
-            theirs, ours = f"transformer.h.{index}", f"decoder.{index}"
-            heads = [f"{ours}.self.{part}" for part in ("query", "key", "value")]
-            places |= both(f"{theirs}.ln_1", f"{ours}.self_residual.norm")
-            places |= both(f"{theirs}.attn.c_attn", *heads, form="transposed")
-            places |= both(f"{theirs}.attn.c_proj", f"{ours}.self.output", form="transposed")
-            places |= both(f"{theirs}.ln_2", f"{ours}.feed_residual.norm")
-            places |= both(f"{theirs}.mlp.c_fc", f"{ours}.feed.up", form="transposed")
-            places |= both(f"{theirs}.mlp.c_proj", f"{ours}.feed.down", form="transposed")
+            foreign_block, block = f"transformer.h.{index}", f"decoder.{index}"
+            heads = [f"{block}.self.{part}" for part in ("query", "key", "value")]
+            places |= both(f"{foreign_block}.ln_1", f"{block}.self_residual.norm")
+            places |= both(f"{foreign_block}.attn.c_attn", *heads, form="transposed")
+            places |= both(f"{foreign_block}.attn.c_proj", f"{block}.self.output", form="transposed")
+            places |= both(f"{foreign_block}.ln_2", f"{block}.feed_residual.norm")
+            places |= both(f"{foreign_block}.mlp.c_fc", f"{block}.feed.up", form="transposed")
+            places |= both(f"{foreign_block}.mlp.c_proj", f"{block}.feed.down", form="transposed")
         places |= both("transformer.ln_f", "decoder.norm")
         if config.tie == "none":
             places["lm_head.weight"] = WeightMapping(("output.weight",))

@@ -26,7 +26,9 @@ from heedful.storage.atomic import atomic_write
 from heedful.storage.folder import ModelFolder
 from heedful.storage.module_weights import fill_model, save_weights
 
-ARCHITECTURES: dict[str, Architecture] = {each.model_type: each for each in (Marian(), Pegasus(), Gpt2(), Bert())}
+ARCHITECTURES: dict[str, Architecture] = {
+    architecture.model_type: architecture for architecture in (Marian(), Pegasus(), Gpt2(), Bert())
+}
 
 
 def read(path: Path, description: dict[str, Any]) -> ModelFolder:
@@ -43,19 +45,21 @@ def read(path: Path, description: dict[str, Any]) -> ModelFolder:
 
 def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | DecoderModel | EncoderModel:
     """The model without its tokenizers; shapes are compared before memory is allocated."""
-    given = ForeignConfig(description, path / folder.CONFIG)
+    foreign = ForeignConfig(description, path / folder.CONFIG)
     kind = description.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise FolderError(f"{given.where} describes a model of type {quote(kind)}; heedful opens its own and {known}.")
+        raise FolderError(
+            f"{foreign.where} describes a model of type {quote(kind)}; heedful opens its own and {known}."
+        )
     architecture = ARCHITECTURES[kind]
     weights = open_weights(path)
     weights = weights.renamed({name: architecture.canonical(name) for name in weights.shapes})
     try:
-        config = architecture.config(given.with_aliases(architecture.aliases), weights.shapes)
+        config = architecture.config(foreign.with_aliases(architecture.aliases), weights.shapes)
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise FolderError(f"{given.where} contradicts itself: {reason}.") from None
+        raise FolderError(f"{foreign.where} contradicts itself: {reason}.") from None
     layout = architecture.layout(config)
     layout.names(weights)
     state = architecture.inwards(layout.inwards(weights, tensor_spec(config)))
@@ -73,11 +77,11 @@ def write(opened: ModelFolder, path: Path) -> None:
     always_biased = architecture.fixed.get("output_bias") is None and config.head != "none"
     layout = architecture.layout(config.model_copy(update={"output_bias": always_biased}))
     state = {name: tensor.detach().cpu() for name, tensor in opened.model.state_dict().items()}
-    unmapped = sorted(state.keys() - {name for place in layout.places.values() for name in place.ours})
+    unmapped = sorted(state.keys() - {name for place in layout.places.values() for name in place.targets})
     if unmapped:
         raise SettingError(f"the model has the tensor {unmapped[0]}, which a {architecture.title} model lacks.")
-    theirs = architecture.completed(layout.outwards(architecture.outwards(state)), config)
-    save_weights({architecture.written(name, config): each for name, each in theirs.items()}, path / SAFE)
+    foreign_weights = architecture.completed(layout.outwards(architecture.outwards(state)), config)
+    save_weights({architecture.written(name, config): tensor for name, tensor in foreign_weights.items()}, path / SAFE)
     vocabulary_files.write(opened, path)
     _write_json(path / folder.SEARCH, _generation(opened))
     atomic_write(path / folder.CARD, card(opened, "transformers"))
@@ -86,14 +90,16 @@ def write(opened: ModelFolder, path: Path) -> None:
 
 def architecture_for(config: ModelConfig) -> Architecture:
     """The architecture that matches a model, or else the first of its family, whose `check` then explains why not."""
-    related = [each for each in ARCHITECTURES.values() if each.family == config.family]
-    return next((each for each in related if each.fixed["pre_norm"] == config.pre_norm), related[0])
+    related = [architecture for architecture in ARCHITECTURES.values() if architecture.family == config.family]
+    return next(
+        (architecture for architecture in related if architecture.fixed["pre_norm"] == config.pre_norm), related[0]
+    )
 
 
 def _search(path: Path, description: dict[str, Any]) -> SearchSettings:
     """The beam size of the folder; its length penalty is another formula, so heedful's default stays."""
-    given = ForeignConfig(description | (read_json(path, folder.SEARCH) or {}), path / folder.SEARCH)
-    return SearchSettings(beam=given.integer("num_beams", SearchSettings().beam, most=1000))
+    foreign = ForeignConfig(description | (read_json(path, folder.SEARCH) or {}), path / folder.SEARCH)
+    return SearchSettings(beam=foreign.integer("num_beams", SearchSettings().beam, most=1000))
 
 
 def _generation(opened: ModelFolder) -> dict[str, Any]:

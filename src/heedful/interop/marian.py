@@ -43,36 +43,36 @@ class Marian(Architecture):
         "num_hidden_layers": "encoder_layers",
     }
 
-    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
-        shared = given.flag("share_encoder_decoder_embeddings", True)
-        tied = given.flag("tie_word_embeddings", True)
-        given.same("encoder_ffn_dim", "decoder_ffn_dim", 4096)
-        given.same("encoder_attention_heads", "decoder_attention_heads", 16)
+    def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
+        shared = foreign.flag("share_encoder_decoder_embeddings", True)
+        tied = foreign.flag("tie_word_embeddings", True)
+        foreign.same("encoder_ffn_dim", "decoder_ffn_dim", 4096)
+        foreign.same("encoder_attention_heads", "decoder_attention_heads", 16)
         if shared:
-            given.same("vocab_size", "decoder_vocab_size")
-        source_size = given.integer("vocab_size", self.defaults["vocab_size"])
-        d_model = given.integer("d_model", 1024, most=65_536)
-        pad = given.integer("pad_token_id", self.defaults["pad_token_id"], least=0)
+            foreign.same("vocab_size", "decoder_vocab_size")
+        source_size = foreign.integer("vocab_size", self.defaults["vocab_size"])
+        d_model = foreign.integer("d_model", 1024, most=65_536)
+        pad = foreign.integer("pad_token_id", self.defaults["pad_token_id"], least=0)
         return ModelConfig(
             family="encoder-decoder",
-            vocab_size=source_size if shared else given.integer("decoder_vocab_size", source_size),
+            vocab_size=source_size if shared else foreign.integer("decoder_vocab_size", source_size),
             source_vocab_size=None if shared else source_size,
             d_model=d_model,
-            d_ff=given.integer("encoder_ffn_dim", 4096, most=1_048_576),
-            n_heads=given.integer("encoder_attention_heads", 16, most=1024),
-            encoder_layers=given.integer("encoder_layers", 12, most=1024),
-            decoder_layers=given.integer("decoder_layers", 12, most=1024),
-            activation=given.choice("activation_function", "gelu", ACTIVATIONS),
-            max_length=given.integer("max_position_embeddings", 1024, least=2, most=MOST_POSITIONS // d_model),
+            d_ff=foreign.integer("encoder_ffn_dim", 4096, most=1_048_576),
+            n_heads=foreign.integer("encoder_attention_heads", 16, most=1024),
+            encoder_layers=foreign.integer("encoder_layers", 12, most=1024),
+            decoder_layers=foreign.integer("decoder_layers", 12, most=1024),
+            activation=foreign.choice("activation_function", "gelu", ACTIVATIONS),
+            max_length=foreign.integer("max_position_embeddings", 1024, least=2, most=MOST_POSITIONS // d_model),
             tie=("all" if shared else "target") if tied else "none",
-            scale_embedding=given.flag("scale_embedding", False),
+            scale_embedding=foreign.flag("scale_embedding", False),
             output_bias="final_logits_bias" in names,
-            dropout=given.number("dropout", 0.1),
-            attention_dropout=given.number("attention_dropout", 0.0),
-            activation_dropout=given.number("activation_dropout", 0.0),
+            dropout=foreign.number("dropout", 0.1),
+            attention_dropout=foreign.number("attention_dropout", 0.0),
+            activation_dropout=foreign.number("activation_dropout", 0.0),
             pad_id=pad,
-            bos_id=given.integer("decoder_start_token_id", pad, least=0),
-            eos_id=given.integer("eos_token_id", self.defaults["eos_token_id"], least=0),
+            bos_id=foreign.integer("decoder_start_token_id", pad, least=0),
+            eos_id=foreign.integer("eos_token_id", self.defaults["eos_token_id"], least=0),
         )
 
     def layout(self, config: ModelConfig) -> WeightLayout:
@@ -80,13 +80,13 @@ class Marian(Architecture):
         places = dict(embeddings.places)
         for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
             for index in range(layers):
-                theirs, ours = f"model.{side}.layers.{index}", f"{side}.{index}"
-                places |= _attention(f"{theirs}.self_attn", f"{ours}.self")
+                foreign_block, block = f"model.{side}.layers.{index}", f"{side}.{index}"
+                places |= _attention(f"{foreign_block}.self_attn", f"{block}.self")
                 if side == "decoder":
-                    places |= _attention(f"{theirs}.encoder_attn", f"{ours}.cross")
-                places |= both(f"{theirs}.fc1", f"{ours}.feed.up")
-                places |= both(f"{theirs}.fc2", f"{ours}.feed.down")
-                places |= both(f"{theirs}.final_layer_norm", f"{ours}.feed_residual.norm")
+                    places |= _attention(f"{foreign_block}.encoder_attn", f"{block}.cross")
+                places |= both(f"{foreign_block}.fc1", f"{block}.feed.up")
+                places |= both(f"{foreign_block}.fc2", f"{block}.feed.down")
+                places |= both(f"{foreign_block}.final_layer_norm", f"{block}.feed_residual.norm")
         if config.output_bias:
             places["final_logits_bias"] = WeightMapping(("output_bias",), "row")
         return replace(embeddings, places=places, ignored=IGNORED)
@@ -134,21 +134,21 @@ class Pegasus(Marian):
     defaults: ClassVar[dict[str, int]] = {"vocab_size": 50265, "pad_token_id": 0, "eos_token_id": 1}
     fixed: ClassVar[dict[str, object]] = Marian.fixed | {"pre_norm": True}
 
-    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
-        return super().config(given, names).model_copy(update={"pre_norm": True})
+    def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
+        return super().config(foreign, names).model_copy(update={"pre_norm": True})
 
     def layout(self, config: ModelConfig) -> WeightLayout:
         layout = super().layout(config)
         last = [both(f"model.{side}.layer_norm", f"{side}.norm") for side in ("encoder", "decoder")]
         return replace(layout, places={**layout.places, **last[0], **last[1]})
 
-    def completed(self, theirs: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+    def completed(self, weights: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
         order = _ours_from_theirs(config.d_model).argsort()
         table = torch.from_numpy(sinusoids(config.max_length, config.d_model)).index_select(1, order)
-        found = {f"model.{side}.embed_positions.weight": table.clone() for side in ("encoder", "decoder")}
+        added = {f"model.{side}.embed_positions.weight": table.clone() for side in ("encoder", "decoder")}
         if config.tie == "none":  # they have a shared matrix all the same, which nothing reads
-            found["model.shared.weight"] = theirs["model.decoder.embed_tokens.weight"].clone()
-        return theirs | found
+            added["model.shared.weight"] = weights["model.decoder.embed_tokens.weight"].clone()
+        return weights | added
 
     def check(self, config: ModelConfig) -> None:
         super().check(config)
@@ -173,10 +173,14 @@ def _embeddings(config: ModelConfig) -> WeightLayout:
     return WeightLayout(places, {output: (target,)}, spares)
 
 
-def _attention(theirs: str, ours: str) -> dict[str, WeightMapping]:
+def _attention(foreign_attention: str, attention: str) -> dict[str, WeightMapping]:
     names = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
-    places = {name: place for t, o in names.items() for name, place in both(f"{theirs}.{t}", f"{ours}.{o}").items()}
-    return places | both(f"{theirs}_layer_norm", f"{ours}_residual.norm")
+    places = {
+        name: place
+        for t, o in names.items()
+        for name, place in both(f"{foreign_attention}.{t}", f"{attention}.{o}").items()
+    }
+    return places | both(f"{foreign_attention}_layer_norm", f"{attention}_residual.norm")
 
 
 def _ours_from_theirs(width: int) -> Tensor:

@@ -72,9 +72,9 @@ def _program(file: IO[bytes], path: Path, size: int) -> bytes:
     """data.pkl of a zip file in which nothing is compressed, as torch writes it."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
-        if any(each.compress_type != zipfile.ZIP_STORED for each in entries):
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
             raise FolderError(f"{path} is compressed, which weights that torch saved never are.")
-        if sum(each.file_size for each in entries) > size:
+        if sum(entry.file_size for entry in entries) > size:
             raise FolderError(f"{path} says that it holds more than its {size:,} bytes; it is damaged or hostile.")
     reader = torch._C.PyTorchFileReader(str(path))
     if sum(name == "data.pkl" for name in reader.get_all_records()) != 1:
@@ -85,7 +85,7 @@ def _program(file: IO[bytes], path: Path, size: int) -> bytes:
 
 def _inspect_program(file: IO[bytes], path: Path, size: int, numbers_matter: bool = True) -> None:
     total, before = 0, ""
-    kept: dict[int, str] = {}  # number in the pickle's memory -> the instruction that made what lies there
+    memory: dict[int, str] = {}  # number in the pickle's memory -> the instruction that made what lies there
     for name, argument, place in _instructions(file, path):
         if place > MOST_PICKLE:
             raise FolderError(f"{path} has a description of more than {MOST_PICKLE:,} bytes; weights need less.")
@@ -94,8 +94,8 @@ def _inspect_program(file: IO[bytes], path: Path, size: int, numbers_matter: boo
         if name not in INSTRUCTIONS:
             raise _refused(path, f"the instruction {name}")
         if name in PUTS:
-            kept[argument] = before
-        if name in GETS and kept.get(argument) not in RECALLED:
+            memory[argument] = before
+        if name in GETS and memory.get(argument) not in RECALLED:
             raise _refused(path, "the same number or tuple twice")
         if name in INTEGERS and numbers_matter:
             total += abs(argument)

@@ -68,8 +68,8 @@ class ForeignConfig:
         known = {name: self.values[alias] for alias, name in aliases.items() if alias in self.values}
         return ForeignConfig(known | self.values, self.where)
 
-    def wrong(self, name: str, wanted: str) -> FolderError:
-        return FolderError(f"{self.where}: {name} is {quote(self.values.get(name))}; it must be {wanted}.")
+    def wrong(self, name: str, expected: str) -> FolderError:
+        return FolderError(f"{self.where}: {name} is {quote(self.values.get(name))}; it must be {expected}.")
 
     def _get(self, name: str, default: object) -> Any:
         value = self.values.get(name)

@@ -103,7 +103,7 @@ def _words(path: Path) -> tokenizers.Tokenizer:
     )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece(prefix="##")
-    inner.add_special_tokens([each for each in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if each in table])
+    inner.add_special_tokens([token for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if token in table])
     return inner
 
 

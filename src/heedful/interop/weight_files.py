@@ -70,19 +70,19 @@ def _shards(path: Path, name: str) -> list[Path]:
     if content is None:
         return []
     table = content.get("weight_map")
-    if not isinstance(table, dict) or not all(isinstance(each, str) for each in table.values()):
+    if not isinstance(table, dict) or not all(isinstance(shard, str) for shard in table.values()):
         raise FolderError(f"{path / index}: weight_map is not a table of tensors and files.")
     names = sorted(set(table.values()))
     if not 1 <= len(names) <= MOST_SHARDS:
         raise FolderError(f"{path / index} lists {len(names):,} files; it must list 1 to {MOST_SHARDS:,}.")
     ending = Path(name).suffix
     files = []
-    for each in names:
-        if not each.endswith(ending):
-            raise FolderError(f"{path / index} names {quote(each)}, which is not a {ending} file.")
-        file = find(path, each)
+    for shard in names:
+        if not shard.endswith(ending):
+            raise FolderError(f"{path / index} names {quote(shard)}, which is not a {ending} file.")
+        file = find(path, shard)
         if file is None:
-            raise FolderError(f"{path} has no {quote(each)}, which {index} names; copy the folder again.")
+            raise FolderError(f"{path} has no {quote(shard)}, which {index} names; copy the folder again.")
         files.append(file)
     return files
 

@@ -20,26 +20,26 @@ Shapes = Mapping[str, tuple[int, ...]]
 class WeightMapping(NamedTuple):
     """heedful's tensors that one foreign tensor holds: concatenated along the first axis, then in this form."""
 
-    ours: tuple[str, ...]
+    targets: tuple[str, ...]
     form: Literal["same", "transposed", "row"] = "same"
 
-    def shape(self, ours: Shapes) -> tuple[int, ...]:
+    def shape(self, shapes: Shapes) -> tuple[int, ...]:
         """The shape of the foreign tensor."""
-        whole = (sum(ours[name][0] for name in self.ours), *ours[self.ours[0]][1:])
-        return {"same": whole, "transposed": whole[::-1], "row": (1, *whole)}[self.form]
+        joined = (sum(shapes[name][0] for name in self.targets), *shapes[self.targets[0]][1:])
+        return {"same": joined, "transposed": joined[::-1], "row": (1, *joined)}[self.form]
 
-    def inwards(self, theirs: Tensor, ours: Shapes) -> Iterator[tuple[str, Tensor]]:
+    def inwards(self, tensor: Tensor, shapes: Shapes) -> Iterator[tuple[str, Tensor]]:
         """The foreign tensor -> heedful's tensors by name."""
-        whole = {"same": theirs, "transposed": theirs.mT if theirs.dim() == 2 else theirs, "row": theirs[0]}[self.form]
-        parts = torch.split(whole, [ours[name][0] for name in self.ours])
-        yield from zip(self.ours, (part.contiguous() for part in parts), strict=True)
+        joined = {"same": tensor, "transposed": tensor.mT if tensor.dim() == 2 else tensor, "row": tensor[0]}[self.form]
+        parts = torch.split(joined, [shapes[name][0] for name in self.targets])
+        yield from zip(self.targets, (part.contiguous() for part in parts), strict=True)
 
-    def outwards(self, ours: Mapping[str, Tensor]) -> Tensor:
+    def outwards(self, state: Mapping[str, Tensor]) -> Tensor:
         """Heedful's tensors -> the foreign tensor."""
-        whole = torch.cat([ours[name] for name in self.ours])
+        joined = torch.cat([state[name] for name in self.targets])
         if self.form == "transposed":
-            return whole.t().contiguous() if whole.dim() == 2 else whole
-        return whole.unsqueeze(0) if self.form == "row" else whole
+            return joined.t().contiguous() if joined.dim() == 2 else joined
+        return joined.unsqueeze(0) if self.form == "row" else joined
 
 
 @dataclass(frozen=True)
@@ -53,42 +53,42 @@ class WeightLayout:
 
     def names(self, weights: ForeignWeights) -> dict[str, str]:
         """Expected names -> names in the file; refuses a file with missing or unknown tensors."""
-        found = {name: name for name in self.places if name in weights.shapes}
+        names = {name: name for name in self.places if name in weights.shapes}
         for copy, name in _pairs(self.copies, weights) + _pairs(self.spares, weights):
-            found.setdefault(name, copy)
+            names.setdefault(name, copy)
         for name in self.places:
-            if name not in found:
+            if name not in names:
                 raise FolderError(f"{weights.where} lacks the tensor {name}, which its configuration requires.")
         for name in weights.shapes.keys() - self.places.keys() - self.copies.keys() - self.spares.keys():
             if not re.search(self.ignored, name):
                 raise FolderError(f"{weights.where} holds {quote(name)}, a tensor that heedful does not know.")
-        return found
+        return names
 
-    def inwards(self, weights: ForeignWeights, ours: Shapes) -> dict[str, Tensor]:
+    def inwards(self, weights: ForeignWeights, shapes: Shapes) -> dict[str, Tensor]:
         """Foreign weights -> heedful's; all shapes are compared before a tensor is read."""
-        found = self.names(weights)
+        names = self.names(weights)
         for name, place in self.places.items():
-            has, wanted = weights.shapes[found[name]], place.shape(ours)
-            if has != wanted:
+            has, expected = weights.shapes[names[name]], place.shape(shapes)
+            if has != expected:
                 raise FolderError(
-                    f"{weights.where}: {found[name]} has shape {quote(has)}, but the configuration requires {wanted}."
+                    f"{weights.where}: {names[name]} has shape {quote(has)}, but the configuration requires {expected}."
                 )
         state: dict[str, Tensor] = {}
         for name, place in self.places.items():
-            tensor = weights.read(found[name])
+            tensor = weights.read(names[name])
             if not all_finite(tensor):
                 raise FolderError(
                     f"{weights.where}: {name} holds numbers that are not finite in float32; it cannot be used."
                 )
-            state.update(place.inwards(tensor, ours))
+            state.update(place.inwards(tensor, shapes))
         for copy, name in _pairs(self.copies, weights):
-            if found[name] != copy:
-                self._check_copy(weights, copy, found[name])
+            if names[name] != copy:
+                self._check_copy(weights, copy, names[name])
         return state
 
-    def outwards(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def outwards(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Heedful's weights -> foreign weights."""
-        return {name: place.outwards(ours) for name, place in self.places.items()}
+        return {name: place.outwards(state) for name, place in self.places.items()}
 
     def _check_copy(self, weights: ForeignWeights, copy: str, name: str) -> None:
         same = weights.shapes[copy] == weights.shapes[name] and torch.equal(weights.read(copy), weights.read(name))
@@ -103,8 +103,9 @@ def _pairs(copies: Mapping[str, tuple[str, ...]], weights: ForeignWeights) -> li
     return [(copy, name) for copy, names in copies.items() if copy in weights.shapes for name in names]
 
 
-def both(theirs: str, *ours: str, form: Literal["same", "transposed"] = "same") -> dict[str, WeightMapping]:
+def both(foreign_name: str, *targets: str, form: Literal["same", "transposed"] = "same") -> dict[str, WeightMapping]:
     """The mappings of a weight and its bias."""
     return {
-        f"{theirs}.{part}": WeightMapping(tuple(f"{name}.{part}" for name in ours), form) for part in ("weight", "bias")
+        f"{foreign_name}.{part}": WeightMapping(tuple(f"{name}.{part}" for name in targets), form)
+        for part in ("weight", "bias")
     }

@@ -162,7 +162,7 @@ class EngineSearch:
                 hypothesis(ids[:length], log_probs[:length], options.length_penalty, bool(finished.value))
             )
         self.drop(number)
-        return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))[: options.n_best]
+        return sorted(hypotheses, key=lambda candidate: (not candidate.finished, -candidate.score))[: options.n_best]
 
 
 def _numbers(values: Sequence[int]) -> ctypes.Array[c_int32]:

@@ -34,18 +34,18 @@ class LibraryChoice(NamedTuple):
 
 def choose_library() -> LibraryChoice | None:
     """Load the library for this CPU; None if HEEDFUL_ISA is `none`."""
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted and wanted not in (*INSTRUCTION_SETS, OFF):
+    requested = os.environ.get(VARIABLE, "")
+    if requested and requested not in (*INSTRUCTION_SETS, OFF):
         names = f"{', '.join(INSTRUCTION_SETS)} or {OFF}"
-        raise SettingError(f"{VARIABLE} is {quote(wanted)}; it must be {names}, or not be set.")
-    if wanted == OFF:
+        raise SettingError(f"{VARIABLE} is {quote(requested)}; it must be {names}, or not be set.")
+    if requested == OFF:
         return None
     available, why_not_higher = supported_instruction_sets()
-    if wanted and wanted not in available:
+    if requested and requested not in available:
         raise SettingError(
-            f"{VARIABLE} is {wanted}, but here {why_not_higher}; set it to {' or '.join(available)}, or do not set it."
+            f"{VARIABLE} is {requested}, but here {why_not_higher}; set it to {' or '.join(available)}, or unset it."
         )
-    name = wanted or available[-1]
+    name = requested or available[-1]
     path = library_path(name)
     return LibraryChoice(open_library(path), path, name, available, why_not_higher)
 

@@ -33,7 +33,7 @@ def length_penalty(length: int, alpha: float) -> float:
 def hypotheses(ids: Tensor, token_log_probs: Tensor, alpha: float, finished: bool) -> list[Hypothesis]:
     """(N, t) ids, the last one eos if finished, and (N, t) log-probabilities -> N hypotheses."""
     rows = zip(ids.tolist(), token_log_probs.tolist(), strict=True)
-    return [hypothesis(each, log_probs, alpha, finished) for each, log_probs in rows]
+    return [hypothesis(row, log_probs, alpha, finished) for row, log_probs in rows]
 
 
 def hypothesis(ids: Sequence[int], token_log_probs: Sequence[float], alpha: float, finished: bool) -> Hypothesis:

@@ -97,16 +97,16 @@ class WorkerConnection(asyncio.Protocol):
     async def start(self, start: StartWorker, served: ServedFolder) -> None:
         """Start the worker, connect, and wait until the model is loaded."""
         try:
-            ours, theirs = socket.socketpair()
+            server_end, worker_end = socket.socketpair()
         except OSError as error:
             raise FolderError(f"the pipe to the model's process cannot be opened: {error.strerror}.") from None
         try:
-            self.stop = start(theirs, served)
+            self.stop = start(worker_end, served)
         except OSError as error:
-            ours.close()
-            theirs.close()
+            server_end.close()
+            worker_end.close()
             raise FolderError(f"the model's process cannot be started: {error.strerror}.") from None
-        await self.loop.connect_accepted_socket(lambda: self, ours)
+        await self.loop.connect_accepted_socket(lambda: self, server_end)
         await self.ready
 
     def submit(self, request: PendingRequest) -> None:

@@ -27,9 +27,11 @@ AnyModel = EncoderDecoder | DecoderModel | EncoderModel
 
 def read_model(stored: WeightFile) -> AnyModel:
     """Read a model from disk as modules, in float32, also under inference mode."""
-    arrays = ((name, each if scale is None else dequantize(each, scale)) for name, each, scale in stored.tensors())
+    arrays = (
+        (name, values if scale is None else dequantize(values, scale)) for name, values, scale in stored.tensors()
+    )
     with torch.inference_mode(False):
-        return fill_model(stored.config, ((name, torch.from_numpy(each)) for name, each in arrays), stored.path)
+        return fill_model(stored.config, ((name, torch.from_numpy(values)) for name, values in arrays), stored.path)
 
 
 def fill_model(model_config: ModelConfig, tensors: Iterable[tuple[str, Tensor]], where: Path) -> AnyModel:

@@ -125,8 +125,8 @@ def _check_header(weights: Path, expected: dict[str, tuple[tuple[int, ...], set[
         if actual[name][0] != shape:
             raise FolderError(f"{weights}: {name} has shape {actual[name][0]}, and the configuration says {shape}.")
         if actual[name][1] not in types:
-            wanted = " or ".join(sorted(types))
-            raise FolderError(f"{weights}: {name} is of type {actual[name][1]}, and the configuration says {wanted}.")
+            allowed = " or ".join(sorted(types))
+            raise FolderError(f"{weights}: {name} is of type {actual[name][1]}, and the configuration says {allowed}.")
     surplus = sorted(actual.keys() - expected.keys())
     if surplus:
         raise FolderError(f"{weights} holds {surplus[0]}, which is not part of the configured model.")

@@ -87,8 +87,8 @@ def _survey(lines: Iterable[str], lowercase: bool) -> tuple[list[str], int]:
     ranked = sorted(characters.items(), key=lambda item: (-item[1], item[0]))
     covered = itertools.accumulate((n for _, n in ranked), initial=0)
     enough = COVERAGE * sum(characters.values())
-    kept = [c for (c, n), before in zip(ranked, covered, strict=False) if n >= MIN_FREQUENCY and before < enough]
-    return [WORD_START, *(c for c in kept if c != WORD_START)], words
+    frequent = [c for (c, n), before in zip(ranked, covered, strict=False) if n >= MIN_FREQUENCY and before < enough]
+    return [WORD_START, *(c for c in frequent if c != WORD_START)], words
 
 
 def _train(

@@ -26,7 +26,7 @@ MAX_STOP_CHARACTERS = 1000  # characters
 async def models(state: ServerState, request: Request) -> Response:
     """GET /v1/models."""
     check_key(state.keys, bearer_token(request))
-    return JsonResponse({"object": "list", "data": [_card(each) for each in state.models.of_family("decoder")]})
+    return JsonResponse({"object": "list", "data": [_card(model) for model in state.models.of_family("decoder")]})
 
 
 async def model(state: ServerState, request: Request) -> Response:

@@ -146,12 +146,12 @@ def _describe_response(
 
 
 def _add_schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
-    found = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
-    components.update(found.pop("$defs", {}))
+    schema = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
+    components.update(schema.pop("$defs", {}))
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        components[kind.__name__] = found
+        components[kind.__name__] = schema
         return {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return found
+    return schema
 
 
 @cache
@@ -208,7 +208,7 @@ def _operation_html(operation: Operation, schemas: dict[str, Any]) -> str:
 def _describe_type(described: dict[str, Any]) -> str:
     """The type of a JSON schema in a few words."""
     if "anyOf" in described:
-        return " or ".join(dict.fromkeys(_describe_type(each) for each in described["anyOf"]))
+        return " or ".join(dict.fromkeys(_describe_type(alternative) for alternative in described["anyOf"]))
     if "$ref" in described:
         return str(described["$ref"]).rpartition("/")[2]
     if "enum" in described:
