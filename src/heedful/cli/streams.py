@@ -102,6 +102,12 @@ def check_outputs(*paths: Path | None) -> None:
             check_output(path)
 
 
+def check_inputs(output: Path, *inputs: Path) -> None:
+    """Refuse an output file that is also an input."""
+    if output != DASH and any(_same_file(input, output) for input in inputs):
+        raise SettingError(f"{output} is both input and output; write to another file.")
+
+
 @contextmanager
 def output_lines(path: Path, *inputs: Path) -> Iterator[Callable[[str], None]]:
     """Yield a function that writes one line to a file or to standard output; the file must not be one of the `inputs`.
@@ -109,8 +115,7 @@ def output_lines(path: Path, *inputs: Path) -> Iterator[Callable[[str], None]]:
     Lines are UTF-8 whatever the locale. Each is flushed at once and is never cut: Ctrl-C takes effect after the line,
     and at once if pressed twice.
     """
-    if path != DASH and any(_same_file(input, path) for input in inputs):
-        raise SettingError(f"{path} is both input and output; write to another file.")
+    check_inputs(path, *inputs)
     output = _Output(path)
     _interrupted.clear()
     previous_handler = signal.getsignal(signal.SIGINT)
@@ -255,7 +260,7 @@ def open_translator(
 
 
 @contextmanager
-def progress(input: Path, output: Path, what: str) -> Iterator[Callable[[], None]]:
+def progress(input: Path, output: Path, what: str, total: int | None = None) -> Iterator[Callable[[], None]]:
     """Yield a function to call after each line; shows a progress bar if stderr is a terminal without output lines."""
     if not sys.stderr.isatty() or (output == DASH and sys.stdout.isatty()):
         yield lambda: None
@@ -265,7 +270,7 @@ def progress(input: Path, output: Path, what: str) -> Iterator[Callable[[], None
 
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False) as bar:
-        task = bar.add_task(what, total=_count_lines(input), rate="")
+        task = bar.add_task(what, total=total or _count_lines(input), rate="")
         lines, shown = 0, time.monotonic()
 
         def show() -> None:

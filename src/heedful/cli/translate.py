@@ -22,6 +22,8 @@ from heedful.cli.streams import (
     output_lines,
     progress,
 )
+from heedful.errors import SettingError
+from heedful.formats.format_names import FORMATS, LINES, document_format
 
 if TYPE_CHECKING:
     from heedful.inference.translator import Translation
@@ -62,10 +64,32 @@ def translate(
     ] = 0,
     precision: Precision = "auto",
     device: Device = "cpu",
+    format: Annotated[
+        str,
+        typer.Option(help=f"Format of a file: auto (by its extension), {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."),
+    ] = "auto",
+    only_missing: Annotated[
+        bool, typer.Option("--only-missing", help="In a file: keep fuzzy and unfinished translations as well.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="In a file: also replace finished translations.")
+    ] = False,
+    source_language: Annotated[
+        str | None, typer.Option(help="In a file of several languages: the one to translate.")
+    ] = None,
+    target_language: Annotated[
+        str | None, typer.Option(help="In a file: the language to write; by default that of the model, if it is known.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="In a table: the column to translate, by name or number.")] = None,
 ) -> None:
     """Translate text line by line: N lines in, N lines out, in order; an empty line stays empty.
 
+    A file in PO, XLIFF, TMX, HTML, Markdown, SRT, VTT, CSV, TSV or JSON is translated as a file: only its translations
+    change. Finished translations are kept; an interrupted command continues where it stopped.
+
     For example: heedful translate runs/x < in.en > out.de
+
+    Or: heedful translate runs/x --input app.po --output app.de.po
     """
     check_outputs(output)
     options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length, "seed": seed}
@@ -73,6 +97,19 @@ def translate(
     options |= {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     options = {name: value for name, value in options.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
+    name = LINES if input == DASH else document_format(input, format)
+    if name != LINES:
+        if n_best > 1 or scores or alignments:
+            raise SettingError(f"{input} is translated as a file, without --n-best, --scores and --alignments.")
+        from heedful.cli.translate_document import DocumentOptions, DocumentRequest, model_language, translate_file
+
+        about = DocumentOptions(source_language, target_language or model_language(models[0]), column)
+        which = "all" if overwrite else "missing" if only_missing else "unfinished"
+        request = DocumentRequest(input, output, name, about, which)
+        request.check()
+        translator = open_translator(models, threads, precision, device, workers, shortlist)
+        translate_file(translator, request, {key: options[key] for key in options.keys() - {"n_best", "alignments"}})
+        return
     translator = open_translator(models, threads, precision, device, workers, shortlist)
     lines, ready = arriving_lines(input)
     with (

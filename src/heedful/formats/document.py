@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heedful.formats.encoded_text import EncodedText, Splice
-from heedful.formats.segment import Segment, TaggedText
+from heedful.formats.segment import Segment, TaggedText, separate_words
+from heedful.formats.tag_placement import line_breaks_to_spaces, place_tags
+from heedful.text.text_sentences import SentenceTranslations
+
+NOT_TRANSLATABLE = "marked as not translatable"
+PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[-+#0]*\d*(?:\.\d+)?[a-zA-Z]|\{[^{}\s]*\}")
 
 
 @dataclass(frozen=True)
@@ -43,3 +50,31 @@ class Document(ABC):
     def write(self, targets: Mapping[int, TargetText]) -> bytes:
         """The file with these translations; the same bytes without any."""
         return self.content.spliced(self.splices(targets) if targets else [], self.encoding_errors)
+
+
+def unfinished(document: Document, which: str) -> list[int]:
+    """The numbers of the segments to translate: `missing` ones, also `unfinished` ones (fuzzy, not final), or `all`."""
+    return [
+        number
+        for number, segment in enumerate(document.segments)
+        if segment.source.text.strip()
+        and segment.problem != NOT_TRANSLATABLE
+        and (which == "all" or segment.target is None or (which == "unfinished" and segment.problem))
+    ]
+
+
+def text_to_translate(segment: Segment) -> str:
+    """The text of a segment; line breaks that only wrap lines become spaces."""
+    text = separate_words(segment.source).text
+    return text if segment.preserve_space else line_breaks_to_spaces(text)
+
+
+def target_of(segment: Segment, translation: SentenceTranslations) -> TargetText:
+    """What is written for a segment; it is unsure if the placeholders of both sides differ."""
+    tagged = place_tags(separate_words(segment.source), translation)
+    return TargetText(tagged, unsure=not same_placeholders(segment.source.text, tagged.text))
+
+
+def same_placeholders(source: str, target: str) -> bool:
+    """Whether variables such as %s, %(n)d and {name} occur equally often in both texts."""
+    return Counter(PLACEHOLDER.findall(source)) == Counter(PLACEHOLDER.findall(target))

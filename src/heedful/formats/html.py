@@ -42,6 +42,8 @@ class BlockReader:
         self.length = 0  # characters of its text
         self.open: list[tuple[str, InlineTag]] = []  # its unclosed inline elements
         self.preserved, self.depth = "", 0  # an element copied as a whole, and the nesting depth of its name
+        self.position = 0  # where the current token starts
+        self.spans: list[tuple[int, int]] = []  # of the blocks
 
     def add(self, token: Token, source: str) -> None:
         match token.type:
@@ -64,6 +66,7 @@ class BlockReader:
     def end_block(self) -> None:
         """Finish the current block; unclosed inline elements end with it."""
         if self.block is not None:
+            self.spans[-1] = self.spans[-1][0], self.position
             self.block.text = "".join(self.texts)
             for _, tag in self.open:
                 tag.end, tag.closing = self.length, ""
@@ -72,6 +75,7 @@ class BlockReader:
     def _begin_block(self) -> TaggedText:
         if self.block is None:
             self.block = TaggedText()
+            self.spans.append((self.position, self.position))
             self.items.append(self.block)
         return self.block
 
@@ -115,19 +119,31 @@ def _protected(token: Token) -> bool:
 
 def parse_blocks(text: str) -> list[str | TaggedText]:
     """Split HTML into markup to copy (str) and blocks to translate."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # as every HTML parser does
+    return read_blocks(unify_line_ends(text)).items
+
+
+def unify_line_ends(text: str) -> str:
+    """Line feeds for all line ends, as every HTML parser reads them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_blocks(text: str) -> BlockReader:
+    """The markup and the blocks of HTML whose lines end with line feeds."""
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
     reader, position = BlockReader(), 0
     for token in turbohtml.tokenize(text, capture_source=True, resolve_references=False):
         start = lines[token.line - 1] + token.col
+        reader.position = position
         if start > position:
             reader.copy_markup(text[position:start])  # "</>" yields no token
+        reader.position = start
         position = start + len(token.data or "" if token.source is None else token.source)
         reader.add(token, text[start:position])
+    reader.position = position
     if position < len(text):
         reader.copy_markup(text[position:])  # nor does an unterminated tag
     reader.end_block()
-    return reader.items
+    return reader
 
 
 def replace_blocks(text: str, translations: Sequence[SentenceTranslations], rank: int = 0) -> str:
@@ -136,11 +152,16 @@ def replace_blocks(text: str, translations: Sequence[SentenceTranslations], rank
     written = "".join(
         item if isinstance(item, str) else write_block(item, next(translated), rank) for item in parse_blocks(text)
     )
-    if any(count_elements(text, scripting) != count_elements(written, scripting) for scripting in (True, False)):
+    check_elements(text, written)
+    return written
+
+
+def check_elements(before: str, after: str) -> None:
+    """An error if a browser sees other elements after the translation."""
+    if any(count_elements(before, scripting) != count_elements(after, scripting) for scripting in (True, False)):
         raise SettingError(
             "the HTML cannot be translated without changing its elements; check that all elements are closed."
         )
-    return written
 
 
 def count_elements(markup: str, scripting: bool = True) -> Counter[Any]:

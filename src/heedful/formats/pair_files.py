@@ -15,10 +15,11 @@ from typing import Protocol
 
 from heedful.config import DataSettings
 from heedful.errors import DataError, SettingError
+from heedful.formats.format_names import packed_stem
 from heedful.formats.language_tags import WantedLanguages, match_rank
 from heedful.formats.line_files import BadLine, DroppedLines, FileCounts, ParallelFiles, open_bytes
-from heedful.formats.pair_formats import MosesPairs, PairFormat, TsvPairs, find_format, open_format, packed_stem
-from heedful.formats.segment import Segment, TaggedText
+from heedful.formats.pair_formats import MosesPairs, PairFormat, TsvPairs, find_format, open_format
+from heedful.formats.segment import Segment, TaggedText, separate_words
 from heedful.formats.xml_parser import XmlError
 
 UNDECODABLE = "characters that cannot be decoded (U+FFFD)"
@@ -75,7 +76,7 @@ class PairFiles:
                         dropped.add(bad, first_file)
                     yield "", ""
                 elif segment.target is not None:
-                    yield _plain(segment.source.text), _plain(segment.target.text)
+                    yield _plain(separate_words(segment.source).text), _plain(separate_words(segment.target).text)
             first_file += len(each.files)
 
     def _segments(self, each: PairFormat) -> Iterator[Segment]:

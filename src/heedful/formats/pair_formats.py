@@ -10,6 +10,7 @@ from pathlib import Path
 
 from heedful.errors import DataError
 from heedful.formats.encoded_text import detect_encoding, read_leniently, utf8_chunks
+from heedful.formats.format_names import packed_stem
 from heedful.formats.json_files import read_json_lines
 from heedful.formats.language_tags import WantedLanguages, best_match, match_rank
 from heedful.formats.line_files import DroppedLines, open_unpacked, read_pairs, read_tsv
@@ -21,7 +22,6 @@ from heedful.formats.tmx import is_tmx, read_tmx, tmx_languages
 from heedful.formats.xliff import XliffParser, is_xliff
 from heedful.formats.xml_parser import XmlError
 
-PACKED = (".gz", ".bz2", ".xz")
 HEAD = 8192  # bytes that show the format of a file
 EXTENSIONS = {
     ".tmx": "tmx", ".xlf": "xliff", ".xliff": "xliff", ".sdlxliff": "xliff", ".mqxliff": "xliff", ".mxliff": "xliff",
@@ -275,11 +275,6 @@ def open_format(path: Path, languages: WantedLanguages) -> PairFormat:
             )
     found.check_languages()
     return found
-
-
-def packed_stem(path: Path) -> Path:
-    """The path without the extension of a compressed file."""
-    return path.with_suffix("") if path.suffix.lower() in PACKED else path
 
 
 def _has_header(path: Path, languages: WantedLanguages) -> bool:

@@ -6,8 +6,12 @@ tags are copied verbatim. Knows no file format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+LINE_BREAK = re.compile(r"""ctype=["']lb["']|subType=["']xlf:lb["']|>\\[nt]<|&lt;br\b""")
 
 
 @dataclass
@@ -42,6 +46,41 @@ class TaggedText:
             parts += [self._markup(tag.inner, tag.start, tag.end, escape), tag.closing]
             start = tag.end
         return "".join(parts) + escape(self.text[start:end])
+
+
+def separate_words(tagged: TaggedText) -> TaggedText:
+    """The same, with a space after every line break that is a code between two words."""
+    text = tagged.text
+    breaks = sorted(
+        {
+            tag.start
+            for tag in _flat(tagged.tags)
+            if LINE_BREAK.search(tag.opening) and not text[: tag.start][-1:].isspace() and text[tag.start :].strip()
+        }
+    )
+    if not breaks:
+        return tagged
+
+    def shift(tags: Sequence[InlineTag]) -> list[InlineTag]:
+        return [
+            InlineTag(
+                tag.opening,
+                tag.closing,
+                tag.start + bisect_left(breaks, tag.start),
+                tag.end + bisect_left(breaks, tag.end),
+                shift(tag.inner),
+            )
+            for tag in tags
+        ]
+
+    pieces = [text[start:end] for start, end in zip([0, *breaks], [*breaks, len(text)], strict=True)]
+    return TaggedText(" ".join(pieces), shift(tagged.tags))
+
+
+def _flat(tags: Sequence[InlineTag]) -> Iterator[InlineTag]:
+    for tag in tags:
+        yield tag
+        yield from _flat(tag.inner)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from heedful.errors import DataError
-from heedful.formats.document import Document, DocumentOptions, TargetText
+from heedful.formats.document import NOT_TRANSLATABLE, Document, DocumentOptions, TargetText
 from heedful.formats.encoded_text import EncodedText, Splice
 from heedful.formats.html import escape
 from heedful.formats.segment import Segment, TaggedText
@@ -15,7 +15,6 @@ from heedful.formats.xml_parser import ElementSpan, SegmentCapture, XmlParser, s
 
 FINAL = {"translated", "final", "signed-off", "reviewed"}  # states of a target that a corpus uses
 UNITS = ("trans-unit", "segment")  # of versions 1 and 2
-NOT_TRANSLATABLE = "marked as not translatable"
 NO_TARGET = "no translation"
 
 

@@ -21,7 +21,6 @@ MAX_DEPTH = 200  # nested elements
 MAX_UNIT = 1 << 24  # bytes of a segment with everything that belongs to it
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*+>""")
-LINE_BREAK = re.compile(r"""ctype=["']lb["']|subType=["']xlf:lb["']|>\\[nt]<|&lt;br\b""")  # codes that separate words
 INDENT = re.compile(rb"\s*\Z")
 U = TypeVar("U")
 
@@ -213,8 +212,6 @@ class XmlParser(ABC, Generic[U]):
             kind, key = self.code_of(*capture.code_name)
             markup = self.raw(capture.code.start, span.end)
             capture.codes.append(InlineCode(markup, capture.length, kind, key))
-            if LINE_BREAK.search(markup):
-                capture.add_text("\n")
 
     def _text(self, data: str) -> None:
         if self.capture is not None and not self.capture.depth:
