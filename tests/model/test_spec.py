@@ -49,6 +49,7 @@ OTHERS = [
     {"architecture": "rnn", "source_attention": "dot", "source_span": "local-p"},
     {"architecture": "conv", "separable": True},
     {"architecture": "bytenet"},
+    {"architecture": "memory-network"},
     {"architecture": "neural-gpu"},
     {"architecture": "neural-gpu", "autoregressive": False, "bias": False},
     {"architecture": "bytenet", "separable": True, "bias": False},
@@ -75,8 +76,8 @@ def configs() -> list[ModelConfig]:
         }
         if family == "decoder" and fitting.get("attention") == "linformer":
             continue  # it would see what is to come, which the configuration refuses
-        if family == "decoder" and fitting.get("architecture") == "neural-gpu":
-            continue  # it needs a source
+        if (family, fitting.get("architecture")) in (("decoder", "neural-gpu"), ("encoder-decoder", "memory-network")):
+            continue  # refused by the configuration, too
         made.append(ModelConfig.model_validate(SMALL | {"family": family} | fitting))
     return made
 

@@ -13,7 +13,10 @@ from heedful.cli.streams import Beam, check_outputs
 
 def explain(
     model: Annotated[Path, typer.Argument(help="A model folder: a translator, a GPT or an encoder.")],
-    text: Annotated[str, typer.Argument(help="Input text; for an encoder it may contain the mask token.")],
+    text: Annotated[
+        str,
+        typer.Argument(help="Input text; for an encoder it may contain the mask token, or a TAB before a second text."),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="HTML file to write; explain.html if no other output is requested.")
     ] = None,
@@ -35,6 +38,7 @@ def explain(
     """
     from heedful.inside import draw_attention
     from heedful.inside.explain import explain as explain_text
+    from heedful.inside.hops import hop_table
     from heedful.interop import open_folder
 
     if out is None and not (png or svg or json):
@@ -54,6 +58,8 @@ def explain(
             draw_attention(run, path, picture)
     if run.output is not None:
         print(run.output)
+    for line in hop_table(run):
+        print(line)
     for path in (out, json, png, svg):
         if path is not None:
             print(f"wrote {path}", file=sys.stderr)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 Preset = Literal["tiny", "small", "base", "big"]
 Family = Literal["encoder-decoder", "decoder", "encoder"]
-Architecture = Literal["transformer", "rnn", "conv", "bytenet", "neural-gpu"]
+Architecture = Literal["transformer", "rnn", "conv", "bytenet", "neural-gpu", "memory-network"]
 Sections = dict[str, dict[str, Any]]
 
 SMALL_CORPUS: dict[str, Any] = {  # small corpora, minutes or hours of training
@@ -146,6 +146,10 @@ BASELINES: dict[Architecture, Sections] = {
     "conv": {"model": {"positions": "sinusoidal"}, "train": CONVOLUTION_TRAINING},
     "bytenet": {"model": {"encoder_layers": 10, "decoder_layers": 10}, "train": CONVOLUTION_TRAINING},
     "neural-gpu": {"model": {"encoder_layers": 2, "decoder_layers": 2}, "train": CONVOLUTION_TRAINING},
+    "memory-network": {
+        "model": {"d_model": 64, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.0},
+        "train": BASELINE_TRAINING | {"learning_rate": 5e-3, "warmup": 100, "clip_norm": 1.0, "weight_decay": 0.0},
+    },
 }
 
 

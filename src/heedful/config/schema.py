@@ -133,7 +133,8 @@ class ModelConfig(Section):
         " baseline; conv, gated convolutions with attention (Gehring et al., 2017), fast on short text; bytenet,"
         " dilated convolutions without attention (Kalchbrenner et al., 2016), linear in the length of the text;"
         " neural-gpu, a memory that convolutional gated recurrent units change (Kaiser & Sutskever, 2015), for"
-        " algorithms.",
+        " algorithms; memory-network, several hops of attention over sentences (Sukhbaatar et al., 2015), for questions"
+        " about a text.",
     )
     attention: AttentionKind = Field(
         "full",
@@ -226,6 +227,12 @@ class ModelConfig(Section):
         True,
         description="Decoder of a neural-gpu: true, token by token (Extended Neural GPU; Kaiser & Bengio, 2016); false,"
         " all outputs at once.",
+    )
+    memory_size: Annotated[int, Field(ge=1, le=65_536)] = Field(
+        50, description="Memories of a memory-network: the last sentences before a question, or the last tokens."
+    )
+    sentence_ends: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="Ids of tokens that end a sentence, for a memory-network; set by the tokenizer."
     )
     separable: bool = Field(
         False,
@@ -352,6 +359,11 @@ class ModelConfig(Section):
             raise ValueError(f"a bidirectional encoder needs an even d_model, and it is {self.d_model}")
         if architecture == "bytenet" and self.d_model % 2:
             raise ValueError(f"a bytenet halves d_model inside its blocks, and it is odd: {self.d_model}")
+        if architecture == "memory-network" and self.family == "encoder-decoder":
+            raise ValueError(
+                "a memory-network answers questions (the encoder family) or models language (decoder), and translates "
+                "nothing; use another architecture"
+            )
         if architecture == "neural-gpu" and self.family == "decoder":
             raise ValueError(
                 "a neural-gpu transforms a source, and a language model has none; use another architecture"

@@ -22,6 +22,7 @@ from heedful.data.data_report import CorpusReport, describe_dropped_lines
 from heedful.data.pairs import Pairs, PairsWriter, id_type, map_array, open_pairs
 from heedful.data.scan import hold_out_pairs
 from heedful.errors import DataError
+from heedful.formats.babi import labeled_lines
 from heedful.formats.line_files import BadLine, DroppedLines, read_good_and_bad_lines
 from heedful.text import Tokenizer
 
@@ -91,7 +92,7 @@ class LabeledCorpus(Corpus[LabeledReport]):
 def read_labeled(path: Path, dropped: DroppedLines | None = None) -> list[LabeledExample]:
     """All examples of a TSV file; other lines are counted in `dropped`, or are errors without it."""
     examples = []
-    for number, line in enumerate(read_good_and_bad_lines(path), 1):
+    for number, line in enumerate(labeled_lines(read_good_and_bad_lines(path)), 1):
         example = line if isinstance(line, BadLine) else _parse_example(line, number)
         if isinstance(example, LabeledExample):
             examples.append(example)

@@ -148,10 +148,13 @@ def _continue(folder: ModelFolder, text: str, target: str | None, search: dict[s
 
 @torch.inference_mode()
 def _read(folder: ModelFolder, text: str) -> RecordedRun:
-    """Record an encoder; mask tokens may be written in the text."""
+    """Record an encoder; mask tokens may be written in the text, and a second text after a TAB."""
     assert isinstance(folder.model, EncoderModel)
     model, tokenizer = folder.model.eval(), folder.tokenizer
     longest = min(model.config.max_length - 2, MOST_TOKENS)
+    text, _, second = text.partition("\t")
+    others = [*tokenizer.encode(second), tokenizer.eos_id] if second.strip() else []
+    longest = max(1, longest - len(others))
     mask, name = tokenizer.mask_id, tokenizer.pieces([tokenizer.mask_id])[0] if tokenizer.mask_id is not None else ""
     if mask is not None and name in text:
         ids: list[int] = []
@@ -160,9 +163,11 @@ def _read(folder: ModelFolder, text: str) -> RecordedRun:
         ids, note = ids[:longest], _note(len(ids), longest)
     else:
         text, ids, note = _fitting(tokenizer, text, longest)
-    read = [tokenizer.bos_id, *ids, tokenizer.eos_id]
+    first = [tokenizer.bos_id, *ids, tokenizer.eos_id]
+    read = [*first, *others]
+    types = torch.tensor([[0] * len(first) + [int(model.config.token_types > 1)] * len(others)])
     with record(model, "*") as trace:
-        model(torch.tensor([read]))
+        model(torch.tensor([read]), types=types)
     return RecordedRun(folder, text, None, TokenReader(tokenizer).side(read), None, read, _plain(trace), None, note)
 
 

@@ -20,6 +20,7 @@ class Context:
     memory_keep: Tensor | None = None  # (B, 1, 1, S): the cross-attention mask
     cache: KVCache | None = None
     real: Tensor | None = None  # (B, T): True at real tokens of the hidden states; None: all are
+    ids: Tensor | None = None  # (B, T): the tokens, for stacks with embeddings of their own
 
     @property
     def start(self) -> int | Tensor:

@@ -62,6 +62,8 @@ def _stack(config: ModelConfig, name: str, layers: int, cross: bool) -> Shapes:
         spec |= layer_of(config, f"{where}.{index}", index, cross)
     if config.architecture == "rnn" and cross:
         spec |= _rnn_decoder(config, name, layers)
+    if config.architecture == "memory-network":
+        spec |= _memory_network(config, name, layers)
     if config.architecture == "bytenet" and name == "decoder":
         spec |= _linear(f"{name}.combine", config.d_model, 2 * config.d_model, config.bias) if cross else {}
         spec |= _norm(f"{name}.last_norm", config.d_model)
@@ -193,6 +195,19 @@ def _cgru(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
     return spec | ({f"{name}.tape.weight": (3 * maps, maps, *kernel)} if cross else {})
 
 
+def _hop(config: ModelConfig, name: str, index: int, cross: bool) -> Shapes:
+    return {}  # hops share the weights of the stack
+
+
+def _memory_network(config: ModelConfig, name: str, layers: int) -> Shapes:
+    """The embeddings of memories besides those of the vocabulary, and the temporal encoding."""
+    width, table = config.d_model, (config.vocab_size, config.d_model)
+    if name == "encoder":
+        return {f"{name}.tables": (layers, *table), f"{name}.temporal": (layers + 1, config.memory_size, width)}
+    spec: Shapes = {f"{name}.table": table, f"{name}.temporal": (2, config.memory_size, width)}
+    return spec | _linear(f"{name}.mapping", width, width, bias=False)
+
+
 def _convolve(config: ModelConfig, name: str, rows: int, columns: int) -> Shapes:
     """A convolution, or a separable one: a kernel per channel, and a product over channels."""
     spec: Shapes = {}
@@ -218,4 +233,5 @@ LAYERS = {
     "conv": _convolution,
     "bytenet": _bytenet_block,
     "neural-gpu": _cgru,
+    "memory-network": _hop,
 }

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.config import ModelConfig
-from heedful.model.baselines import bytenet, conv, neural_gpu, rnn
+from heedful.model.baselines import bytenet, conv, memory_network, neural_gpu, rnn
 from heedful.model.baselines.universal import UniversalStack
 from heedful.model.block import Stack
 from heedful.model.context import Context
@@ -34,8 +34,22 @@ class Embedding(nn.Module):
         return F.embedding(ids, self.weight) * self.scale
 
 
-Encoder = Stack | rnn.RNNEncoder | conv.ConvEncoder | bytenet.ByteNetEncoder | neural_gpu.NeuralGPUEncoder
-Decoder = Stack | rnn.RNNDecoder | conv.ConvDecoder | bytenet.ByteNetDecoder | neural_gpu.NeuralGPUDecoder
+Encoder = (
+    Stack
+    | rnn.RNNEncoder
+    | conv.ConvEncoder
+    | bytenet.ByteNetEncoder
+    | neural_gpu.NeuralGPUEncoder
+    | memory_network.MemoryEncoder
+)
+Decoder = (
+    Stack
+    | rnn.RNNDecoder
+    | conv.ConvDecoder
+    | bytenet.ByteNetDecoder
+    | neural_gpu.NeuralGPUDecoder
+    | memory_network.MemoryDecoder
+)
 
 
 def build_encoder(config: ModelConfig, memory: bool = False) -> Encoder:
@@ -48,6 +62,8 @@ def build_encoder(config: ModelConfig, memory: bool = False) -> Encoder:
         return bytenet.ByteNetEncoder(config, config.encoder_layers, memory)
     if config.architecture == "neural-gpu":
         return neural_gpu.NeuralGPUEncoder(config, config.encoder_layers, memory)
+    if config.architecture == "memory-network":
+        return memory_network.MemoryEncoder(config, config.encoder_layers)
     return (UniversalStack if config.universal else Stack)(config, config.encoder_layers)
 
 
@@ -61,6 +77,8 @@ def build_decoder(config: ModelConfig, cross: bool = False) -> Decoder:
         return bytenet.ByteNetDecoder(config, config.decoder_layers, cross)
     if config.architecture == "neural-gpu":
         return neural_gpu.NeuralGPUDecoder(config, config.decoder_layers)
+    if config.architecture == "memory-network":
+        return memory_network.MemoryDecoder(config, config.decoder_layers)
     return (UniversalStack if config.universal else Stack)(config, config.decoder_layers, cross, causal=True)
 
 
@@ -171,7 +189,7 @@ class DecoderModel(Model):
         keep = self._causal_mask(ids.size(1), past + ids.size(1), ids.device)
         real = cache.not_padding(ids.size(1)) if cache else None
         keep = real if keep is None else keep if real is None else keep & real
-        hidden: Tensor = self.decoder(self.embedding(ids), Context(keep, cache=cache))
+        hidden: Tensor = self.decoder(self.embedding(ids), Context(keep, cache=cache, ids=ids))
         return hidden
 
     def start(self) -> KVCache:
@@ -218,7 +236,7 @@ class EncoderModel(Model):
         if self.token_types is not None:
             x = x + self.token_types(torch.zeros_like(ids) if types is None else types)
         keep = not_padding(ids, self.config.pad_id) if keep is None else keep
-        hidden: Tensor = self.encoder(x, Context(keep, real=keep[:, 0, 0]))
+        hidden: Tensor = self.encoder(x, Context(keep, real=keep[:, 0, 0], ids=ids))
         return hidden
 
     def before_output(self, hidden: Tensor) -> Tensor:

@@ -199,6 +199,7 @@ def describe_layers(config: RunConfig) -> str:
         "rnn": f"{model.cell}, " + (f"{model.source_attention} attention, " if "+" in depth else ""),
         "conv": "dilated " * model.dilated + "separable " * model.separable + "convolutions, ",
         "bytenet": "ByteNet, ",
+        "memory-network": "memory network with hops as layers, ",
         "neural-gpu": "Extended Neural GPU, " if model.autoregressive else "Neural GPU, ",
     }[model.architecture]
     return f"{kind}{depth} {'steps' if model.universal else 'layers'}, d_model {model.d_model}"
