@@ -11,8 +11,8 @@ import heedful
 
 ROOT = Path(heedful.__file__).parent
 ORDER = [
-    "errors", "packages", "files", "config", "text", "formats", "data", "ops", "model", "search", "storage", "native",
-    "inference", "interop", "evaluation", "training", "inside", "serve", "demo", "cli", "__main__",
+    "errors", "packages", "files", "config", "text", "audio", "formats", "data", "ops", "model", "search", "storage",
+    "native", "inference", "interop", "evaluation", "training", "inside", "serve", "demo", "cli", "__main__",
 ]  # fmt: skip
 ALLOWED_ALONE = {"model": {"ops", "config"}, "demo": set(), "ops": set(), "text": {"errors", "files"}}
 

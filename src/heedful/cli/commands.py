@@ -22,6 +22,7 @@ from heedful.cli.serve import serve
 from heedful.cli.settings import settings
 from heedful.cli.shortlist import shortlist
 from heedful.cli.train import train
+from heedful.cli.transcribe import transcribe
 from heedful.cli.translate import translate
 
 app = typer.Typer(
@@ -48,6 +49,7 @@ def heedful(
 for command in (
     train,
     translate,
+    transcribe,
     generate,
     fill_mask,
     embed,

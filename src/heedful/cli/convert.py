@@ -10,7 +10,10 @@ import typer
 
 def convert(
     source: Annotated[
-        Path, typer.Argument(help="A model folder: heedful's, or Hugging Face's (MarianMT, PEGASUS, GPT-2 or BERT).")
+        Path,
+        typer.Argument(
+            help="A model folder, heedful's or Hugging Face's (MarianMT, PEGASUS, GPT-2, BERT, Whisper), or a .pt."
+        ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder to create.")],
     to: Annotated[str, typer.Option(help="Format to write: heedful, huggingface or ctranslate2.")] = "heedful",

@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heedful.cli.streams import Beam, Device, Precision, Shortlist, Threads, open_translator
+from heedful.cli.transcribe import open_transcriber
+from heedful.errors import SettingError
+
+if TYPE_CHECKING:
+    from heedful.inference.transcriber import Transcriber
 
 
 def evaluate(
     models: Annotated[list[Path], typer.Argument(help="A model folder, or several as an ensemble.")],
-    source: Annotated[Path, typer.Option(help="Sentences to translate, one per line; plain or .gz.")],
-    reference: Annotated[Path, typer.Option(help="Reference translations, one per line.")],
+    source: Annotated[Path | None, typer.Option(help="Sentences to translate, one per line; plain or .gz.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Reference translations, one per line.")] = None,
+    audio: Annotated[
+        Path | None,
+        typer.Option(help="For a speech recognizer: recordings with transcripts, a TSV file, path TAB text."),
+    ] = None,
     beam: Beam = None,
     length_penalty: Annotated[float | None, typer.Option(help="Length penalty α (GNMT).")] = None,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, …")] = None,
@@ -29,10 +38,23 @@ def evaluate(
     """Translate a test set and score it against the references: sacreBLEU's BLEU, chrF and TER, and exact match.
 
     For example: heedful evaluate runs/x --source test.en --reference test.de
+
+    A speech recognizer transcribes recordings: word and character error rates (jiwer) after NFKC, lower case and
+    without punctuation. For example: heedful evaluate runs/asr --audio test.tsv
     """
     from heedful.evaluation import metrics as measures
     from heedful.formats.line_files import read_pairs
 
+    if audio is not None:
+        if source is not None or reference is not None or len(models) > 1:
+            raise SettingError(
+                "--audio evaluates one speech recognizer; leave out --source, --reference and ensembles."
+            )
+        evaluate_audio(open_transcriber(models[0], threads, precision, device), audio, beam, as_json)
+        return
+    if source is None or reference is None:
+        missing = "--source" if source is None else "--reference"
+        raise SettingError(f"{missing} is missing; give --source and --reference, or --audio for a speech recognizer.")
     measures.build_bleu(tokenize, lowercase)  # checks the metric's options before translating
     pairs = list(read_pairs(source, reference))
     translator = open_translator(models, threads, precision, device, shortlist=shortlist)
@@ -51,3 +73,24 @@ def evaluate(
     print(f"chrF  {result.chrf:6.2f}   {result.signatures['chrF']}")
     print(f"TER   {result.ter:6.2f}   {result.signatures['TER']}")
     print(f"exact {result.exact:6.2f}   of {result.sentences:,} sentences, {speed:.1f}/s with {translator.engine}")
+
+
+def evaluate_audio(transcriber: Transcriber, manifest: Path, beam: int | None, as_json: bool) -> None:
+    """Transcribe the recordings of a manifest, and print word and character error rates."""
+    from heedful.evaluation.word_errors import evaluate_speech
+    from heedful.formats.audio_manifest import read_manifest
+
+    utterances = read_manifest(manifest)
+    start, seconds, hypotheses = time.perf_counter(), 0.0, []
+    for transcript in transcriber.stream([each.path for each in utterances], **({"beam": beam} if beam else {})):
+        hypotheses.append(transcript.text)
+        seconds += transcript.duration
+    speed = seconds / (time.perf_counter() - start)
+    result = evaluate_speech(hypotheses, [each.text for each in utterances])
+    if as_json:
+        print(json.dumps(result.as_json() | {"times_real_time": speed, "engine": transcriber.engine}, indent=2))
+        return
+    errors = f"{result.substitutions} substituted, {result.deletions} deleted, {result.insertions} inserted"
+    print(f"WER {result.wer:6.2f} %   {errors}, of {result.words:,} words")
+    print(f"CER {result.cer:6.2f} %   normalization: {result.normalization}")
+    print(f"{result.recordings:,} recordings, {seconds:,.0f} s, {speed:.1f} times real time with {transcriber.engine}")

@@ -40,10 +40,12 @@ def train(
     valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None,
     labeled: Annotated[Path | None, typer.Option(help="Examples for a classifier: label TAB text [TAB text].")] = None,
     valid_labeled: Annotated[Path | None, typer.Option(help="Validation examples for a classifier.")] = None,
+    audio: Annotated[Path | None, typer.Option(help="Recordings as a TSV file, path TAB text.")] = None,
+    valid_audio: Annotated[Path | None, typer.Option(help="Recordings of the validation set.")] = None,
     task: Annotated[
         str | None,
         typer.Option(
-            help="translation, language-model, masked-lm or classification; by default inferred from the files."
+            help="translation, language-model, masked-lm, classification or speech; by default inferred from the files."
         ),
     ] = None,
     init: Annotated[Path | None, typer.Option(help="Model folder to start from.")] = None,
@@ -56,13 +58,15 @@ def train(
         bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint, exactly.")
     ] = False,
 ) -> None:
-    """Train a translator from sentence pairs, a GPT or a BERT from plain text, or a classifier from labeled text.
+    """Train a translator from sentence pairs, a GPT or a BERT from plain text, a classifier or a speech recognizer.
 
     For example: heedful train --source train.en --target train.de --out runs/x --time 30m
 
     Or: heedful train --pairs memory.tmx --pairs project.po --source-language en --target-language de --out runs/x
 
     Or: heedful train --task language-model --text book.txt --out runs/gpt; --task masked-lm trains a BERT.
+
+    Or: heedful train --task speech --audio train.tsv --out runs/asr
 
     Or: heedful train --labeled train.tsv --init runs/bert --out runs/classifier
 
@@ -74,6 +78,7 @@ def train(
 
     files: dict[str, Any] = {"source": source, "target": target, "pairs": pairs, "labeled": labeled}
     files |= {"text": text, "valid_text": valid_text, "valid_labeled": valid_labeled}
+    files |= {"audio": audio, "valid_audio": valid_audio}
     files |= {"valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs}
     files |= {"source_language": source_language, "target_language": target_language}
     config = read_settings(settings or [], files, {"preset": preset, "task": task}, {"time": time, "init": init})

@@ -26,7 +26,7 @@ from heedful.config.schema import (
 )
 from heedful.errors import SettingError, quote
 
-TaskName = Literal["translation", "language-model", "masked-lm", "classification"]
+TaskName = Literal["translation", "language-model", "masked-lm", "classification", "speech"]
 S = TypeVar("S", bound=Section)
 
 
@@ -38,8 +38,8 @@ class RunConfig(Section):
     )
     task: TaskName | None = Field(
         None,
-        description="translation, classification, language-model (a GPT) or masked-lm (a BERT); inferred from the files"
-        " where they leave no doubt, and required for plain text.",
+        description="translation, classification, speech, language-model (a GPT) or masked-lm (a BERT); inferred from"
+        " the files where they leave no doubt, and required for plain text.",
     )
     data: DataSettings = DataSettings()
     text: TextSettings = TextSettings()

@@ -108,6 +108,29 @@ LANGUAGE_MODEL_SIZES: dict[Preset, Sections] = {
     },
 }
 
+# Speech recognizers: the sizes of translators, with an encoder that is deeper than the decoder.
+SPEECH: Sections = {
+    "model": {"pre_norm": True, "activation": "gelu", "features": 80, "dropout": 0.1},
+    "train": {
+        "embedding_init": "random",
+        "sampled_softmax": 0,
+        "bpe_dropout": 0.0,
+        "ctc_weight": 0.3,
+        "freq_masks": 2,
+        "time_masks": 2,
+        "label_smoothing": 0.1,
+    },
+}
+SPEECH_SIZES: dict[Preset, Sections] = {
+    "tiny": {
+        "model": {"d_model": 128, "d_ff": 512, "encoder_layers": 4, "decoder_layers": 2},
+        "train": {"learning_rate": 4e-3, "batch_tokens": 4096, "max_updates": 10_000},
+    },
+    "small": {"model": {"encoder_layers": 8, "decoder_layers": 4}, "train": {"learning_rate": 3e-3}},
+    "base": {"model": {"encoder_layers": 12}, "train": {"clip_norm": 1.0}},
+    "big": {"model": {"encoder_layers": 18}, "train": {"clip_norm": 1.0}},
+}
+
 # Fine-tuning of a pretrained encoder: few epochs, low learning rate.
 FINE_TUNING: dict[str, Any] = {
     "learning_rate": 3e-4,
@@ -168,6 +191,18 @@ def preset(family: Family, name: Preset, architecture: Architecture = "transform
 SELECTABLE: tuple[Preset, ...] = ("tiny", "small", "base")  # by the size of a corpus
 PAIRS = (100_000, 1_000_000)  # sentence pairs from which on the second and the third are selected
 TOKENS = (3_000_000, 300_000_000)  # tokens of plain text, likewise
+SECONDS = (10 * 3600, 300 * 3600)  # of recordings, likewise
+
+
+def speech_preset(name: Preset) -> Sections:
+    """The sections of a preset for a speech recognizer."""
+    sections = preset("encoder-decoder", name)
+    return {part: sections[part] | SPEECH[part] | SPEECH_SIZES[name][part] for part in ("model", "train")}
+
+
+def preset_for_audio(seconds: float) -> Preset:
+    """The preset for so many seconds of recordings."""
+    return SELECTABLE[bisect(SECONDS, seconds)]
 
 
 def preset_for(pairs: int) -> Preset:

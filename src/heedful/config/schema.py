@@ -70,6 +70,18 @@ class DataSettings(Section):
         None, description="Examples for a classifier, one per line: label TAB text [TAB second text]."
     )
     valid_labeled: Path | None = Field(None, description="Labeled examples of the validation set.")
+    audio: Path | None = Field(
+        None, description="Recordings with transcripts, a TSV file: path TAB text; paths are relative to the file."
+    )
+    valid_audio: Path | None = Field(None, description="Recordings of the validation set.")
+    max_seconds: Annotated[float, Field(gt=0, le=600)] = Field(
+        30.0, description="Maximum length of a recording, in seconds; longer ones are dropped."
+    )
+    speed_perturbation: tuple[Annotated[float, Field(ge=0.5, le=2)], ...] = Field(
+        (1.0, 0.9, 1.1),
+        description="Speeds at which every recording is trained on; another speed also changes the pitch (Ko et al.,"
+        " 2015). 1 alone switches it off.",
+    )
     valid_size: Annotated[int, Field(ge=1)] | None = Field(
         None,
         description="Size of the validation set held out from the training data if there are no validation files:"
@@ -127,6 +139,18 @@ class ModelConfig(Section):
     decoder_layers: Annotated[int, Field(ge=1, le=1024)] = Field(
         6, description="Decoder blocks; with one or two, translation is fast on a CPU."
     )
+    features: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0,
+        description="Audio input: log-mel bins of a frame, which two convolutions read; 0 for token input. Set by the"
+        " task.",
+    )
+    feature_stride: Literal[2, 4] = Field(
+        2, description="Audio input: frames of 10 ms that become one position of the encoder."
+    )
+    full_window: bool = Field(
+        False, description="Audio input: pad every recording with silence to source_max_length (Whisper)."
+    )
+    ctc: bool = Field(False, description="CTC output layer on the encoder; set by train.ctc_weight.")
     architecture: Architecture = Field(
         "transformer",
         description="transformer, the best choice for almost everything; rnn, a recurrent encoder-decoder, as a"
@@ -264,6 +288,9 @@ class ModelConfig(Section):
     max_length: Annotated[int, Field(ge=2, le=1_048_576)] = Field(
         1024, description="Maximum sequence length, in tokens."
     )
+    source_max_length: Annotated[int, Field(ge=2, le=1_048_576)] | None = Field(
+        None, description="Maximum length of the source, in positions of the encoder; max_length if not set."
+    )
     tie: Literal["all", "target", "none"] = Field(
         "all",
         description="Share source, target and output embeddings (all; the paper), target and output (target), or none.",
@@ -303,11 +330,25 @@ class ModelConfig(Section):
             raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
         if self.family != "encoder" and (self.head != "linear" or self.pooler or self.labels):
             raise ValueError(f"head, pooler and labels are parts of an encoder, and this is the {self.family} family")
-        if self.max_length * self.d_model > 2**28:
-            raise ValueError(f"max_length ({self.max_length}) times d_model ({self.d_model}) is more than 2 ** 28")
+        self._features_fit()
+        if max(self.max_length, self.source_length) * self.d_model > 2**28:
+            longest = max(self.max_length, self.source_length)
+            raise ValueError(f"max_length ({longest}) times d_model ({self.d_model}) is more than 2 ** 28")
         if max(self.pad_id, self.bos_id, self.eos_id) >= self.vocab_size:
             raise ValueError(f"pad_id, bos_id and eos_id must be below vocab_size ({self.vocab_size})")
         return self
+
+    def _features_fit(self) -> None:
+        if not self.features:
+            for name in ("full_window", "ctc"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} is for audio input, and this model reads tokens; leave it out")
+        elif self.family != "encoder-decoder" or self.architecture != "transformer":
+            raise ValueError("audio input needs a Transformer of the encoder-decoder family")
+        elif self.act_halting or self.experts:
+            raise ValueError("audio input does not work with act_halting or experts; leave them out")
+        elif self.source_vocab_size is not None or self.tie == "target":
+            raise ValueError("a model with audio input has no source vocabulary; set model.tie to all or none")
 
     def _attention_fits(self) -> None:
         if self.d_model % self.n_heads:
@@ -402,6 +443,11 @@ class ModelConfig(Section):
         return "layer" if self.norm == "instance" else self.norm
 
     @property
+    def source_length(self) -> int:
+        """Maximum length of the source."""
+        return self.source_max_length or self.max_length
+
+    @property
     def d_head(self) -> int:
         """Width of one head's values."""
         return self.d_model // self.n_heads
@@ -476,6 +522,21 @@ class TrainSettings(Section):
         0.0,
         description="R-Drop's α (Liang et al., 2021): every pair is computed twice with different dropout, and the"
         " divergence of the two outputs is added to the loss; 0 switches it off.",
+    )
+    ctc_weight: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0,
+        description="Speech: share of an auxiliary CTC loss on the encoder (Watanabe et al., 2017), which makes it"
+        " align sound and text; 0 switches it off.",
+    )
+    freq_masks: Annotated[int, Field(ge=0, le=100)] = Field(
+        0, description="Speech: SpecAugment (Park et al., 2019), bands of mel bins that are masked in each recording."
+    )
+    freq_mask_width: Count = Field(15, description="Speech: maximum width of a masked band, in mel bins.")
+    time_masks: Annotated[int, Field(ge=0, le=100)] = Field(
+        0, description="Speech: SpecAugment, spans of time that are masked in each recording."
+    )
+    time_mask_share: Probability = Field(
+        0.1, description="Speech: maximum length of a masked span, as a share of the recording."
     )
     checkpoint_every: Annotated[int, Field(ge=1)] | None = Field(
         None,

@@ -69,8 +69,8 @@ def collate(
     """Collate the pairs at `indices`; without `target` both sides have the same special tokens."""
     target = target or source
     rows = np.asarray(indices, np.int64)
-    sources, source_lengths = _padded(pairs.sources, rows, source, start=False)
-    targets, target_lengths = _padded(pairs.targets, rows, target, start=True)
+    sources, source_lengths = pad_ids(pairs.sources, rows, source, start=False)
+    targets, target_lengths = pad_ids(pairs.targets, rows, target, start=True)
     return Batch(
         source=torch.from_numpy(sources),
         target=torch.from_numpy(targets),
@@ -80,7 +80,7 @@ def collate(
     )
 
 
-def _padded(
+def pad_ids(
     sequences: RaggedIds, rows: NDArray[np.int64], ids: Specials, start: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(B, longest + 1 or 2) with the end token and, if `start`, the start token; (B,) lengths with the end token."""

@@ -7,7 +7,7 @@ search a trace gives the activations that led to the best output of each sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -38,9 +38,10 @@ AXES = {
 HIDDEN = ("position", "width")  # of every other module
 HIDDEN_SUFFIXES = (
     "query", "key", "value", "embedding",  # taps show the same by head, and separately for source and target
-    "cells", "convolve", "depthwise", "pointwise", "bridge", "halt", "center", "center_value",  # no position axis
+    "cells", "convolve", "depthwise", "pointwise", "bridge", "halt", "center", "center_value",
+    "front_end.first", "front_end.second",  # no position axis
 )  # fmt: skip
-WEIGHTS = ("output",)  # modules that only hold weights and are never called
+WEIGHTS = ("output", "ctc")  # modules that only hold weights and are never called
 LENGTHS = ("position", "query", "key")
 
 
@@ -90,7 +91,7 @@ class SearchTrace:
     """The recording of one search of several sentences."""
 
     indices: dict[int, int] = field(default_factory=dict)  # place in the search -> number among all of the call
-    sources: list[list[int]] = field(default_factory=list)  # ids with eos
+    lengths: list[int] = field(default_factory=list)  # of the sources: ids with eos, or positions of audio
     hypotheses: list[list[Hypothesis]] = field(default_factory=list)
     rows: list[dict[tuple[int, tuple[int, ...]], int]] = field(
         default_factory=list
@@ -99,8 +100,8 @@ class SearchTrace:
 
     def of(self, name: str, place: int) -> Tensor:
         """The activation of one sentence without padding: of its source, or of its best output over all steps."""
-        source, calls = len(self.sources[place]), self.calls[name]
-        if name.startswith("encoder"):
+        source, calls = self.lengths[place], self.calls[name]
+        if name.startswith(("encoder", "front_end")):
             return _cut(calls[-1][place], name, source, source)
         if ".cross." in name and axes_of(name)[1] == "key":
             return _cut(calls[-1][place], name, 0, source)
@@ -178,14 +179,12 @@ class TraceObserver(Observer):
         search.rows.append({(places[number], ids): row for row, (number, ids) in enumerate(keys)})
         self.now = {name: len(tensors) for name, tensors in self.trace.calls.items()}
 
-    def finish(
-        self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
-    ) -> None:
+    def finish(self, indices: Sequence[int], sources: Sequence[Sized], hypotheses: Sequence[list[Hypothesis]]) -> None:
         self._end_search()
         again: set[int] = set()  # sentences of a later search, which has the final hypotheses
         for search, sentences in reversed(self.searches):
             search.indices = {p: indices[number] for p, number in enumerate(sentences) if number not in again}
-            search.sources = [list(sources[number]) for number in sentences]
+            search.lengths = [len(sources[number]) for number in sentences]
             search.hypotheses = [hypotheses[number] for number in sentences]
             again |= set(sentences)
         self.trace.searches += [search for search, _ in self.searches]

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.audio.log_mel import FeatureFrames
+from heedful.data.audio_batch import pad_features
 from heedful.data.batch import Batch, collate
 from heedful.data.bucketing import plan_batches
 from heedful.data.pairs import Pairs
@@ -37,7 +39,7 @@ class ModelNextToken:
         self.vocab_size = model.config.vocab_size
 
     def start(self, source: Tensor, source_lengths: Tensor) -> KVCache:
-        return self.model.start(source)
+        return self.model.start(source, source_lengths)
 
     def step(self, ids: Tensor, cache: Any) -> Tensor:
         hidden = self.model.step(ids.unsqueeze(1), cache).squeeze(1)  # (R, D)
@@ -90,12 +92,18 @@ class TorchBackend:
                 return
             yield finished
 
+    @torch.inference_mode()
+    def first_step(self, source: FeatureFrames) -> Tensor:
+        """-> (V,): log-probabilities of the first token of a transcript."""
+        features, lengths = self._pad_sources([source])
+        model = self.next_token([])
+        with autocast(self.precision, self.device):
+            cache = model.start(features.to(self.device), lengths.to(self.device))
+            return model.step(torch.tensor([model.bos_id], device=self.device), cache)[0]
+
     def _batch(self, requests: Sequence[SearchRequest]) -> tuple[Tensor, Tensor, SearchOptions]:
-        """-> (B, S) padded sources, (B,) their lengths, and the options with prefix, shortlist and phrases of each."""
-        lengths = torch.tensor([len(request.source) for request in requests])
-        source = torch.full((len(requests), int(lengths.max())), self.source_tokenizer.specials.pad)
-        for row, request in zip(source, requests, strict=True):
-            row[: len(request.source)] = torch.tensor(request.source)
+        """-> padded sources (B, S), (B,) their lengths, the options with prefix, shortlist and phrases of each."""
+        source, lengths = self._pad_sources([request.source for request in requests])
         prefixes = tuple(request.prefix for request in requests)
         shortlists = tuple(request.shortlist for request in requests)
         changes = {
@@ -105,6 +113,17 @@ class TorchBackend:
         }
         options = requests[0].options.model_copy(update=changes)
         return source.to(self.device), lengths.to(self.device), options
+
+    def _pad_sources(self, sources: Sequence[list[int] | FeatureFrames]) -> tuple[Tensor, Tensor]:
+        """-> (B, S) ids or (B, frames, F) features, and (B,) lengths."""
+        recordings = [source for source in sources if isinstance(source, FeatureFrames)]
+        if recordings:
+            return pad_features(recordings)
+        lengths = torch.tensor([len(source) for source in sources])
+        padded = torch.full((len(sources), int(lengths.max())), self.source_tokenizer.specials.pad)
+        for row, ids in zip(padded, sources, strict=True):
+            row[: len(ids)] = torch.tensor(ids)
+        return padded, lengths
 
     @torch.inference_mode()
     def score(self, pairs: Pairs) -> list[float]:

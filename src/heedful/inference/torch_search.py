@@ -36,8 +36,6 @@ class Lane:
 class TorchSearchLanes:
     """Batches of requests with the same options and of similar length; the lane with the least time steps next."""
 
-    lookahead = LOOKAHEAD
-
     def __init__(
         self,
         backend: TorchBackend,
@@ -46,9 +44,10 @@ class TorchSearchLanes:
         lanes: int = LANES,
         sampling: bool = False,
         observer: Observer | None = None,
+        lookahead: int = LOOKAHEAD,
     ) -> None:
         """`sampling` and `observer` need a single lane. Its batches are searched as a whole, in one step each."""
-        self.backend, self.next_token, self.clock = backend, next_token, clock
+        self.backend, self.next_token, self.clock, self.lookahead = backend, next_token, clock, lookahead
         self.max_lanes, self.sampling, self.observer = lanes, sampling, observer
         self.lanes: list[Lane] = []
 

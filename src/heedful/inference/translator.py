@@ -383,7 +383,7 @@ def _read_available(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool])
 
 
 def _encoder_decoder_config(folder: ModelFolder) -> ModelConfig:
-    if folder.config.family != "encoder-decoder":
+    if folder.config.family != "encoder-decoder" or folder.config.features:
         raise wrong_family_error(folder, "does not translate")
     return folder.config
 

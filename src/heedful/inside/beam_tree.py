@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -49,9 +49,7 @@ class BeamTree(Observer):
             nodes.append(Node(tuple(prefix[parent].tolist()), token, log_prob, score, fate))
         self.steps.append(nodes)
 
-    def finish(
-        self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
-    ) -> None:
+    def finish(self, indices: Sequence[int], sources: Sequence[Sized], hypotheses: Sequence[list[Hypothesis]]) -> None:
         self.hypotheses = list(hypotheses[self.sentence])
 
     def as_json(self, reader: TokenReader, alpha: float) -> dict[str, object]:

@@ -34,6 +34,7 @@ LINES = (
 )
 RANDOM_ROWS = (1, 2, 3, 7, 12)  # lengths of random sequences, which cover rare tokens
 LONGEST = 16  # tokens that are decoded
+AUDIO_ROWS = (2, 6)  # numbers of target tokens; of audio, the sources are noise
 TOLERANCE = 1e-4  # of logits, in proportion to the largest
 
 
@@ -136,6 +137,8 @@ def _rows(opened: ModelFolder) -> list[list[int]]:
     """The ids of LINES and of random sequences, truncated to the maximum length of the model."""
     model, tokenizer = opened.model, opened.source_tokenizer
     config, draw = model.config, random.Random(1)
+    if config.features:
+        return [list(range(length)) for length in AUDIO_ROWS]
     room = max(1, config.max_length // 2 - 2)
     usable = _text_ids(tokenizer.vocab_size, config.pad_id, config.bos_id, config.eos_id, tokenizer.eos_id)
     random_rows = [[draw.choice(usable) for _ in range(length)] for length in RANDOM_ROWS]
@@ -158,15 +161,26 @@ def _target(model: EncoderDecoder, row: Sequence[int]) -> Tensor:
     return torch.tensor([[config.bos_id, *(draw.choice(usable) for _ in row[1:])]])
 
 
+def _source(model: EncoderDecoder, row: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """A source as the model reads it, and its length: ids, or noise as long as the longest recording."""
+    config = model.config
+    if not config.features:
+        return torch.tensor([row]), torch.tensor([len(row)])
+    length, generator = config.source_length, torch.Generator().manual_seed(len(row))
+    frames = torch.randn(1, length * config.feature_stride, config.features, generator=generator)
+    return frames, torch.tensor([length])
+
+
 def _types(model: EncoderModel, row: Sequence[int]) -> Tensor:
     return (torch.arange(len(row)) % max(1, model.config.token_types)).unsqueeze(0)
 
 
 @torch.inference_mode()
 def _scores(model: EncoderDecoder | DecoderModel | EncoderModel, row: Sequence[int]) -> Tensor:
-    ids = torch.tensor([row])
     if isinstance(model, EncoderDecoder):
-        return model.project(model(ids, _target(model, row)))
+        source, lengths = _source(model, row)
+        return model.project(model(source, _target(model, row), lengths))
+    ids = torch.tensor([row])
     if isinstance(model, DecoderModel):
         return model.project(model(ids))
     hidden = model(ids, types=_types(model, row))
@@ -178,6 +192,8 @@ def _scores(model: EncoderDecoder | DecoderModel | EncoderModel, row: Sequence[i
 def _their_scores(model: EncoderDecoder | DecoderModel | EncoderModel, other: Any, row: Sequence[int]) -> Tensor:
     ids = torch.tensor([row])
     inputs: dict[str, Tensor] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if isinstance(model, EncoderDecoder) and model.config.features:
+        inputs = {"input_features": _source(model, row)[0].transpose(1, 2)}
     if isinstance(model, EncoderDecoder):
         inputs["decoder_input_ids"] = _target(model, row)
     if isinstance(model, EncoderModel):
@@ -194,9 +210,7 @@ def _limit(model: EncoderDecoder | DecoderModel) -> int:
 def _greedy(model: EncoderDecoder | DecoderModel, row: Sequence[int]) -> list[int]:
     if isinstance(model, EncoderDecoder):
         options = SearchOptions(beam=1, length_penalty=0.0, max_length=_limit(model), loop_guard=False)
-        return list(
-            beam_search(ModelNextToken(model), torch.tensor([row]), torch.tensor([len(row)]), options)[0][0].ids
-        )
+        return list(beam_search(ModelNextToken(model), *_source(model, row), options)[0][0].ids)
     cache, ids, output = model.start(), torch.tensor([row]), []
     for _ in range(_limit(model)):
         logits = model.project(model.step(ids, cache))[0, -1]
@@ -209,10 +223,26 @@ def _greedy(model: EncoderDecoder | DecoderModel, row: Sequence[int]) -> list[in
 
 def _their_greedy(model: EncoderDecoder | DecoderModel, other: Any, row: Sequence[int]) -> list[int]:
     ids, config = torch.tensor([row]), model.config
+    if isinstance(model, EncoderDecoder) and config.features:
+        return _their_greedy_transcript(model, other, row)
     before = 1 if isinstance(model, EncoderDecoder) else len(row)
     options = {"num_beams": 1, "do_sample": False, "forced_eos_token_id": None, "max_length": before + _limit(model)}
     output = other.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)[0, before:].tolist()
     return output[: output.index(config.eos_id)] if config.eos_id in output else list(output)
+
+
+def _their_greedy_transcript(model: EncoderDecoder, other: Any, row: Sequence[int]) -> list[int]:
+    """Step by step: generate() of a Whisper model has rules of its own."""
+    config, ids = model.config, [model.config.bos_id]
+    never = sorted({config.bos_id, config.pad_id} - {config.eos_id})
+    features = _source(model, row)[0].transpose(1, 2)
+    while len(ids) <= _limit(model):
+        logits = other(input_features=features, decoder_input_ids=torch.tensor([ids])).logits[0, -1]
+        logits[never] = -torch.inf
+        ids.append(int(logits.argmax()))
+        if ids[-1] == config.eos_id:
+            return ids[1:-1]
+    return ids[1:]
 
 
 def _unframed(tokenizer: Any, text: str) -> list[int]:

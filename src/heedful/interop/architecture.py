@@ -31,6 +31,7 @@ class Architecture(ABC):
     model_type: ClassVar[str]
     title: ClassVar[str]
     family: ClassVar[str]
+    audio: ClassVar[bool] = False  # whether its models read audio features
     fixed: ClassVar[dict[str, object]]  # settings with only one possible value
     aliases: ClassVar[dict[str, str]] = {}  # alternative names of its settings
 
@@ -53,6 +54,10 @@ class Architecture(ABC):
     def written(self, name: str, config: ModelConfig) -> str:
         """The name under which transformers saves a tensor."""
         return name
+
+    def redundant(self, name: str) -> bool:
+        """Whether one of heedful's tensors changes no output, so that the other format lacks it."""
+        return False
 
     def inwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """Transform the weights after renaming (foreign -> heedful)."""

@@ -37,6 +37,8 @@ def write(opened: ModelFolder, path: Path, quantization: str | None = None) -> N
     model, config = opened.model, opened.model.config
     if not isinstance(model, EncoderDecoder):
         raise refused("family", config.family, "only translators are written for CTranslate2")
+    if config.features:
+        raise refused("features", config.features, "only translators are written for CTranslate2")
     refuse_other_systems(config, "CTranslate2")
     if config.positions not in POSITIONS:
         raise refused("positions", config.positions, f"CTranslate2's encoder knows only {', '.join(POSITIONS)}")

@@ -1,4 +1,4 @@
-"""Reads and writes model folders of Hugging Face transformers: MarianMT, PEGASUS, GPT-2 and BERT."""
+"""Reads and writes model folders of Hugging Face transformers: MarianMT, PEGASUS, GPT-2, BERT and Whisper."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, N_FFT, SAMPLE_RATE
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
@@ -18,7 +19,8 @@ from heedful.interop.gpt2 import Gpt2
 from heedful.interop.marian import Marian, Pegasus
 from heedful.interop.model_card import card
 from heedful.interop.untrusted import ForeignConfig
-from heedful.interop.weight_files import SAFE, open_weights
+from heedful.interop.weight_files import SAFE, ForeignWeights, open_weights
+from heedful.interop.whisper import Whisper
 from heedful.model.spec import tensor_spec
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.storage import folder
@@ -27,7 +29,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.storage.module_weights import fill_model, save_weights
 
 ARCHITECTURES: dict[str, Architecture] = {
-    architecture.model_type: architecture for architecture in (Marian(), Pegasus(), Gpt2(), Bert())
+    architecture.model_type: architecture for architecture in (Marian(), Pegasus(), Gpt2(), Bert(), Whisper())
 }
 
 
@@ -52,8 +54,13 @@ def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | Deco
         raise FolderError(
             f"{foreign.where} describes a model of type {quote(kind)}; heedful opens its own and {known}."
         )
-    architecture = ARCHITECTURES[kind]
-    weights = open_weights(path)
+    return model_of(ARCHITECTURES[kind], foreign, open_weights(path))
+
+
+def model_of(
+    architecture: Architecture, foreign: ForeignConfig, weights: ForeignWeights
+) -> EncoderDecoder | DecoderModel | EncoderModel:
+    """The model that a configuration describes, filled with foreign weights."""
     weights = weights.renamed({name: architecture.canonical(name) for name in weights.shapes})
     try:
         config = architecture.config(foreign.with_aliases(architecture.aliases), weights.shapes)
@@ -77,12 +84,15 @@ def write(opened: ModelFolder, path: Path) -> None:
     always_biased = architecture.fixed.get("output_bias") is None and config.head != "none"
     layout = architecture.layout(config.model_copy(update={"output_bias": always_biased}))
     state = {name: tensor.detach().cpu() for name, tensor in opened.model.state_dict().items()}
-    unmapped = sorted(state.keys() - {name for place in layout.places.values() for name in place.targets})
+    mapped = {name for place in layout.places.values() for name in place.targets}
+    unmapped = sorted(name for name in state.keys() - mapped if not architecture.redundant(name))
     if unmapped:
         raise SettingError(f"the model has the tensor {unmapped[0]}, which a {architecture.title} model lacks.")
     foreign_weights = architecture.completed(layout.outwards(architecture.outwards(state)), config)
     save_weights({architecture.written(name, config): tensor for name, tensor in foreign_weights.items()}, path / SAFE)
     vocabulary_files.write(opened, path)
+    if config.features:
+        _write_json(path / "preprocessor_config.json", feature_settings(config))
     _write_json(path / folder.SEARCH, _generation(opened))
     atomic_write(path / folder.CARD, card(opened, "transformers"))
     _write_json(path / folder.CONFIG, architecture.description(config) | {"dtype": "float32"})
@@ -90,7 +100,11 @@ def write(opened: ModelFolder, path: Path) -> None:
 
 def architecture_for(config: ModelConfig) -> Architecture:
     """The architecture that matches a model, or else the first of its family, whose `check` then explains why not."""
-    related = [architecture for architecture in ARCHITECTURES.values() if architecture.family == config.family]
+    related = [
+        architecture
+        for architecture in ARCHITECTURES.values()
+        if architecture.family == config.family and architecture.audio == bool(config.features)
+    ]
     return next(
         (architecture for architecture in related if architecture.fixed["pre_norm"] == config.pre_norm), related[0]
     )
@@ -98,8 +112,9 @@ def architecture_for(config: ModelConfig) -> Architecture:
 
 def _search(path: Path, description: dict[str, Any]) -> SearchSettings:
     """The beam size of the folder; its length penalty is another formula, so heedful's default stays."""
+    beam = 1 if description.get("model_type") == Whisper.model_type else SearchSettings().beam
     foreign = ForeignConfig(description | (read_json(path, folder.SEARCH) or {}), path / folder.SEARCH)
-    return SearchSettings(beam=foreign.integer("num_beams", SearchSettings().beam, most=1000))
+    return SearchSettings(beam=foreign.integer("num_beams", beam, most=1000))
 
 
 def _generation(opened: ModelFolder) -> dict[str, Any]:
@@ -115,6 +130,20 @@ def _generation(opened: ModelFolder) -> dict[str, Any]:
     wide = {"num_beams": search.beam, "length_penalty": 0.0, "early_stopping": True}
     beam = wide if search.beam > 1 and search.length_penalty == 0 else {"num_beams": 1}
     return ids | start | {"bad_words_ids": [[number] for number in never], "max_length": config.max_length} | beam
+
+
+def feature_settings(config: ModelConfig) -> dict[str, Any]:
+    """preprocessor_config.json: how transformers computes the features of a Whisper model."""
+    frames = config.source_length * config.feature_stride
+    return {
+        "feature_extractor_type": "WhisperFeatureExtractor",
+        "feature_size": config.features,
+        "sampling_rate": SAMPLE_RATE,
+        "hop_length": HOP,
+        "n_fft": N_FFT,
+        "chunk_length": frames // FRAMES_PER_SECOND,
+        "return_attention_mask": False,
+    }
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -13,11 +13,12 @@ TASKS = {"encoder-decoder": "translation", "decoder": "text-generation", "encode
 
 def card(opened: ModelFolder, library: str) -> str:
     """The card of a folder, with `library_name` set to the library of the new folder."""
-    text = read_text(opened.path, CARD, MOST_JSON) or ""
+    text = (read_text(opened.path, CARD, MOST_JSON) if opened.path.is_dir() else None) or ""
     match = FRONT.match(text)
     front, body = (match[1], text[match.end() :]) if match else ("", text)
     lines = [line for line in front.splitlines() if not line.startswith("library_name:")]
     if not any(line.startswith("pipeline_tag:") for line in lines):
         config = opened.model.config
-        lines.insert(0, f"pipeline_tag: {'text-classification' if config.labels else TASKS[config.family]}")
+        task = "automatic-speech-recognition" if config.features else TASKS[config.family]
+        lines.insert(0, f"pipeline_tag: {'text-classification' if config.labels else task}")
     return "\n".join(["---", f"library_name: {library}", *lines, "---", body])

@@ -41,6 +41,13 @@ NAMES = {
 
 def load(path: Path) -> dict[str, Tensor]:
     """The tensors of a pytorch_model.bin, by name."""
+    loaded = load_checkpoint(path)
+    nested = loaded.get("state_dict")
+    return named_tensors(nested if set(loaded) == {"state_dict"} and isinstance(nested, dict) else loaded, path)
+
+
+def load_checkpoint(path: Path) -> dict[Any, Any]:
+    """A dictionary of tensors and numbers, perhaps nested."""
     try:
         with path.open("rb") as file:
             zipped = _inspect(file, path)
@@ -50,7 +57,9 @@ def load(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # torch and zipfile raise a dozen kinds for damaged files
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise FolderError(f"{path} is damaged ({quote(reason)}); copy it again.") from None
-    return _checked(loaded, path)
+    if not isinstance(loaded, dict):
+        raise FolderError(f"{path} holds a {type(loaded).__name__} where tensors by name are expected.")
+    return loaded
 
 
 def _inspect(file: IO[bytes], path: Path) -> bool:
@@ -120,12 +129,8 @@ def _refused(path: Path, what: str) -> FolderError:
     )
 
 
-def _checked(loaded: object, path: Path) -> dict[str, Tensor]:
+def named_tensors(loaded: dict[Any, Any], path: Path) -> dict[str, Tensor]:
     """Tensors by name, of which no two share memory unless they are the same."""
-    if not isinstance(loaded, dict):
-        raise FolderError(f"{path} holds a {type(loaded).__name__} where tensors by name are expected.")
-    if set(loaded) == {"state_dict"} and isinstance(loaded["state_dict"], dict):
-        loaded = loaded["state_dict"]
     spans: dict[tuple[int, tuple[int, ...]], int] = {}
     stored: dict[int, int] = {}
     for name, tensor in loaded.items():

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from heedful.config import ModelConfig
 
 Shapes = dict[str, tuple[int, ...]]
+FRONT_END_KERNEL = 3  # frames that a convolution over audio reads
 GATES = {"rnn": 1, "gru": 3, "lstm": 4, "flstm": 4}  # gates of a recurrent cell
 CELL_STATES = {"rnn": 1, "gru": 1, "lstm": 2, "flstm": 2}  # state vectors: hidden, and cell state for an LSTM
 
@@ -19,21 +20,33 @@ def tensor_spec(config: ModelConfig) -> Shapes:
     """The shape of every saved tensor, by name."""
     vocab, width, family = config.vocab_size, config.d_model, config.family
     spec: Shapes = {"embedding.weight": (vocab, width)}
-    if family == "encoder-decoder" and config.tie != "all":
+    if config.features:
+        spec |= _front_end(config)
+    elif family == "encoder-decoder" and config.tie != "all":
         spec["source_embedding.weight"] = (config.source_vocab_size or vocab, width)
     if family == "encoder" and config.token_types:
         spec["token_types.weight"] = (config.token_types, width)
     if family != "decoder":
-        spec |= _stack(config, "encoder", config.encoder_layers, cross=False)
+        source = config.model_copy(update={"max_length": config.source_length})
+        spec |= _stack(source, "encoder", config.encoder_layers, cross=False)
     if family != "encoder":
         spec |= _stack(config, "decoder", config.decoder_layers, cross=family == "encoder-decoder")
     if family == "encoder":
         spec |= _encoder_heads(config)
+    if config.ctc:
+        spec |= _linear("ctc", vocab, width)
     if config.tie == "none":
         spec["output.weight"] = (vocab, width)
     if config.output_bias:
         spec["output_bias"] = (vocab,)
     return spec
+
+
+def _front_end(config: ModelConfig) -> Shapes:
+    """The convolutions that read audio frames."""
+    width, kernel = config.d_model, FRONT_END_KERNEL
+    first = {"front_end.first.weight": (width, config.features, kernel), "front_end.first.bias": (width,)}
+    return first | {"front_end.second.weight": (width, width, kernel), "front_end.second.bias": (width,)}
 
 
 def _encoder_heads(config: ModelConfig) -> Shapes:

@@ -16,6 +16,7 @@ from heedful.model.baselines.universal import UniversalStack
 from heedful.model.block import Stack
 from heedful.model.context import Context
 from heedful.model.feed_forward import ACTIVATIONS
+from heedful.model.front_end import ConvFrontEnd
 from heedful.model.kv_cache import KVCache
 from heedful.model.masks import causal, not_padding
 from heedful.ops.dropout import dropout
@@ -54,6 +55,7 @@ Decoder = (
 
 def build_encoder(config: ModelConfig, memory: bool = False) -> Encoder:
     """The layers over a whole sequence; with `memory`, their output is what a decoder attends to."""
+    config = config.model_copy(update={"max_length": config.source_length})
     if config.architecture == "rnn":
         return rnn.RNNEncoder(config, config.encoder_layers)
     if config.architecture == "conv":
@@ -123,9 +125,10 @@ class Model(nn.Module):
         full = self.config.architecture == "transformer" and self.config.attention_of_decoder == "full"
         return causal(queries, keys, device) if full else None
 
-    def _check_length(self, ids: Tensor, start: int = 0) -> None:
-        if start + ids.size(1) > self.config.max_length:
-            raise ValueError(f"{start + ids.size(1)} tokens, but the model takes {self.config.max_length} at most")
+    def _check_length(self, length: int, most: int | None = None) -> None:
+        most = most or self.config.max_length
+        if length > most:
+            raise ValueError(f"{length} tokens, but the model takes {most} at most")
 
 
 class EncoderDecoder(Model):
@@ -133,28 +136,39 @@ class EncoderDecoder(Model):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        separate = config.tie != "all"
+        separate = config.tie != "all" and not config.features
         self.source_embedding = Embedding(config.source_vocab_size or config.vocab_size, config) if separate else None
+        self.front_end = ConvFrontEnd(config) if config.features else None
         self.encoder = build_encoder(config, memory=True)
         self.decoder = build_decoder(config, cross=True)
+        self.ctc = nn.Linear(config.d_model, config.vocab_size) if config.ctc else None
         self.initialize()
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """(B, S), (B, T) -> (B, T, D); `project` maps it to logits."""
-        return self.decode(target, self.encode(source))
+    def forward(self, source: Tensor, target: Tensor, source_lengths: Tensor | None = None) -> Tensor:
+        """(B, S), (B, T), (B,) -> (B, T, D); `project` maps it to logits. See `encode`."""
+        return self.decode(target, self.encode(source, source_lengths))
 
-    def encode(self, source: Tensor) -> Context:
-        """(B, S) -> the encoder memory, (B, S, D) for a Transformer, and its mask."""
-        self._check_length(source)
-        embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        keep = not_padding(source, self.config.pad_id)
-        memory: Tensor = self.encoder(embedding(source), Context(keep, real=keep[:, 0, 0]))
+    def encode(self, source: Tensor, source_lengths: Tensor | None = None) -> Context:
+        """(B, S) ids, or (B, frames, F) audio features -> the encoder memory (B, S, D) and its mask.
+
+        `source_lengths` (B,) counts the real positions of audio, all of them if None; ids need none.
+        """
+        x, keep = self._embed_source(source, source_lengths)
+        self._check_length(x.size(1), self.config.source_length)
+        memory: Tensor = self.encoder(x, Context(keep, real=None if keep is None else keep[:, 0, 0]))
         return Context(memory=memory, memory_keep=keep)
+
+    def _embed_source(self, source: Tensor, source_lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if self.front_end is not None:
+            keep = None if source_lengths is None else self.front_end.mask(source, source_lengths)
+            return self.front_end(source, keep), keep
+        embedding = self.embedding if self.source_embedding is None else self.source_embedding
+        return embedding(source), not_padding(source, self.config.pad_id)
 
     def decode(self, target: Tensor, context: Context) -> Tensor:
         """(B, T) -> (B, T, D); with a KV cache, `target` holds only the tokens that follow the cached ones."""
         past = context.cache.length if context.cache else 0
-        self._check_length(target, past)
+        self._check_length(past + target.size(1))
         keep = self._causal_mask(target.size(1), past + target.size(1), target.device)
         real = None
         if context.cache is None and self.config.bos_id != self.config.pad_id:
@@ -165,9 +179,9 @@ class EncoderDecoder(Model):
         )
         return hidden
 
-    def start(self, source: Tensor) -> KVCache:
-        """(B, S) -> a KV cache that holds the source, projected by every decoder layer."""
-        return self.decoder.start_cache(self.encode(source))
+    def start(self, source: Tensor, source_lengths: Tensor | None = None) -> KVCache:
+        """(B, S), (B,) -> a KV cache that holds the source, projected by every decoder layer. See `encode`."""
+        return self.decoder.start_cache(self.encode(source, source_lengths))
 
     def step(self, target: Tensor, cache: KVCache) -> Tensor:
         """(R, T) -> (R, T, D): the hidden states of the tokens that follow the cached ones."""
@@ -185,7 +199,7 @@ class DecoderModel(Model):
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """(B, T) -> (B, T, D); `project` maps it to logits."""
         past = cache.length if cache else 0
-        self._check_length(ids, past)
+        self._check_length(past + ids.size(1))
         keep = self._causal_mask(ids.size(1), past + ids.size(1), ids.device)
         real = cache.not_padding(ids.size(1)) if cache else None
         keep = real if keep is None else keep if real is None else keep & real
@@ -231,7 +245,7 @@ class EncoderModel(Model):
 
     def forward(self, ids: Tensor, keep: Tensor | None = None, types: Tensor | None = None) -> Tensor:
         """(B, S), (B, 1, 1, S) and (B, S) -> (B, S, D); without `keep`, padding is masked by its id."""
-        self._check_length(ids)
+        self._check_length(ids.size(1))
         x = self.embedding(ids)
         if self.token_types is not None:
             x = x + self.token_types(torch.zeros_like(ids) if types is None else types)

@@ -108,6 +108,7 @@ class EngineSearch:
     def add(self, request: SearchRequest) -> int:
         """Queue a request; it joins with the next step that has rows for it -> its number."""
         source, options, prefix, shortlist, phrases = request
+        assert isinstance(source, list)  # the engine reads tokens only
         config = self.engine.config
         options.check_beam()
         if prefix:

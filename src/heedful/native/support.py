@@ -23,6 +23,8 @@ KNOWN_VALUES: dict[str, Container[object]] = {  # of settings that have others t
     "universal": (False,),
     "norm": ("layer",),
     "experts": (0,),
+    "features": (0,),
+    "source_max_length": (None,),
     "positions": POSITIONS,
 }
 

@@ -76,11 +76,16 @@ def beam_steps(
     if not options.loop_guard:
         yield from _search(rows, options, cancelled)
         return
-    sources = [ids[:length] for ids, length in zip(source.tolist(), source_lengths.tolist(), strict=True)]
+    audio = source.dim() == 3  # may contain repetitions, which are unknown: only an output without an end is a loop
+    sources = [
+        [] if audio else ids[:length].tolist() for ids, length in zip(source, source_lengths.tolist(), strict=True)
+    ]
     free = [not options.phrases or options.phrases[b] is None for b in range(len(source))]
     again: list[int] = []
     for finished in _search(rows, options, cancelled):
         loops = {b for b, n_best in finished if n_best and free[b] and has_loop(n_best[0], sources[b])}
+        if audio:
+            loops = {b for b, n_best in finished if b in loops and not n_best[0].finished}
         again += loops
         yield [each for each in finished if each[0] not in loops]
     if again:

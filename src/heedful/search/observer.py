@@ -7,7 +7,7 @@ Legend as in `beam`: A sentences still searched, R rows, t tokens so far, K cand
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING
 
 from heedful.search.hypothesis import Hypothesis
@@ -29,7 +29,5 @@ class Observer:
     ) -> None:
         """(A,), (R, t), the (A, K) best candidates of a beam, (A, K) which of them end, the (A, W) that continue."""
 
-    def finish(
-        self, indices: Sequence[int], sources: Sequence[Sequence[int]], hypotheses: Sequence[list[Hypothesis]]
-    ) -> None:
-        """The sentences of one search: their numbers among all of the caller's, their source ids, their hypotheses."""
+    def finish(self, indices: Sequence[int], sources: Sequence[Sized], hypotheses: Sequence[list[Hypothesis]]) -> None:
+        """The sentences of one search: their numbers among all of the caller's, their sources, their hypotheses."""

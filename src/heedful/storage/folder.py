@@ -191,9 +191,10 @@ def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> 
     widths = {"sinusoidal": model_config.d_model, "rotary": model_config.key_width}
     width = widths.get(model_config.positions, 0) if model_config.has_positions else 0
     most = max(MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT * parameters)
-    if model_config.max_length * width > most:
+    longest = max(model_config.max_length, model_config.source_length)
+    if longest * width > most:
         raise FolderError(
-            f"{where}: max_length is {model_config.max_length:,}, and its position table is out of proportion "
+            f"{where}: max_length is {longest:,}, and its position table is out of proportion "
             f"to the {parameters:,} weights; it may be {most // width:,} at most."
         )
 
@@ -205,7 +206,9 @@ def _files_with_digest(path: Path) -> list[str]:
 def wrong_family_error(folder: ModelFolder, why: str) -> FolderError:
     """The error for a command that needs another family; names the commands for this one."""
     model = folder.config
-    if model.family == "encoder-decoder":
+    if model.features:
+        kind, commands = "a speech recognizer", "heedful transcribe"
+    elif model.family == "encoder-decoder":
         kind, commands = "a translator", "heedful translate"
     elif model.family == "decoder":
         kind, commands = "a GPT", "heedful generate"

@@ -79,6 +79,9 @@ class SentencePieceTokenizer(Tokenizer):
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._piece_of.get(int(number), f"<{int(number)}>") for number in ids]
 
+    def find(self, piece: str) -> int | None:
+        return self.table.get(piece)
+
     def to_json(self) -> str:
         model = base64.b64encode(self.model).decode("ascii")
         return json.dumps({"sentencepiece": model, "vocab": self.table}, ensure_ascii=False, separators=(",", ":"))

@@ -160,6 +160,10 @@ class Tokenizer:
         """The piece of each id: "▁" starts a word, <0xE6> is a byte of a character that is not in the vocabulary."""
         return [self._inner.id_to_token(int(i)) or f"<{int(i)}>" for i in ids]
 
+    def find(self, piece: str) -> int | None:
+        """The id of a piece, special tokens included, if the vocabulary has it."""
+        return self._inner.token_to_id(piece)
+
     def to_json(self) -> str:
         return str(self._inner.to_str(pretty=False))
 

@@ -30,6 +30,7 @@ from heedful.training.tasks.task import Task
 if TYPE_CHECKING:
     from heedful.inference.encoder import Encoder
     from heedful.inference.generator import Generator
+    from heedful.inference.transcriber import Transcriber
     from heedful.inference.translator import Translator
 
 File = str | os.PathLike[str]
@@ -48,7 +49,11 @@ def train(*, text: Files, task: Literal["masked-lm"], out: File, **options: Any)
 @overload
 def train(*, labeled: Rows, out: File, **options: Any) -> Encoder: ...
 @overload
-def train(config: RunConfig | None = None, *, out: File, **options: Any) -> Translator | Generator | Encoder: ...
+def train(*, audio: Rows, out: File, **options: Any) -> Transcriber: ...
+@overload
+def train(
+    config: RunConfig | None = None, *, out: File, **options: Any
+) -> Translator | Generator | Encoder | Transcriber: ...
 def train(
     config: RunConfig | None = None,
     *,
@@ -58,11 +63,13 @@ def train(
     pairs: Rows | None = None,
     text: Files | None = None,
     labeled: Rows | None = None,
+    audio: Rows | None = None,
     valid_source: File | None = None,
     valid_target: File | None = None,
     valid_pairs: Rows | None = None,
     valid_text: Files | None = None,
     valid_labeled: Rows | None = None,
+    valid_audio: Rows | None = None,
     task: TaskName | type[Task] | None = None,
     init: File | None = None,
     time: str | None = None,
@@ -70,12 +77,13 @@ def train(
     resume: bool = False,
     callback: Callback | None = None,
     **settings: Any,
-) -> Translator | Generator | Encoder:
+) -> Translator | Generator | Encoder | Transcriber:
     """Train a model, and return it: what `heedful train` does, with the same run folder and the same resume.
 
     `out` is the run folder. The data are `source` and `target` (line files), `pairs` (files or folders of pairs, or an
-    iterable of (source, target) pairs), `text` (plain text for a GPT or a BERT) or `labeled` (a TSV file, or an
-    iterable of (label, text) or (label, text, text) rows). `time` is a time budget such as "30m".
+    iterable of (source, target) pairs), `text` (plain text for a GPT or a BERT), `labeled` (a TSV file, or an iterable
+    of (label, text) or (label, text, text) rows) or `audio` (a TSV file, or an iterable of (path, transcript) rows).
+    `time` is a time budget such as "30m".
 
     Other settings are given by section, `model={"d_model": 64}`, or by their full name, `**{"text.vocab_size": 4000}`;
     they override those of `config`. `heedful settings` lists them.
@@ -91,6 +99,7 @@ def train(
     data: dict[str, Any] = {"source": source, "target": target, "valid_source": valid_source}
     data |= {"valid_target": valid_target, "text": text, "valid_text": valid_text}
     rows = {"pairs": pairs, "labeled": labeled, "valid_pairs": valid_pairs, "valid_labeled": valid_labeled}
+    rows |= {"audio": _absolute(audio), "valid_audio": _absolute(valid_audio)}
     task_type = task if isinstance(task, type) else None
     top = {"preset": preset, "task": None if task_type else task}
     given = {"data": _without_none(data), "train": _without_none({"time": time, "init": init}), **_without_none(top)}
@@ -165,6 +174,14 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def _absolute(rows: Rows | None) -> Rows | None:
+    """Rows of (path, transcript) with absolute paths, as their file is written to the cache."""
+    if rows is None or isinstance(rows, str | os.PathLike):
+        return rows
+    items: list[Any] = list(rows)
+    return [(str(Path(item[0]).resolve()), *item[1:]) if len(item) == 2 else item for item in items]
+
+
 def _row_file(name: str, rows: Rows, cache: Path) -> Path | tuple[Path, ...]:
     """Files as they are, or rows written to one in the cache, named by its content so that a run can be resumed."""
     if isinstance(rows, str | os.PathLike):
@@ -183,8 +200,10 @@ def _row_file(name: str, rows: Rows, cache: Path) -> Path | tuple[Path, ...]:
 
 def _tsv_lines(name: str, rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Rows as lines; TABs and line breaks within a text become spaces, as the tokenizer's normalization makes them."""
-    columns = (2,) if name.endswith("pairs") else (2, 3)
-    form = "(source, target)" if name.endswith("pairs") else "(label, text)"
+    columns = (2, 3) if name.endswith("labeled") else (2,)
+    form = {"pairs": "(source, target)", "labeled": "(label, text)", "audio": "(path, text)"}[
+        name.removeprefix("valid_")
+    ]
     for number, row in enumerate(rows):
         fields = () if isinstance(row, str) else tuple(row)
         if len(fields) not in columns or not all(isinstance(field, str) for field in fields):

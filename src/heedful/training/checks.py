@@ -29,7 +29,7 @@ def check_run(user_config: RunConfig, kind: type[Task], init: ModelFolder | None
     problems = []
     for name in (user_config.preset,) if user_config.preset else kind.possible_presets(user_config.data):
         try:
-            config = user_config.with_preset(name, kind.family)
+            config = user_config.with_defaults(kind.preset(name, user_config), preset=name)
             check_options(config.replace(model={"family": kind.family} | kind.known(user_config)), kind)
             return  # at least one preset fits the settings
         except SettingError as problem:
@@ -48,6 +48,7 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
                 )
         if train.embedding_init == "lsa":
             raise SettingError("train.embedding_init is 'lsa', which only a translator supports; leave it out.")
+    check_speech_options(config)
     for name in ("act_halting", "experts"):
         if train.rdrop and getattr(model, name):
             raise SettingError(f"train.rdrop does not work with model.{name}; leave one of them out.")
@@ -63,6 +64,18 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
         )
     if kind.guesses_tokens and model.head == "none":
         raise SettingError("model.head is none, but a BERT predicts tokens; set it to linear or transform.")
+
+
+def check_speech_options(config: RunConfig) -> None:
+    """Refuse options of a translator in the training of a speech recognizer, and the other way round."""
+    train, speech = config.train, bool(config.model.features)
+    of_text, of_speech = ("rdrop", "bpe_dropout", "sampled_softmax"), ("ctc_weight", "freq_masks", "time_masks")
+    for name in of_text if speech else of_speech:
+        if getattr(train, name):
+            kind = "a speech recognizer" if speech else "a model of text"
+            raise SettingError(f"train.{name} is {getattr(train, name)}, but this run trains {kind}; leave it out.")
+    if speech and train.embedding_init == "lsa":
+        raise SettingError("train.embedding_init is 'lsa', which only a translator supports; leave it out.")
 
 
 def _check_text(user_config: RunConfig, init: ModelFolder | None) -> None:

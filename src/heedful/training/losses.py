@@ -5,6 +5,8 @@ An update divides the sum by the number of tokens over all micro-batches and ran
 
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.config import ModelConfig, TrainSettings
@@ -31,6 +33,33 @@ def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0
     smoothed, likelihood = linear_cross_entropy(
         hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, sampled_softmax
     )
+    return Loss(smoothed, likelihood, batch.tokens)
+
+
+def speech_loss(model: EncoderDecoder, batch: Batch, smoothing: float, ctc_weight: float, prompt: int = 0) -> Loss:
+    """Cross-entropy of the transcript given the recording, and the CTC loss of the encoder with weight `ctc_weight`.
+
+    The first `prompt` labels are not text, so CTC does not see them; its blank is the padding token.
+    """
+    context = model.encode(batch.source, batch.source_lengths)
+    hidden = model.decode(batch.decoder_input, context)  # (B, T, D)
+    places = torch.arange(batch.labels.size(1), device=hidden.device)
+    real = places < batch.target_lengths.unsqueeze(1)  # (B, T): the padding token of some models is eos
+    smoothed, likelihood = linear_cross_entropy(
+        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing
+    )
+    if model.ctc is not None and ctc_weight:
+        assert context.memory is not None
+        ctc = F.ctc_loss(
+            model.ctc(context.memory).float().log_softmax(-1).transpose(0, 1),  # (S, B, V)
+            batch.labels[:, prompt:],
+            batch.source_lengths,
+            batch.target_lengths - 1 - prompt,
+            blank=model.config.pad_id,
+            reduction="sum",
+            zero_infinity=True,  # transcripts that have more tokens than the recording has positions
+        )
+        smoothed = (1 - ctc_weight) * smoothed + ctc_weight * ctc
     return Loss(smoothed, likelihood, batch.tokens)
 
 

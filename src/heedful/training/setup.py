@@ -45,7 +45,7 @@ MAY_CHANGE = {
     "data": {
         "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "cache_dir",
         "source_language", "target_language",
-        "text", "valid_text", "labeled", "valid_labeled",
+        "text", "valid_text", "labeled", "valid_labeled", "audio", "valid_audio",
     },
     "train": {"max_updates", "time", "patience", "threads", "checkpoint_every", "keep_checkpoints", "init", "sample"},
 }  # fmt: skip

@@ -6,6 +6,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.training.tasks.classification import ClassificationTask
 from heedful.training.tasks.language_model import LanguageModelTask
 from heedful.training.tasks.masked_lm import MaskedLMTask
+from heedful.training.tasks.speech import SpeechTask
 from heedful.training.tasks.task import Task
 from heedful.training.tasks.translation import TranslationTask
 
@@ -14,19 +15,21 @@ TASKS: dict[TaskName, type[Task]] = {
     "language-model": LanguageModelTask,
     "masked-lm": MaskedLMTask,
     "classification": ClassificationTask,
+    "speech": SpeechTask,
 }
 INPUTS: dict[str, tuple[str, tuple[TaskName, ...]]] = {
     "source": ("sentence pairs", ("translation",)),
     "pairs": ("sentence pairs", ("translation",)),
     "text": ("plain text", ("language-model", "masked-lm")),
     "labeled": ("labeled text", ("classification",)),
+    "audio": ("recordings", ("speech",)),
 }
 
 
 def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
     """The task that is set, or the only one that fits the data files and the `init` model."""
     data = config.data
-    inputs = [name for name in ("source", "pairs", "text", "labeled") if getattr(data, name)]
+    inputs = [name for name in INPUTS if getattr(data, name)]
     if len(inputs) > 1 and inputs != ["source", "pairs"]:  # the reader of pairs explains that
         raise SettingError(f"data.{inputs[0]} and data.{inputs[1]} are both given; a run trains on one of them.")
     what, possible = INPUTS[inputs[0] if inputs else "pairs"]
@@ -47,8 +50,8 @@ def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
 def _check_validation(data: DataSettings, inputs: list[str]) -> None:
     """Refuse validation files of another kind than the training data."""
     pairs = ["valid_source", "valid_target", "valid_pairs"]
-    fitting = {"source": pairs, "pairs": pairs, "text": ["valid_text"], "labeled": ["valid_labeled"]}
-    for name in [*pairs, "valid_text", "valid_labeled"]:
+    fitting = {"source": pairs, "pairs": pairs} | {name: [f"valid_{name}"] for name in ("text", "labeled", "audio")}
+    for name in dict.fromkeys(name for names in fitting.values() for name in names):
         if inputs and getattr(data, name) and name not in fitting[inputs[0]]:
             wanted = " or ".join(f"data.{key}" for key in fitting[inputs[0]])
             raise SettingError(

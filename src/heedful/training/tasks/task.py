@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.config import DataSettings, Family, Preset, RunConfig
-from heedful.config.presets import SELECTABLE
+from heedful.config.presets import SELECTABLE, Sections, preset
 from heedful.data.corpus import Accept, Corpus, accept_any
 from heedful.errors import SettingError, quote
 from heedful.ops.cross_entropy import Loss
@@ -73,6 +73,11 @@ class Task(ABC):
 
         `accept` gets the name of the encoded corpus before anything is encoded, and may raise.
         """
+
+    @classmethod
+    def preset(cls, name: Preset, user_config: RunConfig) -> Sections:
+        """The settings of a preset for this task."""
+        return preset(cls.family, name, user_config.model.architecture)
 
     @classmethod
     def known(cls, user_config: RunConfig) -> dict[str, Any]:
@@ -152,7 +157,7 @@ def resolved_model(
 ) -> dict[str, Any]:
     """Model settings that the user cannot choose: `derived` from the corpus, or those of the `init` folder.
 
-    Only dropout may change when a model is trained further.
+    Only dropout, labels, the window and the CTC layer may change when a model is trained further.
     """
     model = user_config.model
     if "family" in model.model_fields_set and model.family != family:
@@ -174,7 +179,7 @@ def resolved_model(
             f"{init.path} holds a model of the {loaded.family} family, but this run trains the {family} family; "
             f"start from a folder of the {family} family, or give the data that the {loaded.family} family trains on."
         )
-    free = {"dropout", "attention_dropout", "activation_dropout", "labels"}
+    free = {"dropout", "attention_dropout", "activation_dropout", "labels", "full_window", "ctc"}
     for key in model.model_fields_set - free:
         if getattr(model, key) != getattr(loaded, key):
             raise SettingError(

@@ -1,0 +1,102 @@
+"""Audio files -> samples: one channel at 16 kHz, in blocks, so that memory does not grow with a recording.
+
+`soundfile` decodes wav, flac, ogg and mp3, `soxr` resamples. A file that cannot be decoded to its end is an error: a
+recording is never shortened silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import soundfile
+import soxr
+
+from heedful.audio.log_mel import SAMPLE_RATE, Samples
+from heedful.errors import DataError, quote
+
+BLOCK_SECONDS = 10
+MAX_RATE, MAX_CHANNELS = 768_000, 64  # more is a damaged header
+READABLE = "wav, flac, ogg and mp3"
+
+
+class TooLongError(DataError):
+    """A recording of more seconds than are allowed."""
+
+
+@dataclass(frozen=True)
+class AudioFile:
+    """A recording: a path, or an open file with a name for messages."""
+
+    source: Path | BinaryIO
+    name: str
+
+    @classmethod
+    def of(cls, path: Path | str) -> AudioFile:
+        return cls(Path(path), str(path))
+
+    def blocks(self, speed: float = 1.0, max_seconds: float | None = None) -> Iterator[Samples]:
+        """Blocks of samples at 16 kHz; `speed` above 1 shortens the recording and raises its pitch.
+
+        A recording of more than `max_seconds` is an error as soon as that is known.
+        """
+        with self._open() as file:
+            self._check(file, max_seconds)
+            rate, read = int(file.samplerate), 0
+            resampler = soxr.ResampleStream(rate * speed, SAMPLE_RATE, 1, dtype="float32")
+            try:
+                for block in file.blocks(BLOCK_SECONDS * rate, dtype="float32", always_2d=True):
+                    read += len(block)
+                    if max_seconds is not None and read > max_seconds * rate:
+                        raise self._too_long(read / rate, max_seconds)
+                    mono = block.mean(axis=1)
+                    if not np.isfinite(mono).all():
+                        raise DataError(f"{self.name} holds samples that are not numbers; convert or record it again.")
+                    yield resampler.resample_chunk(mono)
+            except (soundfile.SoundFileError, RuntimeError) as error:
+                raise self._damaged(error) from None
+            if read < file.frames:
+                raise DataError(
+                    f"{self.name} ends after {read / rate:.1f} of its {file.frames / rate:.1f} seconds; it is"
+                    " truncated: copy or record it again."
+                )
+            if read == 0:
+                raise DataError(f"{self.name} holds no samples; record it again.")
+            yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+
+    def samples(self, speed: float = 1.0, max_seconds: float | None = None) -> Samples:
+        """All samples at once."""
+        return np.concatenate(list(self.blocks(speed, max_seconds)))
+
+    def _open(self) -> soundfile.SoundFile:
+        source = self.source
+        if isinstance(source, Path):
+            if source.is_dir():
+                raise DataError(f"{self.name} is a folder; give an audio file ({READABLE}).")
+            if not source.exists():
+                raise DataError(f"{self.name} does not exist; check the path.")
+            if not source.is_file():
+                raise DataError(f"{self.name} is a pipe or device; write the recording to a file.")
+        try:
+            return soundfile.SoundFile(source)
+        except (soundfile.SoundFileError, RuntimeError, OSError, TypeError) as error:
+            raise self._damaged(error) from None
+
+    def _check(self, file: soundfile.SoundFile, max_seconds: float | None) -> None:
+        if not 0 < file.samplerate <= MAX_RATE or not 0 < file.channels <= MAX_CHANNELS:
+            raise DataError(
+                f"{self.name} says that it has {file.samplerate:,} samples a second in {file.channels} channels; its"
+                " header is damaged."
+            )
+        if max_seconds is not None and file.frames < 1 << 62 and file.frames > max_seconds * file.samplerate:
+            raise self._too_long(file.frames / file.samplerate, max_seconds)
+
+    def _too_long(self, seconds: float, most: float) -> TooLongError:
+        return TooLongError(f"{self.name} is {seconds:,.0f} seconds long, and at most {most:,.0f} are allowed; cut it.")
+
+    def _damaged(self, error: Exception) -> DataError:
+        reason = quote(str(error).removeprefix(f"Error opening {self.source!r}: ").strip(". "))
+        return DataError(f"{self.name} cannot be decoded ({reason}); give a complete file: {READABLE} are read.")

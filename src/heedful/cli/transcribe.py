@@ -1,0 +1,74 @@
+"""`heedful transcribe`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.cli.streams import DASH, Beam, Device, Threads, TorchPrecision, check_outputs, output_lines, prepare_torch
+from heedful.errors import SettingError
+
+if TYPE_CHECKING:
+    from heedful.inference.transcriber import Transcriber, Transcript
+
+
+def transcribe(
+    model: Annotated[Path, typer.Argument(help="A model folder, or a .pt file of OpenAI's Whisper.")],
+    files: Annotated[list[Path], typer.Argument(help="Recordings: wav, flac, ogg or mp3, at any sampling rate.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Write a line for each segment: [start --> end] text.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each recording.")] = False,
+    srt: Annotated[bool, typer.Option("--srt", help="Write subtitles of one recording in SubRip format.")] = False,
+    language: Annotated[
+        str | None, typer.Option(help="Language code for a multilingual Whisper model; detected if not given.")
+    ] = None,
+    beam: Beam = None,
+    threads: Threads = 0,
+    precision: TorchPrecision = "auto",
+    device: Device = "cpu",
+) -> None:
+    """Transcribe recordings: a line of text for each, in order. Long recordings are cut at silence into windows.
+
+    For example: heedful transcribe runs/asr a.wav b.flac
+    """
+    if sum((timestamps, as_json, srt)) > 1:
+        raise SettingError("--timestamps, --json and --srt are forms of the output; give one of them.")
+    if srt and len(files) > 1:
+        raise SettingError(f"--srt writes the subtitles of one recording, and {len(files)} were given; give one.")
+    check_outputs(output)
+    transcriber = open_transcriber(model, threads, precision, device)
+    options: dict[str, Any] = {"timestamps": timestamps or as_json or srt}
+    options |= {name: value for name, value in {"language": language, "beam": beam}.items() if value is not None}
+    with output_lines(output, *files) as put:
+        for file, transcript in zip(files, transcriber.stream(files, **options), strict=True):
+            for line in _lines(file, transcript, timestamps, as_json, srt):
+                put(line)
+
+
+def open_transcriber(model: Path, threads: int = 0, precision: str = "auto", device: str = "cpu") -> Transcriber:
+    """Load a speech recognizer."""
+    precision = prepare_torch(threads, precision, device)
+    from heedful.inference.transcriber import Transcriber
+    from heedful.interop import open_folder
+
+    return Transcriber(open_folder(model), precision, device)
+
+
+def _lines(file: Path, transcript: Transcript, timestamps: bool, as_json: bool, srt: bool) -> list[str]:
+    from heedful.inference.transcript_formats import as_object, clock, subrip
+
+    if as_json:
+        return [json.dumps({"file": str(file)} | as_object(transcript), ensure_ascii=False)]
+    if srt:
+        return subrip(transcript.segments).splitlines()
+    if timestamps:
+        return [f"[{clock(each.start)} --> {clock(each.end)}] {each.text}" for each in transcript.segments]
+    if not transcript.text:
+        print(f"{file}: no speech was found.", file=sys.stderr)
+    return [transcript.text]

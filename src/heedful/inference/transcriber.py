@@ -1,0 +1,291 @@
+"""Transcriber: recordings -> text with times, for validation, the command line, the server and the page.
+
+A recording longer than the model's window is cut at silence; every window is searched by the same scheduler and beam
+search as a translation. Memory is bounded: windows are decoded as others finish.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.audio.audio_files import AudioFile
+from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, SAMPLE_RATE, FeatureFrames, log_mel
+from heedful.audio.windows import AudioWindow, cut_windows
+from heedful.errors import SettingError
+from heedful.inference.scheduler import search_in_order
+from heedful.inference.torch_backend import TorchBackend
+from heedful.inference.torch_search import TorchSearchLanes
+from heedful.inference.whisper_tokens import WhisperTokens
+from heedful.model.transformer import EncoderDecoder
+from heedful.ops.precision import choose_precision
+from heedful.search import Hypothesis, Observer, SearchOptions, SearchRequest
+from heedful.storage import folder as model_folder
+from heedful.storage.folder import ModelFolder, wrong_family_error
+
+AHEAD = 8  # windows that are decoded and searched at once
+
+Recording = Path | str | AudioFile | NDArray[np.floating]  # a file, or samples at 16 kHz
+
+
+@dataclass(frozen=True)
+class SpeechSegment:
+    """Text between two times, in seconds; `log_prob` is the sum over the tokens of its window."""
+
+    start: float
+    end: float
+    text: str
+    log_prob: float = 0.0
+
+
+@dataclass(frozen=True)
+class WindowTranscript:
+    """What was said in one window."""
+
+    start: float
+    end: float
+    segments: tuple[SpeechSegment, ...]
+    ids: tuple[int, ...] = field(default=(), repr=False)
+
+    @property
+    def text(self) -> str:
+        return join_texts(segment.text for segment in self.segments)
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What was said in a recording."""
+
+    segments: tuple[SpeechSegment, ...]
+    duration: float
+
+    @property
+    def text(self) -> str:
+        return join_texts(segment.text for segment in self.segments)
+
+    @classmethod
+    def of(cls, windows: Sequence[WindowTranscript]) -> Transcript:
+        segments = tuple(segment for window in windows for segment in window.segments)
+        return cls(segments, windows[-1].end if windows else 0.0)
+
+
+class Transcriber:
+    """A speech recognizer, trained here or Whisper's, ready to transcribe."""
+
+    def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
+        if not folder.config.features:
+            raise wrong_family_error(folder, "does not transcribe")
+        self.folder, self.config, self.tokenizer, self.search = folder, folder.config, folder.tokenizer, folder.search
+        self.precision, self.device = choose_precision(precision, device), device
+        self.whisper = WhisperTokens.of(self.tokenizer, self.config.vocab_size)
+        self.window_seconds = self.config.source_length * self.config.feature_stride / FRAMES_PER_SECOND
+        self.observer: Observer | None = None  # called at every step of every search
+        self._models: list[EncoderDecoder] = []
+        self._constraints: dict[tuple[bool, int], tuple[Any, ...]] = {}
+
+    @classmethod
+    def load(cls, path: Path | str, precision: str = "auto", device: str = "cpu") -> Transcriber:
+        """Open a model folder."""
+        return cls(model_folder.load_folder(path), precision, device)
+
+    @property
+    def models(self) -> list[EncoderDecoder]:
+        """The model as a PyTorch module, read on first use."""
+        if not self._models:
+            model = self.folder.model
+            assert isinstance(model, EncoderDecoder)
+            self._models = [model.to(self.device).eval()]
+        return self._models
+
+    @property
+    def engine(self) -> str:
+        """A short description of what computes the searches."""
+        return f"torch on {self.device}, {self.precision}"
+
+    @cached_property
+    def torch(self) -> TorchBackend:
+        return TorchBackend(lambda: self.models, self.tokenizer, self.tokenizer, self.precision, self.device)
+
+    @overload
+    def transcribe(self, recordings: Recording, **options: Any) -> str: ...
+    @overload
+    def transcribe(self, recordings: Sequence[Recording], **options: Any) -> list[str]: ...
+    def transcribe(self, recordings: Recording | Sequence[Recording], **options: Any) -> str | list[str]:
+        """The text of a recording, or of each of several. Options are those of `transcripts`."""
+        if isinstance(recordings, Path | str | AudioFile | np.ndarray):
+            return self.transcripts([recordings], **options)[0].text
+        return [transcript.text for transcript in self.transcripts(recordings, **options)]
+
+    def transcripts(self, recordings: Sequence[Recording], **options: Any) -> list[Transcript]:
+        """The segments of each recording, with times. Options are those of `stream`."""
+        return list(self.stream(recordings, **options))
+
+    def stream(self, recordings: Iterable[Recording], **options: Any) -> Iterator[Transcript]:
+        """As `transcripts`, in order and in bounded memory; windows of all recordings are searched together.
+
+        With `timestamps` a Whisper model writes times inside its windows; every other segment is a window. `language`
+        is a code such as de for a multilingual Whisper model, which finds it out if it is not given. Other options
+        are those of the search: beam, length_penalty, max_length.
+        """
+        ends: set[int] = set()  # number of windows up to the end of each recording that was read
+
+        def windows() -> Iterator[AudioWindow]:
+            count = 0
+            for recording in recordings:
+                for window in self.windows(recording):
+                    count += 1
+                    yield window
+                ends.add(count)
+
+        found: list[WindowTranscript] = []
+        for number, transcript in enumerate(self.transcribe_windows(windows(), **options)):
+            if found and number in ends:  # only reading further showed that a recording had ended
+                yield Transcript.of(found)
+                found = []
+            found.append(transcript)
+            if number + 1 in ends:
+                yield Transcript.of(found)
+                found = []
+        if found:
+            yield Transcript.of(found)
+
+    def windows(self, recording: Recording, max_seconds: float | None = None) -> Iterator[AudioWindow]:
+        """A recording as windows that the model can read."""
+        if isinstance(recording, np.ndarray):
+            if recording.ndim != 1 or recording.dtype.kind != "f" or not np.isfinite(recording).all():
+                raise SettingError(
+                    f"samples have shape {recording.shape} and type {recording.dtype}; give one channel at 16 kHz as"
+                    " finite floats between -1 and 1."
+                )
+            return cut_windows([recording.astype(np.float32)], self.window_seconds)
+        file = recording if isinstance(recording, AudioFile) else AudioFile.of(recording)
+        return cut_windows(file.blocks(max_seconds=max_seconds), self.window_seconds)
+
+    def transcribe_windows(
+        self, windows: Iterable[AudioWindow], *, timestamps: bool = False, language: str | None = None, **search: Any
+    ) -> Iterator[WindowTranscript]:
+        """Each window as soon as it and all before it are finished; a silent one has no text."""
+        options = self.options(search)
+        waiting: deque[AudioWindow] = deque()
+
+        def requests() -> Iterator[SearchRequest]:
+            for window in windows:
+                waiting.append(window)
+                yield self.search_request(window, options, timestamps, language)
+
+        next_token = self.torch.next_token([])
+        backend = TorchSearchLanes(
+            self.torch, lambda: next_token, lanes=1, observer=self.observer or options.observer, lookahead=AHEAD
+        )
+        for hypotheses in search_in_order(backend, requests()):
+            yield self._transcript(waiting.popleft(), hypotheses)
+
+    def transcribe_features(self, recordings: Iterable[FeatureFrames], **search: Any) -> Iterator[str]:
+        """The text of each recording whose features are known."""
+        options = self.options(search)
+        next_token, prompt = self.torch.next_token([]), self.prompt(None, False, None)
+        constrained = self._constrained(options, False, len(prompt))
+        backend = TorchSearchLanes(self.torch, lambda: next_token, lanes=1)
+        requests = (SearchRequest(recording, constrained, prompt) for recording in recordings)
+        for hypotheses in search_in_order(backend, requests):
+            yield self.decode(hypotheses[0].ids)
+
+    def options(self, changes: dict[str, Any]) -> SearchOptions:
+        """The folder's search settings with the changes of a request."""
+        return SearchOptions.of(self.search, **changes, limit=self.config.max_length - 1)
+
+    def features(self, window: AudioWindow) -> FeatureFrames:
+        """The frames of a window; those of a Whisper model always span its whole window."""
+        samples = window.samples
+        if self.config.full_window:
+            samples = np.pad(samples, (0, max(0, int(self.window_seconds * SAMPLE_RATE) - len(samples))))
+        elif len(samples) < HOP:
+            samples = np.pad(samples, (0, HOP - len(samples)))
+        frames = log_mel(samples, self.config.features)
+        return FeatureFrames.of(
+            frames[: self.config.source_length * self.config.feature_stride], self.config.feature_stride
+        )
+
+    def search_request(
+        self, window: AudioWindow, options: SearchOptions, timestamps: bool = False, language: str | None = None
+    ) -> SearchRequest:
+        """The search of one window; that of a silent window has an empty source."""
+        if window.silent:
+            return SearchRequest([], options)
+        features = self.features(window)
+        prompt = self.prompt(language, timestamps, features)
+        return SearchRequest(features, self._constrained(options, timestamps, len(prompt)), prompt)
+
+    def prompt(self, language: str | None, timestamps: bool, features: FeatureFrames | None) -> tuple[int, ...]:
+        """The ids that a transcript begins with; `features` show which language is spoken if none is given."""
+        if self.whisper is None:
+            if language is not None:
+                raise SettingError(f"language is {language}, but this model has no choice of languages; leave it out.")
+            return ()
+        if language is None and self.whisper.languages and features is not None:
+            language = self.detect_language(features)
+        return self.whisper.prompt(language, timestamps)
+
+    def detect_language(self, features: FeatureFrames) -> str:
+        """The code of the most probable language of a multilingual Whisper model."""
+        assert self.whisper is not None
+        scores = self.torch.first_step(features)
+        return max(self.whisper.languages, key=lambda code: float(scores[self.whisper.languages[code]]))  # type: ignore[union-attr]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Ids as text, without special tokens."""
+        return self.tokenizer.decode(ids if self.whisper is None else self.whisper.text_ids(ids)).strip()
+
+    def _constrained(self, options: SearchOptions, timestamps: bool, prompt: int) -> SearchOptions:
+        """The options with Whisper's constraints; the same objects for every window, so that they are batched."""
+        if self.whisper is None:
+            return options
+        if (timestamps, prompt) not in self._constraints:
+            from heedful.inference.timestamp_rules import suppress, timestamp_rules
+
+            rules: list[Callable[..., Any]] = [suppress(self.whisper, prompt)]
+            rules += [timestamp_rules(self.whisper, prompt)] if timestamps else []
+            self._constraints[timestamps, prompt] = tuple(rules)
+        constraints = (*options.constraints, *self._constraints[timestamps, prompt])
+        return options.model_copy(update={"constraints": constraints})
+
+    def _transcript(self, window: AudioWindow, hypotheses: Sequence[Hypothesis]) -> WindowTranscript:
+        if not hypotheses:
+            return WindowTranscript(window.start, window.end, ())
+        best = hypotheses[0]
+        pieces = self._pieces(best.ids, window.end - window.start)
+        segments = tuple(
+            SpeechSegment(round(window.start + start, 3), round(window.start + end, 3), text, best.log_prob)
+            for start, end, ids in pieces
+            if (text := self.decode(ids))
+        )
+        return WindowTranscript(window.start, window.end, segments, best.ids)
+
+    def _pieces(self, ids: Sequence[int], seconds: float) -> list[tuple[float, float, list[int]]]:
+        """Ids between two times, or all of them as one piece."""
+        whisper = self.whisper
+        if whisper is None or not any(number >= whisper.first_time for number in ids):
+            return [(0.0, seconds, list(ids))]
+        pieces: list[tuple[float, float, list[int]]] = []
+        start, text = 0.0, list[int]()
+        for number in ids:
+            if number < whisper.first_time:
+                text.append(number)
+                continue
+            time = min(whisper.seconds(number), seconds)
+            if whisper.text_ids(text):
+                pieces.append((start, time, text))
+            start, text = time, []
+        return [*pieces, *([(start, seconds, text)] if whisper.text_ids(text) else [])]
+
+
+def join_texts(texts: Iterable[str]) -> str:
+    """Texts with a space between them."""
+    return " ".join(text for text in texts if text)

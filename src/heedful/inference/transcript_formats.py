@@ -1,0 +1,43 @@
+"""Transcripts in the formats of subtitles: SubRip (.srt), WebVTT (.vtt) and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heedful.inference.transcriber import SpeechSegment, Transcript
+
+
+def clock(seconds: float, comma: str = ".") -> str:
+    """3661.5 -> '01:01:01.500'."""
+    thousandths = round(seconds * 1000)
+    minutes, rest = divmod(thousandths, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}{comma}{rest % 1000:03}"
+
+
+def subrip(segments: Sequence[SpeechSegment]) -> str:
+    """Numbered subtitles with a blank line after each."""
+    blocks = [
+        f"{number}\n{clock(each.start, ',')} --> {clock(each.end, ',')}\n{each.text}\n"
+        for number, each in enumerate(segments, 1)
+    ]
+    return "\n".join(blocks)
+
+
+def webvtt(segments: Sequence[SpeechSegment]) -> str:
+    """The subtitles of web pages; arrows in a text are escaped."""
+    blocks = [
+        f"{clock(each.start)} --> {clock(each.end)}\n{each.text.replace('&', '&amp;').replace('<', '&lt;')}\n"
+        for each in segments
+    ]
+    return "\n".join(["WEBVTT\n", *blocks])
+
+
+def as_object(transcript: Transcript) -> dict[str, Any]:
+    """Text, seconds and segments for JSON."""
+    segments = [
+        {"start": each.start, "end": each.end, "text": each.text, "log_prob": round(each.log_prob, 4)}
+        for each in transcript.segments
+    ]
+    return {"text": transcript.text, "seconds": round(transcript.duration, 3), "segments": segments}

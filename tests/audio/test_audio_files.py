@@ -1,0 +1,124 @@
+"""Decoding, resampling and mixing of audio files, and files that are broken or hostile."""
+
+from __future__ import annotations
+
+import io
+import resource
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from heedful.audio.audio_files import AudioFile, TooLongError
+from heedful.errors import DataError
+from tests.audio.sounds import tone
+
+
+def peak_frequency(samples: np.ndarray) -> float:
+    spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
+    return float(spectrum.argmax() * 16_000 / len(samples))
+
+
+@pytest.mark.parametrize("form", ["wav", "flac", "ogg", "mp3"])
+def test_every_format_at_another_rate_in_stereo(tmp_path: Path, form: str) -> None:
+    rate = 44_100
+    left, right = tone(440, 1.0, rate), np.zeros(rate, np.float32)
+    soundfile.write(tmp_path / f"a.{form}", np.stack([left, right], 1), rate)
+    samples = AudioFile.of(tmp_path / f"a.{form}").samples()
+    assert abs(len(samples) - 16_000) < 1300  # mp3 adds silence at both ends
+    middle = samples[4000:12000]
+    assert abs(peak_frequency(middle) - 440) < 5
+    assert abs(np.abs(middle).max() - 0.25) < 0.02  # the mean of both channels
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 48_000, 192_000])
+def test_every_rate_becomes_16_khz(tmp_path: Path, rate: int) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(1000, 0.5, rate), rate)
+    samples = AudioFile.of(tmp_path / "a.wav").samples()
+    assert abs(len(samples) - 8000) <= 2
+    assert abs(peak_frequency(samples) - 1000) < 5
+
+
+def test_speed_shortens_a_recording_and_raises_its_pitch(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(1000, 1.0), 16_000)
+    faster = AudioFile.of(tmp_path / "a.wav").samples(speed=1.25)
+    assert abs(len(faster) - 12_800) <= 2
+    assert abs(peak_frequency(faster) - 1250) < 5
+
+
+def test_blocks_are_the_whole_recording(tmp_path: Path) -> None:
+    samples = np.random.default_rng(0).normal(0, 0.1, 16_000 * 25).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", samples, 16_000, subtype="FLOAT")
+    blocks = list(AudioFile.of(tmp_path / "a.wav").blocks())
+    assert len(blocks) > 2
+    assert np.allclose(np.concatenate(blocks), samples, atol=1e-6)
+
+
+def broken(name: str) -> bytes:
+    whole = io.BytesIO()
+    soundfile.write(whole, tone(440, 1.0), 16_000, format="WAV", subtype="PCM_16")
+    content = whole.getvalue()
+    match name:
+        case "text":
+            return b"This is not audio at all.\n" * 40
+        case "empty":
+            return b""
+        case "header alone":
+            return content[:44]
+        case "wrong header":
+            return b"RIFF" + struct.pack("<I", 2**31) + content[8:20] + b"\xff" * 16 + content[36:]
+        case _:
+            raise AssertionError(name)
+
+
+@pytest.mark.parametrize("name", ["text", "empty", "header alone", "wrong header"])
+def test_broken_files_are_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "broken.wav"
+    path.write_bytes(broken(name))
+    with pytest.raises(DataError, match=r"broken\.wav (cannot be decoded|holds no samples|says that it has)"):
+        AudioFile.of(path).samples()
+
+
+@pytest.mark.parametrize("form", ["flac", "ogg"])
+def test_a_truncated_file_is_not_shortened_silently(tmp_path: Path, form: str) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.1, 32_000)
+    soundfile.write(tmp_path / f"a.{form}", noise, 16_000)
+    whole = (tmp_path / f"a.{form}").read_bytes()
+    (tmp_path / f"b.{form}").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"truncated|cannot be decoded"):
+        AudioFile.of(tmp_path / f"b.{form}").samples()
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no\.wav does not exist"):
+        AudioFile.of(tmp_path / "no.wav").samples()
+    with pytest.raises(DataError, match="is a folder"):
+        AudioFile.of(tmp_path).samples()
+
+
+def test_samples_that_are_not_numbers(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.full(1000, np.nan, np.float32), 16_000, subtype="FLOAT")
+    with pytest.raises(DataError, match="not numbers"):
+        AudioFile.of(tmp_path / "a.wav").samples()
+
+
+def test_ten_hours_of_silence_take_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "silence.flac"
+    with soundfile.SoundFile(path, "w", 1_000, 1) as file:
+        block = np.zeros(1_000 * 600, np.int16)
+        for _ in range(60):
+            file.write(block)
+    assert path.stat().st_size < 2_000_000
+    with pytest.raises(TooLongError, match=r"is 36,000 seconds long, and at most 60 are allowed"):
+        AudioFile.of(path).samples(max_seconds=60)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = sum(len(block) for _, block in zip(range(150), AudioFile.of(path).blocks(), strict=False)) / 16_000
+    assert seconds > 1000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
+
+
+def test_an_open_file_has_a_name_for_messages() -> None:
+    with pytest.raises(DataError, match=r"upload\.mp3 cannot be decoded"):
+        AudioFile(io.BytesIO(b"nothing"), "upload.mp3").samples()

@@ -1,0 +1,147 @@
+"""The transcriber: windows, recordings together and alone, silence, formats of its output, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from typer.testing import CliRunner
+
+import heedful
+from heedful.audio.log_mel import FeatureFrames
+from heedful.cli.commands import app
+from heedful.config import ModelConfig, SearchSettings
+from heedful.errors import DataError, SettingError
+from heedful.inference.transcriber import SpeechSegment, Transcriber, Transcript
+from heedful.inference.transcript_formats import clock, subrip, webvtt
+from heedful.model.transformer import build_model
+from heedful.storage.folder import ModelFolder, save_folder
+from heedful.text import train_plain_vocabulary
+from tests.audio.sounds import tone, word
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained recognizer with windows of two seconds."""
+    import torch
+
+    torch.manual_seed(3)
+    tokenizer = train_plain_vocabulary(["mamasatinokumesotanike"] * 3, "characters")
+    config = ModelConfig(
+        features=80, vocab_size=tokenizer.vocab_size, d_model=16, d_ff=32, n_heads=2, encoder_layers=2,
+        decoder_layers=1, source_max_length=100, max_length=12, pre_norm=True, pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("model") / "asr"
+    save_folder(ModelFolder(build_model(config), tokenizer, tokenizer, SearchSettings(beam=2), path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def transcriber(folder: Path) -> Transcriber:
+    return heedful.load(folder, kind=Transcriber, precision="float32")
+
+
+def long_recording() -> np.ndarray:
+    pause = np.zeros(4_000, np.float32)
+    return np.concatenate([part for n in range(30) for part in (word("mati"[n % 3 :], n), pause)])
+
+
+def times(transcript: Transcript) -> list[tuple[float, float, str]]:
+    return [(each.start, each.end, each.text) for each in transcript.segments]
+
+
+def test_together_as_alone(transcriber: Transcriber) -> None:
+    recordings = [word("ma"), long_recording(), word("ti"), np.zeros(16_000, np.float32), word("so", 4)]
+    together = transcriber.transcripts(recordings)
+    alone = [transcriber.transcripts([each])[0] for each in recordings]
+    assert list(map(times, together)) == list(map(times, alone))
+    assert together[3].text == "" and together[3].duration == 1.0
+    assert [transcript.duration for transcript in together] == [len(each) / 16_000 for each in recordings]
+    assert transcriber.transcribe(word("ma")) == together[0].text
+
+
+def test_the_windows_of_a_long_recording_cover_it(transcriber: Transcriber) -> None:
+    recording = long_recording()
+    windows = list(transcriber.windows(recording))
+    assert len(windows) > 5 and windows[-1].end == pytest.approx(len(recording) / 16_000)
+    found = list(transcriber.transcribe_windows(windows))
+    assert [(each.start, each.end) for each in found] == [(each.start, each.end) for each in windows]
+    alone = [transcriber.transcribe(window.samples) for window in windows]
+    assert [each.text for each in found] == alone
+    assert transcriber.transcribe(recording) == " ".join(text for text in alone if text)
+
+
+def test_windows_are_transcribed_as_they_come(transcriber: Transcriber) -> None:
+    """Memory is bounded: few windows are read ahead of the first result."""
+    read = 0
+
+    def endless() -> object:
+        nonlocal read
+        while True:
+            read += 1
+            yield from transcriber.windows(word("no", read))
+
+    results = transcriber.transcribe_windows(endless())  # type: ignore[arg-type]
+    next(results)
+    assert read <= 16
+
+
+def test_features_as_files(transcriber: Transcriber, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", word("ku"), 16_000, subtype="FLOAT")
+    features = transcriber.features(next(transcriber.windows(word("ku"))))
+    assert isinstance(features, FeatureFrames)
+    assert list(transcriber.transcribe_features([features])) == [transcriber.transcribe(tmp_path / "a.wav")]
+
+
+def test_wrong_input(transcriber: Transcriber, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="give one channel at 16 kHz"):
+        transcriber.transcribe(np.zeros((2, 100), np.float32))
+    with pytest.raises(SettingError, match="no choice of languages"):
+        transcriber.transcribe(word("ma"), language="de")
+    with pytest.raises(DataError, match="does not exist"):
+        transcriber.transcribe(tmp_path / "no.wav")
+    with pytest.raises(SettingError, match=r"unknown key search\.bean"):
+        transcriber.transcribe(word("ma"), bean=3)
+
+
+def test_subtitles() -> None:
+    segments = (SpeechSegment(0.0, 1.25, "One & two"), SpeechSegment(3661.5, 3662.0, "three"))
+    assert clock(3661.5) == "01:01:01.500"
+    assert subrip(segments) == (
+        "1\n00:00:00,000 --> 00:00:01,250\nOne & two\n\n2\n01:01:01,500 --> 01:01:02,000\nthree\n"
+    )
+    assert webvtt(segments).startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.250\nOne &amp; two\n\n")
+    assert Transcript(segments, 3700.0).text == "One & two three"
+
+
+def test_the_command(folder: Path, tmp_path: Path, transcriber: Transcriber) -> None:
+    soundfile.write(tmp_path / "a.wav", word("ma"), 16_000, subtype="FLOAT")
+    soundfile.write(tmp_path / "b.flac", tone(500, 0.4, 44_100), 44_100)
+    files = [str(tmp_path / "a.wav"), str(tmp_path / "b.flac")]
+    run = CliRunner()
+    plain = run.invoke(app, ["transcribe", str(folder), *files, "--precision", "float32"])
+    assert plain.exit_code == 0, plain.output
+    assert plain.stdout.splitlines() == transcriber.transcribe([Path(file) for file in files])
+    lines = run.invoke(app, ["transcribe", str(folder), *files, "--json"]).stdout.splitlines()
+    assert [json.loads(line)["file"] for line in lines] == files
+    assert json.loads(lines[0])["segments"][0]["end"] == pytest.approx(len(word("ma")) / 16_000, abs=0.01)
+    srt = run.invoke(app, ["transcribe", str(folder), files[0], "--srt"]).stdout
+    assert srt.startswith("1\n00:00:00,000 --> ")
+    timed = run.invoke(app, ["transcribe", str(folder), files[0], "--timestamps"]).stdout
+    assert timed.startswith("[00:00:00.000 --> ")
+    both = run.invoke(app, ["transcribe", str(folder), files[0], "--srt", "--json"])
+    assert "give one of them" in str(both.exception)
+
+
+def test_evaluation(folder: Path, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
+    (tmp_path / "test.tsv").write_text("a.wav\tma\n", encoding="utf-8")
+    arguments = ["evaluate", str(folder), "--audio", str(tmp_path / "test.tsv")]
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert json.loads(result.stdout)["words"] == 1
+    assert "normalization: NFKC" in CliRunner().invoke(app, arguments).stdout
+    assert "--source is missing" in str(CliRunner().invoke(app, ["evaluate", str(folder)]).exception)
