@@ -77,7 +77,7 @@ def load(
     device: str = "cpu",
     shortlist: bool = False,
 ) -> Translator | Generator | Encoder | Transcriber:
-    """Open a model folder, in heedful's or in Hugging Face's format (MarianMT, PEGASUS, GPT-2, BERT, Whisper).
+    """Open a model folder: heedful's, Hugging Face's (MarianMT, PEGASUS, GPT-2, BERT, Whisper) or CTranslate2's.
 
     A translator becomes a `Translator` (several folders, an ensemble), a GPT a `Generator`, a BERT an `Encoder`, a
     speech recognizer a `Transcriber`; that may also be a .pt file of OpenAI's Whisper.

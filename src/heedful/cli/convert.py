@@ -12,13 +12,13 @@ def convert(
     source: Annotated[
         Path,
         typer.Argument(
-            help="A model folder, heedful's or Hugging Face's (MarianMT, PEGASUS, GPT-2, BERT, Whisper), or a .pt."
+            help="A model folder of heedful, Hugging Face (MarianMT, PEGASUS, GPT-2, BERT, Whisper) or CTranslate2; or .pt."
         ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder to create.")],
     to: Annotated[str, typer.Option(help="Format to write: heedful, huggingface or ctranslate2.")] = "heedful",
 ) -> None:
-    """Convert a Hugging Face model to a heedful folder, or a heedful folder for transformers or CTranslate2.
+    """Convert a model of Hugging Face or CTranslate2 to a heedful folder, or a heedful folder for one of them.
 
     For example: heedful convert opus-mt-en-de runs/y; heedful convert runs/x out --to huggingface
 

@@ -121,10 +121,10 @@ class Marian(Architecture):
         }
 
     def inwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        return _reordered(state, _ours_from_theirs(state["embedding.weight"].size(1)))
+        return reorder_hidden(state, interleaving_order(state["embedding.weight"].size(1)))
 
     def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        state = _reordered(state, _ours_from_theirs(state["embedding.weight"].size(1)).argsort())
+        state = reorder_hidden(state, interleaving_order(state["embedding.weight"].size(1)).argsort())
         return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
 
 
@@ -143,7 +143,7 @@ class Pegasus(Marian):
         return replace(layout, places={**layout.places, **last[0], **last[1]})
 
     def completed(self, weights: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-        order = _ours_from_theirs(config.d_model).argsort()
+        order = interleaving_order(config.d_model).argsort()
         table = torch.from_numpy(sinusoids(config.max_length, config.d_model)).index_select(1, order)
         added = {f"model.{side}.embed_positions.weight": table.clone() for side in ("encoder", "decoder")}
         if config.tie == "none":  # they have a shared matrix all the same, which nothing reads
@@ -183,12 +183,12 @@ def _attention(foreign_attention: str, attention: str) -> dict[str, WeightMappin
     return places | both(f"{foreign_attention}_layer_norm", f"{attention}_residual.norm")
 
 
-def _ours_from_theirs(width: int) -> Tensor:
+def interleaving_order(width: int) -> Tensor:
     """-> (D,): 0, D/2, 1, D/2 + 1, …: where the dimension that we have at a place stands in their order."""
     return torch.arange(width).view(2, width // 2).t().flatten()
 
 
-def _reordered(state: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+def reorder_hidden(state: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
     """The same model with its hidden dimensions in another order."""
 
     def reorder(name: str, tensor: Tensor) -> Tensor:
