@@ -12,7 +12,7 @@ def convert(
     source: Annotated[
         Path,
         typer.Argument(
-            help="A model folder of heedful, Hugging Face (MarianMT, PEGASUS, GPT-2, BERT, Whisper) or CTranslate2; or .pt."
+            help="A folder of heedful, Hugging Face (MarianMT, PEGASUS, GPT-2, BERT, Whisper) or CTranslate2; or a .pt."
         ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder to create.")],
