@@ -127,3 +127,20 @@ def test_a_file_needs_an_output(call: Call, engine: Path, tmp_path: Path) -> Non
     assert "name the new file with --output" in call("translate", engine, "--input", tmp_path / "a.md").err
     same = call("translate", engine, "--input", tmp_path / "a.md", "--output", tmp_path / "a.md")
     assert "is both input and output" in same.err
+
+
+def test_clean_prints_what_each_filter_dropped(call: Call, tmp_path: Path) -> None:
+    rows = [{"en": f"the {word} is here", "de": f"{word} ist da"} for word in ("dog", "cat", "bird", "fish")]
+    rows += [{"en": "a b c", "de": "a b c"}, {"en": "alone", "fr": "seul"}]
+    (tmp_path / "memory.tmx").write_bytes(tmx(rows))
+    words = ["clean", tmp_path / "memory.tmx", "--target-language", "de", "--out", tmp_path / "clean.tsv"]
+    done = call(*words, "--without", "alignment", "--without", "language")
+    assert done.code == 0, done.err
+    assert (tmp_path / "clean.tsv").read_text(encoding="utf-8").splitlines() == [
+        f"{row['en']}\t{row['de']}" for row in rows[:4]
+    ]
+    assert "copy" in done.err and "a b c  |  a b c" in done.err and "no segment in 'de'" in done.err
+    assert done.err.splitlines()[-1] == "6 pairs read, 4 kept (66.7 %)"
+    assert "there is no filter 'spam'" in call(*words, "--without", "spam").err
+    assert "does not exist" in call("clean", tmp_path / "none.tmx").err
+    assert call("clean", tmp_path / "memory.tmx", "--target-language", "x y").code == 2

@@ -110,7 +110,7 @@ def test_damaged_gzip_is_told(tmp_path: Path) -> None:
     told(caught, tmp_path / "cut.gz", "ends in the middle")
     with pytest.raises(DataError) as caught:
         list(read_lines(write(tmp_path / "bad.gz", whole[:12] + b"\xff\xff\xff" + whole[15:])))
-    told(caught, tmp_path / "bad.gz", "damaged gzip")
+    told(caught, tmp_path / "bad.gz", "damaged compressed data")
 
 
 @pytest.mark.parametrize(("source_lines", "target_lines"), [(3, 5), (5, 3), (0, 2), (2, 0)])

@@ -7,6 +7,7 @@ import typer
 from heedful import __version__
 from heedful.cli.align import align
 from heedful.cli.classify import classify
+from heedful.cli.clean import clean
 from heedful.cli.convert import convert
 from heedful.cli.demo import demo
 from heedful.cli.embed import embed
@@ -48,6 +49,7 @@ def heedful(
 
 for command in (
     train,
+    clean,
     translate,
     transcribe,
     generate,

@@ -97,6 +97,12 @@ class DataSettings(Section):
         None, description="Cache folder for encoded corpora; `.heedful` beside the output folder if not set."
     )
     deduplicate: bool = Field(True, description="Drop pairs that are exact copies of an earlier pair.")
+    filters: tuple[Literal["copy", "placeholders", "numbers"], ...] | None = Field(
+        None,
+        description="Filters for training pairs, as in `heedful clean`: copy (the target is the source), placeholders"
+        " and numbers (they differ). If not set: copy and placeholders for TMX, XLIFF, PO and other files of segments,"
+        " none for line-aligned files and TSV.",
+    )
     strict: bool = Field(
         False,
         description="Treat lines and segments that cannot be read (not UTF-8, a NUL character, missing columns, invalid"

@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from heedful.config import RunConfig
 from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any, ignore_progress
 from heedful.data.data_report import DUPLICATE, EMPTY, LONG, RATIO, Lengths, ParallelReport
+from heedful.data.pair_filters import CHEAP
 from heedful.data.pairs import Pairs, PairsWriter, id_type, open_pairs
 from heedful.data.scan import Scan, duplicates, hold_out_pairs, scan
 from heedful.errors import DataError
-from heedful.formats.pair_files import PairCorpus, training_corpus, validation_corpus
+from heedful.formats.pair_files import PairCorpus, PairFiles, training_corpus, validation_corpus
 from heedful.text import Tokenizer, normalize_function, train_vocabulary
 
+USUAL_FILTERS = ("copy", "placeholders")  # of translation memories and localization files
 DROP, TRAIN, VALID = 0, 1, 2  # what a line is assigned to
 Assignment = NDArray[np.uint8]
 
@@ -164,7 +166,17 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
     def settings(self) -> dict[str, Any]:
         names = {"valid_size", "max_length", "max_ratio", "deduplicate"}
         chosen = self.config.data.model_dump(include={"source_language", "target_language"}, exclude_none=True)
-        return self.config.data.model_dump(include=names) | chosen
+        return (
+            self.config.data.model_dump(include=names)
+            | chosen
+            | ({"filters": self.filters()} if self.filters() else {})
+        )
+
+    def filters(self) -> tuple[str, ...]:
+        """The filters of training pairs: those that are set, or the usual ones of files of segments."""
+        if self.config.data.filters is not None:
+            return self.config.data.filters
+        return USUAL_FILTERS if isinstance(self.train, PairFiles) else ()
 
     def build(self, folder: Path) -> tuple[Tokenizers, ParallelReport]:
         report = ParallelReport()
@@ -187,14 +199,16 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
             normalize = (self.tokenizers[0].normalize, self.tokenizers[1].normalize)
         # Validation files are small, so errors in them show early.
         valid = scan(*normalize, self.valid, self.progress) if self.valid is not None else None
-        train = scan(*normalize, self.train, self.progress)
+        filters = {name: CHEAP[name] for name in self.filters()}
+        train = scan(*normalize, self.train, self.progress, filters)
         report.read, report.identical, report.extra_columns = len(train), train.identical, train.extra_columns
         report.unusual = train.unusual
         report.unreadable, report.by_file = train.dropped, train.dropped.by_file
         report.skipped = train.dropped.skipped
         report.dropped |= train.dropped.counts()
         report.dropped[EMPTY] = int(train.empty.sum()) - train.dropped.total
-        usable = ~train.empty
+        report.dropped |= {f"filter {name}": train.filtered[name] for name in filters}
+        usable = ~train.empty & ~train.unwanted
         if self.config.data.deduplicate:
             repeated = duplicates(train) & usable
             report.dropped[DUPLICATE] = int(repeated.sum())

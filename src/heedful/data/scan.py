@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from heedful.config import DataSettings
 from heedful.data.data_report import UnusualCharacter
+from heedful.data.pair_filters import Judge
 from heedful.errors import DataError, SettingError
 from heedful.formats.line_files import EXTRA_COLUMNS, DroppedLines
 from heedful.formats.pair_files import PairCorpus
@@ -46,6 +47,8 @@ class Scan:
     extra_columns: int = 0
     unusual: dict[str, UnusualCharacter] = field(default_factory=dict)
     dropped: DroppedLines = field(default_factory=DroppedLines)  # their pairs count as empty
+    unwanted: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))  # by filters
+    filtered: Counter[str] = field(default_factory=Counter)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -56,8 +59,10 @@ def scan(
     target_normalize: Callable[[str], str],
     corpus: PairCorpus,
     progress: Callable[[str], None],
+    filters: Mapping[str, Judge] | None = None,
 ) -> Scan:
     """Read every pair once; texts with the same normalized form have the same hash."""
+    unwanted, filtered = bytearray(), Counter[str]()
     hashes, empty, notes = (bytearray(), bytearray()), bytearray(), Counter[str]()
     unusual: dict[str, UnusualCharacter] = {}
     dropped = DroppedLines()
@@ -71,6 +76,9 @@ def scan(
         hashes[1].extend(_hash(b))
         empty.append(not a.strip() or not b.strip())
         identical += a == b and not empty[-1]
+        name = next((name for name, judge in (filters or {}).items() if not empty[-1] and judge(source, target)), "")
+        unwanted.append(bool(name))
+        filtered[name] += bool(name)
         if number % 500_000 == 0:
             progress(f"read {number:,} pairs")
     if not empty:
@@ -83,6 +91,8 @@ def scan(
         notes[EXTRA_COLUMNS],
         unusual,
         dropped,
+        np.frombuffer(unwanted, np.bool_),
+        filtered,
     )
 
 
