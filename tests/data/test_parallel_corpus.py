@@ -13,6 +13,8 @@ from heedful.data import Pairs, ParallelCorpus, parallel_corpus, prepare_paralle
 from heedful.data.pairs import id_type
 from heedful.errors import DataError, FolderError, SettingError
 from heedful.text import train_vocabulary
+from heedful.text.placeholders import VOCABULARY_SLOTS
+from heedful.text.vocabulary import slot_ids
 
 from .files import config, sentence_pairs, told, write, write_gz, write_tsv
 
@@ -322,3 +324,20 @@ def test_the_manifest_names_every_file(pairs_file: Path, tmp_path: Path) -> None
     named = set(json.loads((path / "manifest.json").read_text()))
     assert named | {"manifest.json"} == {file.name for file in path.iterdir()}
     assert {"report.json", "valid.json", "source.tokenizer.json", "target.tokenizer.json"} <= named
+
+
+def test_placeholders_of_pairs_become_slots_if_there_are_enough_of_them(tmp_path: Path) -> None:
+    def build(count: int) -> ParallelCorpus:
+        rows = [(f"copy file {i} to {{name}}, please", f"kopiere {{name}}, bitte, Datei {i}") for i in range(count)]
+        rows += [(f"the dog reads book {i}", f"der Hund liest Buch {i}") for i in range(150)]
+        return prepare_parallel(config(pairs=write_tsv(tmp_path / f"{count}.tsv", rows), valid_size=5), tmp_path / "c")
+
+    corpus = build(150)
+    ids = slot_ids(corpus.target_tokenizer)
+    assert ids is not None and 100 <= corpus.report.masked <= 150
+    slots = [tuple(set(ids) & set(side) for side in pair) for pair in lists(corpus.train)]
+    assert all(source == target and len(source) <= 1 for source, target in slots) and any(a for a, _ in slots)
+    assert not set(VOCABULARY_SLOTS) & set("".join(text for pair in corpus.valid_text for text in pair))
+    assert "placeholders become slots" in str(corpus.report)
+    few = build(60)
+    assert slot_ids(few.target_tokenizer) is None and few.report.masked == 0

@@ -23,8 +23,10 @@ from heedful.interop import model_card
 from heedful.serve import languages
 from heedful.text import sentence_separator, split_long
 from heedful.text.normalization import normalize_function
+from heedful.text.placeholders import Template
 from heedful.text.sentence_splitting import BORDERS
 from heedful.text.text_sentences import ABBREVIATION, replace_sentences, split_sentences
+from heedful.text.words import word_spans
 
 LENGTH = 20_000
 
@@ -60,6 +62,8 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "serve.sentences, apart and together": (".。\n", again),
     "serve.languages": ("-_.ab", languages._pair_from_name),
     "translation.joined": ("a", in_parts),
+    "text.placeholders": ('{}%<a="@.&;-/!1 ', Template.of),
+    "text.words": ("a我 ", word_spans),
     "inside.aligner": ("a'. ", aligner.MARKS.findall),
     "inside.pieces": ("<0xF", tokens.BYTE.findall),
     "interop.card": ("- \n\r", lambda text: model_card.FRONT.match("---\n" + text)),

@@ -117,6 +117,7 @@ class ParallelReport(CorpusReport):
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     joint: bool = True
+    masked: int = 0  # pairs whose placeholders are slots
     sampled: int = 1  # the vocabulary is trained on one pair in this many
     unusual: dict[str, UnusualCharacter] = field(default_factory=dict)
     by_file: list[FileCounts] = field(default_factory=list)  # of a corpus of several formats
@@ -183,6 +184,8 @@ class ParallelReport(CorpusReport):
             yield f"  trained on one pair in {self.sampled}"
 
     def _notes(self) -> Iterable[str]:
+        if self.masked:
+            yield f"pairs with the same placeholders on both sides: {self.masked:,} (placeholders become slots)"
         if self.identical:
             yield f"pairs whose source and target are the same text: {self.identical:,} (kept)"
         if self.extra_columns:

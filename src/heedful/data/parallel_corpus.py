@@ -26,12 +26,15 @@ from heedful.data.scan import Scan, duplicates, hold_out_pairs, scan
 from heedful.errors import DataError
 from heedful.formats.pair_files import PairCorpus, PairFiles, training_corpus, validation_corpus
 from heedful.text import Tokenizer, normalize_function, train_vocabulary
+from heedful.text.placeholders import mask_pair
+from heedful.text.vocabulary import slot_ids
 
 USUAL_FILTERS = ("copy", "placeholders")  # of translation memories and localization files
 DROP, TRAIN, VALID = 0, 1, 2  # what a line is assigned to
 Assignment = NDArray[np.uint8]
 
 CHUNK_PAIRS, CHUNK_CHARACTERS = 20_000, 4_000_000  # encoded at once
+MIN_SLOT_PAIRS = 100  # pairs with placeholders from which on a vocabulary has slots for them
 MAX_VOCABULARY_PAIRS = 1_000_000  # a larger corpus is sampled to train the vocabulary
 
 
@@ -108,16 +111,18 @@ class SelectedPairs:
 
 @dataclass(frozen=True)
 class SampledLines:
-    """The lines of one or both sides of every `step`-th pair."""
+    """The lines of one or both sides of every `step`-th pair; `slots` masks placeholders."""
 
     pairs: SelectedPairs
     sides: tuple[int, ...]
     step: int
+    slots: bool = False
 
     def __iter__(self) -> Iterator[str]:
-        for pair in itertools.islice(self.pairs, 0, None, self.step):
+        for source, target, _ in itertools.islice(self.pairs, 0, None, self.step):
+            pair = (self.slots and mask_pair(source, target)) or (source, target)
             for side in self.sides:
-                yield str(pair[side])
+                yield pair[side]
 
 
 class PairEncoder:
@@ -127,6 +132,8 @@ class PairEncoder:
         types = _id_types(tokenizers)
         self.writers = {TRAIN: PairsWriter(folder, "train", types), VALID: PairsWriter(folder, "valid", types)}
         self.tokenizers, self.max_length, self.progress = tokenizers, max_length, progress
+        self.slots = all(map(slot_ids, tokenizers))
+        self.masked = 0  # pairs with slots
         self.valid_text: list[tuple[str, str]] = []
 
     def append(self, pairs: SelectedPairs, max_ratio: float) -> Counter[str]:
@@ -134,8 +141,9 @@ class PairEncoder:
         dropped: Counter[str] = Counter()
         encoded, total = 0, len(pairs)
         for chunk in _chunks(pairs):
-            source_ids = self.tokenizers[0].encode_batch([source for source, _, _ in chunk])
-            target_ids = self.tokenizers[1].encode_batch([target for _, target, _ in chunk])
+            texts = [self._mask(source, target) for source, target, _ in chunk]
+            source_ids = self.tokenizers[0].encode_batch([source for source, _ in texts])
+            target_ids = self.tokenizers[1].encode_batch([target for _, target in texts])
             rows: dict[int, tuple[list[list[int]], list[list[int]]]] = {name: ([], []) for name in self.writers}
             for (source, target, assigned), a, b in zip(chunk, source_ids, target_ids, strict=True):
                 if reason := self._unsuitable(len(a), len(b), max_ratio):
@@ -150,6 +158,12 @@ class PairEncoder:
             encoded += len(chunk)
             self.progress(f"encoded {encoded:,} of {total:,} pairs")
         return dropped
+
+    def _mask(self, source: str, target: str) -> tuple[str, str]:
+        """The pair with slots in place of its placeholders, if the vocabularies have slots."""
+        masked = mask_pair(source, target) if self.slots else None
+        self.masked += masked is not None
+        return masked or (source, target)
 
     def _unsuitable(self, source: int, target: int, max_ratio: float) -> str | None:
         if max(source, target) > self.max_length:
@@ -227,8 +241,11 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         text = self.config.text
         vocabularies = "a joint vocabulary" if text.joint else "two vocabularies"
         self.progress(f"training {vocabularies} on {len(pairs) // report.sampled:,} pairs")
+        slots = _has_placeholders(pairs)
         trained = [
-            train_vocabulary(SampledLines(pairs, sides, report.sampled), text.vocab_size, text.lowercase)
+            train_vocabulary(
+                SampledLines(pairs, sides, report.sampled, slots), text.vocab_size, text.lowercase, slots=slots
+            )
             for sides in ([(0, 1)] if text.joint else [(0,), (1,)])
         ]
         return trained[0], trained[-1]
@@ -250,6 +267,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
             report.valid_dropped[LONG] = encoder.append(valid, float("inf"))[LONG]
         source_lengths, target_lengths = encoder.writers[TRAIN].close()
         encoder.writers[VALID].close()
+        report.masked = encoder.masked
         report.kept, report.valid_kept = len(source_lengths), len(encoder.valid_text)
         report.valid_sources = len({encoder.tokenizers[0].normalize(source) for source, _ in encoder.valid_text})
         report.held_out = report.valid_kept if self.valid is None else 0
@@ -270,6 +288,12 @@ def _assign_valid(valid: Scan, report: ParallelReport) -> Assignment:
     report.valid_dropped |= valid.dropped.counts()
     report.valid_dropped[EMPTY] = int(valid.empty.sum()) - valid.dropped.total
     return np.where(valid.empty, DROP, VALID).astype(np.uint8)
+
+
+def _has_placeholders(pairs: SelectedPairs) -> bool:
+    """Whether enough pairs have the same placeholders on both sides for a model to learn slots."""
+    masked = (pair for source, target, _ in pairs if (pair := mask_pair(source, target)))
+    return sum(1 for _ in itertools.islice(masked, MIN_SLOT_PAIRS)) == MIN_SLOT_PAIRS
 
 
 def _id_types(tokenizers: Tokenizers) -> tuple[type[np.unsignedinteger], type[np.unsignedinteger]]:

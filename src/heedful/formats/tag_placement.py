@@ -14,17 +14,15 @@ from typing import Any
 from heedful.formats.segment import InlineTag, TaggedText
 from heedful.text import words_at
 from heedful.text.text_sentences import SentenceTranslations
-
-WORD = re.compile(r"\S+")
-Span = tuple[int, int]
+from heedful.text.words import Span, word_spans
 
 
 def place_tags(source: TaggedText, translation: SentenceTranslations, rank: int = 0) -> TaggedText:
     """The translation of this rank, with the tags of the source around the words that they belong to."""
     target = _restore_margins(source.text, translation.translation(rank))
-    words = _word_spans(target)
+    words = word_spans(target)
     placer = TagPlacer(
-        target, _word_spans(line_breaks_to_spaces(source.text)), words, source_of_words(translation, rank, len(words))
+        target, word_spans(line_breaks_to_spaces(source.text)), words, source_of_words(translation, rank, len(words))
     )
     return TaggedText(target, placer.place_all(source.tags, (0, len(target)), (0, len(words))))
 
@@ -53,7 +51,7 @@ def source_of_words(translation: SentenceTranslations, rank: int, words: int) ->
     sentences = zip(translation.sentences, translation.n_best, at_sources, at_targets, strict=True)
     for sentence, n_best, at_source, at_target in sentences:
         best: dict[str, Any] = n_best[min(rank, len(n_best) - 1)] if n_best else {"text": "", "alignment": []}
-        source_length, target_length = len(sentence.text.split()), len(best["text"].split())
+        source_length, target_length = len(word_spans(sentence.text)), len(word_spans(best["text"]))
         links = best["alignment"]
         for source, target in (
             ((n * source_length // target_length, n) for n in range(target_length)) if links is None else links
@@ -128,10 +126,6 @@ class TagPlacer:
         aligned = self._aligned_words(range(following, min(following + 1, len(self.starts))), words)
         at = max(self.target_words[aligned[0]][0], characters[0]) if aligned else characters[1]
         return (at, at), (words[1], words[1])
-
-
-def _word_spans(text: str) -> list[Span]:
-    return [match.span() for match in WORD.finditer(text)]
 
 
 def _holds_most(tag: InlineTag, word: Span) -> bool:

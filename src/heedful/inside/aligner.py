@@ -28,6 +28,7 @@ from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.text import NO_WORD, words_of_spans
 from heedful.text.normalization import replace_surrogates
 from heedful.text.words import WORD
+from heedful.text.words import words as words_in
 
 SAMPLE = 64  # pairs on which the heads are chosen
 TOKENS = 2048  # of either side that are run at once
@@ -127,8 +128,8 @@ def alignment(run: RecordedRun) -> dict[str, Any] | None:
     if any(set(side) <= {NO_WORD} for side in words):
         return None
     return {
-        "sourceWords": run.text.split()[: max(words[0]) + 1],
-        "targetWords": written.split()[: max(words[1]) + 1],
+        "sourceWords": words_in(run.text)[: max(words[0]) + 1],
+        "targetWords": words_in(written)[: max(words[1]) + 1],
         "links": [list(link) for link in align_words(weights, *words)],
         "matrix": half(weights_by_word(weights, *words)),
         "choice": {"heads": choice.names, "shift": choice.shift},

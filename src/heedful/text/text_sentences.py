@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heedful.text.placeholders import find_placeholders
 from heedful.text.sentence_splitting import MARKS, sentence_separator
 
 # The lookbehinds try a run of marks from its beginning only, so that matching takes linear time.
@@ -49,7 +51,7 @@ class SentenceTranslations:
 
 
 def split_sentences(text: str) -> list[SentenceSpan]:
-    """The sentences of a text, stripped of white space; a line break always ends a sentence."""
+    """The sentences of a text, stripped of white space; a line break ends a sentence, but nothing in a placeholder."""
     spans, start = [], 0
     for end in [*_sentence_ends(text), len(text)]:
         segment = text[start:end]
@@ -78,6 +80,14 @@ def replace_sentences(text: str, parts: Sequence[SentenceSpan], translated: Sequ
 
 def _sentence_ends(text: str) -> list[int]:
     """Offsets at which sentences end, in ascending order."""
+    ends = _ends_of_lines_and_marks(text)
+    placeholders = find_placeholders(text)
+    starts = [each.start for each in placeholders]
+    before = [bisect_left(starts, end) - 1 for end in ends]
+    return [end for end, place in zip(ends, before, strict=True) if place < 0 or placeholders[place].end <= end]
+
+
+def _ends_of_lines_and_marks(text: str) -> list[int]:
     ends, line = [], 0
     for part in text.split("\n"):
         for match in SENTENCE_END.finditer(part):

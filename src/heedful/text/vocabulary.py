@@ -18,6 +18,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from heedful.errors import DataError
 from heedful.text.normalization import WORD_START, normalizer
+from heedful.text.placeholders import SLOT, VOCABULARY_SLOTS
 from heedful.text.tokenizer import Tokenizer
 
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -35,18 +36,29 @@ PIECES = (
     r"[▁\p{Zs}]?(?:\p{L}{1,2}['’](?=\p{L})|['’]\p{L}{1,2}(?!\p{L})"
     r"|[\p{L}\p{M}]{1,64}|\p{N}|([\p{P}\p{S}])\1{0,63}|[\p{Z}\p{C}]{1,64})"
 )
+# The same, with every slot of a placeholder a piece of its own, without the space before it.
+PIECES_WITH_SLOTS = (
+    SLOT.pattern + "|" + PIECES.replace(r"[\p{Z}\p{C}]{1,64}", rf"(?:(?!{SLOT.pattern})[\p{{Z}}\p{{C}}]){{1,64}}")
+)
 
 
 def train_vocabulary(
-    lines: Iterable[str], vocab_size: int | None = None, lowercase: bool = False, extra: Sequence[str] = ()
+    lines: Iterable[str],
+    vocab_size: int | None = None,
+    lowercase: bool = False,
+    extra: Sequence[str] = (),
+    slots: bool = False,
 ) -> Tokenizer:
     """Train a vocabulary of `vocab_size`, by default chosen by the number of words; deterministic.
 
-    The lines are read twice, so an iterator is first collected in memory. `extra` adds special tokens, such as <mask>.
+    The lines are read twice, so an iterator is first collected in memory. `extra` adds special tokens, such as <mask>;
+    `slots` adds the slots of placeholders.
     """
     if iter(lines) is lines:
         lines = list(lines)
     alphabet, words = _survey(lines, lowercase)
+    if slots:
+        alphabet = [*(character for character in alphabet if not SLOT.match(character)), *VOCABULARY_SLOTS]
     fixed = [*SPECIALS, *extra, *BYTES]
     least = len(fixed) + len(alphabet)
     size = suggest_size(words, least) if vocab_size is None else vocab_size
@@ -55,7 +67,8 @@ def train_vocabulary(
             f"text.vocab_size is {size}, but the special tokens, 256 bytes and {len(alphabet)} characters of this"
             f" corpus alone need {least}; set a larger one or leave it unset."
         )
-    trained = _train(lines, size - len(BYTES), alphabet, lowercase, [*SPECIALS, *extra])
+    pieces = PIECES_WITH_SLOTS if slots else PIECES
+    trained = _train(lines, size - len(BYTES), alphabet, lowercase, [*SPECIALS, *extra], pieces)
     tokenizer = _with_bytes(trained, [*SPECIALS, *extra])
     if vocab_size is not None and tokenizer.vocab_size < size:
         raise DataError(
@@ -63,6 +76,13 @@ def train_vocabulary(
             f" set at most {tokenizer.vocab_size} or leave it unset."
         )
     return tokenizer
+
+
+def slot_ids(tokenizer: Tokenizer) -> tuple[int, ...] | None:
+    """The ids of the slots, if the vocabulary has all of them."""
+    ids = tuple(tokens[-1] for tokens in tokenizer.encode_batch([f"a{slot}" for slot in VOCABULARY_SLOTS]) if tokens)
+    decoded = [tokenizer.decode([token]) for token in ids]
+    return ids if decoded == VOCABULARY_SLOTS else None
 
 
 def suggest_size(words: int, least: int) -> int:
@@ -92,14 +112,14 @@ def _survey(lines: Iterable[str], lowercase: bool) -> tuple[list[str], int]:
 
 
 def _train(
-    lines: Iterable[str], size: int, alphabet: list[str], lowercase: bool, specials: list[str]
+    lines: Iterable[str], size: int, alphabet: list[str], lowercase: bool, specials: list[str], pieces: str
 ) -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.normalizer = normalizer(lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always", split=True),
-            pre_tokenizers.Split(Regex(PIECES), "isolated"),
+            pre_tokenizers.Split(Regex(pieces), "isolated"),
         ]
     )
     trainer = trainers.BpeTrainer(
