@@ -82,7 +82,7 @@ def test_attention_is_a_step_for_each_translation_and_torch_has_one_thread(folde
     worker.workload.add(task := WorkerTask(1, asked))
     while not (events := worker.workload.step()):
         pass
-    steps, threads = worker._align(task, *events[0].value), []
+    steps, threads = worker._complete(task, *events[0].value), []
 
     def count() -> int:
         torch.set_num_threads(3)  # of this Python thread

@@ -8,16 +8,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from heedful.inference.protected_text import ProtectedText
+from heedful.inference.term_matching import TermMatch
+from heedful.search import LexicalConstraint
 from heedful.text import NO_WORD, Tokenizer, sentence_separator, words_at, words_of_spans
+from heedful.text.words import Span
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
 
 
 @dataclass(frozen=True)
 class SourcePart:
-    """A line, or a part of one that is too long: source ids, forced and allowed target ids.
+    """A line, or a part of one that is too long: source ids, forced and allowed target ids, required phrases.
 
-    The first `added` ids are a language code; the others are those of `text` from index `skipped` on.
+    The first `added` ids are a language code; the others are those of `text` from index `skipped` on. If the line has
+    placeholders, `text` is what the model reads instead of them. Without ids there is nothing to translate.
     """
 
     line: int
@@ -28,17 +33,26 @@ class SourcePart:
     skipped: int = 0
     first_word: int = 0  # number of the first word of `text` in the line
     shortlist: npt.NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
+    protected: ProtectedText | None = None
+    terms: tuple[TermMatch, ...] = ()  # of a glossary
+    phrases: LexicalConstraint | None = field(default=None, compare=False, repr=False)
+
+    def spans(self, tokenizer: Tokenizer) -> list[Span]:
+        """The span in `text` of each id that is not added."""
+        return tokenizer.spans(self.text)[self.skipped :][: len(self.ids) - self.added]
 
     def words(self, tokenizer: Tokenizer) -> list[int]:
         """The word of the line that each id belongs to, `NO_WORD` for added ids."""
-        spans = tokenizer.spans(self.text)[self.skipped :][: len(self.ids) - self.added]
-        words = words_of_spans(self.text, spans)
+        words = words_of_spans(self.text, self.spans(tokenizer))
         return [NO_WORD] * self.added + [word if word == NO_WORD else self.first_word + word for word in words]
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation. `alignment`, if requested, links whitespace-separated words as (source, target)."""
+    """One translation. `alignment`, if requested, links words as (source, target).
+
+    `warnings` says what to check: numbers of the source that are missing, terms of a glossary that are not used.
+    """
 
     text: str
     score: float
@@ -47,6 +61,7 @@ class Translation:
     token_log_probs: tuple[float, ...]
     tokenizer: Tokenizer = field(repr=False, compare=False)
     alignment: Alignment | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -79,6 +94,7 @@ def join_parts(parts: Sequence[list[Translation]]) -> list[Translation]:
                 tuple(value for part in each for value in part.token_log_probs),
                 each[0].tokenizer,
                 alignment if each[0].alignment is not None else None,
+                tuple(warning for part in each for warning in part.warnings),
             )
         )
     return lines

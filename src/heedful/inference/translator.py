@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate, chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,9 +19,12 @@ from heedful.config import ModelConfig
 from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
 from heedful.inference.native_search import NativeSearchPool
+from heedful.inference.restoring import TranslationRestorer, spread_alignment
 from heedful.inference.results import SourcePart, Translation, join_parts
 from heedful.inference.scheduler import SearchBackend, search_in_order
 from heedful.inference.shortlist import load_shortlist
+from heedful.inference.source_parts import SourcePartBuilder
+from heedful.inference.term_matching import Glossary
 from heedful.native import Engine, WeightSource, library, supports
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
 from heedful.ops.threads import num_threads
@@ -31,8 +33,6 @@ from heedful.search import Hypothesis, NextToken, Observer, SearchOptions, Searc
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.storage.weight_file import WeightFile
-from heedful.text import split_long, words_at
-from heedful.text.normalization import replace_surrogates
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -191,6 +191,7 @@ class Translator:
         sampling: bool = False,
         alignments: bool = False,
         prefix: str | Iterable[str] = "",
+        glossary: Glossary | None = None,
         few: bool = False,
         ready: Callable[[], bool] = lambda: True,
         **search: Any,
@@ -198,22 +199,24 @@ class Translator:
         """As `translations`, for any number of lines, in order and in bounded memory.
 
         `search` overrides the settings of the model folder: beam, length_penalty, n_best, max_length, temperature and
-        others. With `few` lines all threads compute one search; otherwise each worker has its own. `ready` tells
-        whether the next line, or the end, can be read without blocking; until then the searches continue without it.
+        others. Terms of the `glossary` are translated as it says; placeholders are always kept. With `few` lines all
+        threads compute one search; otherwise each worker has its own. `ready` tells whether the next line, or the end,
+        can be read without blocking; until then the searches continue without it.
         """
         options = self.options(search)
         waiting: deque[list[SourcePart]] = deque()  # the parts of every line that was read and not yielded
         empty = Translation("", 0.0, 0.0, (), (), self.tokenizer, [] if alignments else None)
 
         def join(parts: list[SourcePart], found: list[list[Translation]]) -> list[Translation]:
-            if not parts[0].ids:
+            if not parts:
                 return [empty] * options.n_best
-            return join_parts(self.aligned(parts, found) if alignments else found)
+            found = self.aligned(parts, found) if alignments else found
+            return join_parts(self.restore(parts, found, options.n_best, alignments))
 
         found: list[list[Translation]] = []  # of the first line
-        for translations in self._search(self._read(lines, prefix, ready, waiting), sampling, options, few):
+        for translations in self._search(self._read(lines, prefix, glossary, ready, waiting), sampling, options, few):
             found.append(translations)
-            if len(found) == len(waiting[0]):
+            if len(found) == max(1, len(waiting[0])):
                 yield join(waiting.popleft(), found)
                 found = []
 
@@ -221,23 +224,25 @@ class Translator:
         self,
         lines: Iterable[str],
         prefix: str | Iterable[str],
+        glossary: Glossary | None,
         ready: Callable[[], bool],
         waiting: deque[list[SourcePart]],
     ) -> Iterator[SourcePart | None]:
         """The parts of all lines, also appended to `waiting` by line; None while no line is available.
 
-        An empty line is one part without tokens.
+        An empty line has none, and one part without tokens is searched.
         """
         pairs = _with_prefixes(lines, repeat(prefix) if isinstance(prefix, str) else prefix)
         done, ended = 0, False
         while not ended:
             read, ended = _read_available(pairs, ready)
             of_line: list[list[SourcePart]] = [[] for _ in read]
-            for part in self.parts([text for text, _ in read], [prefix for _, prefix in read], done + 1):
+            texts, prefixes = [text for text, _ in read], [prefix for _, prefix in read]
+            for part in self.parts(texts, prefixes, done + 1, glossary=glossary):
                 of_line[part.line].append(part)
-            of_line = [parts or [SourcePart(line, [], ())] for line, parts in enumerate(of_line)]
             waiting.extend(of_line)
-            yield from chain.from_iterable(of_line)
+            for line, parts in enumerate(of_line):
+                yield from parts or [SourcePart(line, [], ())]
             done += len(read)
             if not ended and len(read) < ENCODE_BATCH:
                 yield None
@@ -264,48 +269,27 @@ class Translator:
         return self.torch.score(Pairs.of(ids))
 
     def parts(
-        self, texts: Sequence[str], prefixes: Sequence[str], first_line: int = 1, openings: Sequence[str] = ()
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str],
+        first_line: int = 1,
+        openings: Sequence[str] = (),
+        glossary: Glossary | None = None,
     ) -> list[SourcePart]:
-        """The parts to search: a text is one part, or several if it is too long, or none if it is empty.
+        """The parts to search, in order of their texts; see `SourcePartBuilder.parts`."""
 
-        For sentences of a longer text `openings` holds the beginning of that text: its language code is added.
-        """
-        longest = max(1, self.max_length // 2 - 1)  # so that a translation may be twice as long as its source
-        parts = []
-        for line, (text, ids) in enumerate(zip(texts, self.source_tokenizer.encode_batch(texts), strict=True)):
-            code = self.source_tokenizer.code(text)
-            if ids == code:
-                continue
-            prefix = tuple(self.tokenizer.encode(prefixes[line])) if prefixes[line] else ()
-            opening = self.source_tokenizer.code(openings[line]) if openings and not code else []
-            if len(opening) + len(ids) <= longest:
-                part = SourcePart(line, opening + ids, prefix, replace_surrogates(text), added=len(opening))
-                parts.append(self._with_shortlist(part))
-                continue
-            pieces = self._split(line, replace_surrogates(text), longest, opening)
+        def notice_split(line: int, tokens: int, pieces: int) -> None:
             self.notice(
-                f"line {first_line + line} has {len(ids)} tokens, and this model takes {longest} at once: "
-                f"it is translated in {len(pieces)} parts."
+                f"line {first_line + line} has {tokens} tokens, and this model takes {self._builder.longest} at once: "
+                f"it is translated in {pieces} parts."
             )
-            pieces[0] = replace(pieces[0], prefix=prefix)
-            parts += map(self._with_shortlist, pieces)
-        return parts
 
-    def _split(self, line: int, text: str, longest: int, opening: list[int]) -> list[SourcePart]:
-        """Split a text that is too long; every part has its language code, or that of its opening."""
-        tokenizer, code = self.source_tokenizer, opening or self.source_tokenizer.code(text)
-        most = max(1, longest - len(code))
-        split = split_long(text, lambda piece: len(tokenizer.encode(piece)) <= most)
-        starts = [0, *accumulate(map(len, split[:-1]))]
-        pieces: list[SourcePart] = []
-        for piece, ids, word in zip(split, tokenizer.encode_batch(split), words_at(text, starts), strict=True):
-            for at in range(0, len(ids), most):  # a letter with many combining marks may still be too long
-                added = code if pieces else opening
-                pieces.append(SourcePart(line, added + ids[at : at + most], (), piece, len(added), at, word))
-        return pieces
+        return self._builder.parts(texts, prefixes, openings, glossary, notice_split)
 
-    def _with_shortlist(self, part: SourcePart) -> SourcePart:
-        return part if self.shortlist is None else replace(part, shortlist=self.shortlist.tokens(part.ids, part.prefix))
+    @cached_property
+    def _builder(self) -> SourcePartBuilder:
+        tokenizers, vocab_size = (self.source_tokenizer, self.tokenizer), self.configs[0].vocab_size
+        return SourcePartBuilder(tokenizers, self.max_length, vocab_size, self.shortlist)
 
     def _search(
         self, parts: Iterator[SourcePart | None], sampling: bool, options: SearchOptions, few: bool
@@ -316,8 +300,10 @@ class Translator:
             yield self.decode(hypotheses)
 
     def search_request(self, part: SourcePart, options: SearchOptions) -> SearchRequest:
-        eos = self.source_tokenizer.specials.eos
-        return SearchRequest(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist)
+        eos, phrases = self.source_tokenizer.specials.eos, part.phrases
+        if phrases is not None and (beam := phrases.beam(options.beam)) != options.beam:
+            options = options.model_copy(update={"beam": beam})
+        return SearchRequest(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist, phrases)
 
     def _backend(self, sampling: bool, options: SearchOptions, few: bool) -> SearchBackend:
         """What computes the searches of one call: the native engine where it can."""
@@ -340,6 +326,20 @@ class Translator:
 
         return TorchSearchLanes(torch, lambda: self.next_token)
 
+    def restore(
+        self, parts: Sequence[SourcePart], found: Sequence[list[Translation]], n_best: int, aligned: bool
+    ) -> list[list[Translation]]:
+        """The translations of a line's parts with its placeholders put back, and with warnings.
+
+        `aligned` says whether they have alignments.
+        """
+        restorer = TranslationRestorer(self.source_tokenizer, self.tokenizer, self.attention)
+        pairs = zip(parts, found, strict=True)
+        return [
+            restorer.restore(part, of_part) if part.ids else [restorer.copy(part, aligned)] * n_best
+            for part, of_part in pairs
+        ]
+
     def aligned(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with alignments from the first model; words are counted over the whole line."""
         aligned = self.align(parts, found)
@@ -347,7 +347,9 @@ class Translator:
 
     def align(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> Iterator[Translation]:
         """The same, one by one."""
-        return self.torch.align(parts, found)
+        of_part = (part for part, translations in zip(parts, found, strict=True) for _ in translations)
+        for part, translation in zip(of_part, self.torch.align(parts, found), strict=True):
+            yield spread_alignment(part, translation, self.source_tokenizer)
 
     def attention(self, part: SourcePart, translation: Translation) -> Tensor:
         """-> (T, S): attention of each output token to each source token, in the heads that align words."""

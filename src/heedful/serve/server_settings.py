@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.errors import SettingError
+from heedful.formats.termbase import Term
 from heedful.serve.languages import LanguagePair, guess_language_pair
 
 KEYS_VARIABLE = "HEEDFUL_API_KEYS"
@@ -61,6 +62,7 @@ class ServerSettings:
     threads: int = 1  # of each model
     precision: str = "float32"
     shortlist: bool = False  # for every translator
+    glossary: tuple[Term, ...] = ()  # for every translation; terms of a request come first
 
     def __post_init__(self) -> None:
         names = [model.name for model in self.models]

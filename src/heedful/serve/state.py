@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from heedful.formats.termbase import terms_of_mapping
 from heedful.serve.http_errors import HttpError
 from heedful.serve.model_process import ModelProcess, ModelProcesses
 from heedful.serve.prometheus import Metrics
@@ -55,7 +56,8 @@ class ServerState:
         side_work = len(sentences) * n_best * (2 if options.get("attention") else 1)
         cost = len(sentences) * max(1, math.ceil((beam or 1) / USUAL_BEAM))
         cost += min(side_work, self.settings.limits.queue // SIDE_SHARE)
-        options |= {"texts": sentences, "openings": openings, "fields": fields}
+        terms = terms_of_mapping(options.pop("glossary", {})) + self.settings.glossary
+        options |= {"texts": sentences, "openings": openings, "fields": fields, "glossary": terms}
         results = iter(await model.request(options, cost))
         return [
             SentenceTranslations(text, of_text, [next(results) for _ in of_text])

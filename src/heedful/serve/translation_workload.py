@@ -10,6 +10,7 @@ from typing import Any
 
 from heedful.inference.results import SourcePart, Translation, join_parts
 from heedful.inference.scheduler import SearchBackend
+from heedful.inference.term_matching import Glossary
 from heedful.inference.translator import Translator
 from heedful.search import Hypothesis, SearchOptions
 from heedful.serve.messages import Counts
@@ -49,11 +50,14 @@ class TranslationWorkload(Workload):
         config = translator.configs[0]
         self.vocab_size, self.special = config.vocab_size, {config.bos_id, config.eos_id, config.pad_id}
         self.options = lru_cache(128)(self._options)
+        self.glossary = lru_cache(16)(Glossary)
 
     def job(self, payload: dict[str, Any]) -> TranslationJob:
         options, texts = self.options(tuple(payload.get("search", {}).items())), payload["texts"]
         prefixes = [payload.get("prefix", "")] * len(texts)
-        parts = self.translator.parts(texts, prefixes, openings=payload.get("openings", ()))
+        terms = payload.get("glossary", ())
+        glossary = self.glossary(terms) if terms else None
+        parts = self.translator.parts(texts, prefixes, openings=payload.get("openings", ()), glossary=glossary)
         self._check_prefixes(options, parts)
         sentences: list[list[SourcePart]] = [[] for _ in texts]
         for part in parts:

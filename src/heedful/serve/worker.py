@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import HeedfulError
+from heedful.inference.restoring import needs_attention
 from heedful.inference.results import SourcePart, Translation
 from heedful.inference.translator import Translator
 from heedful.interop import open_folder
@@ -133,9 +134,8 @@ class Worker:
                 outgoing.append(event)
             elif (task := self.tasks.get(event.task)) is None:
                 continue
-            elif event.kind == "done" and (task.payload.get("alignments") or task.payload.get("attention")):
-                parts, n_best = event.value
-                self.side_work.add(task.id, self._align(task, parts, n_best))
+            elif event.kind == "done" and self._needs_torch(task, event):
+                self.side_work.add(task.id, self._complete(task, *event.value))
             else:
                 del self.tasks[event.task]
                 outgoing.append(Event(event.task, event.kind, self._result(task, event)))
@@ -147,8 +147,19 @@ class Worker:
 
     def _result(self, task: WorkerTask, event: Event) -> Any:
         """The value of an event; translations as dictionaries of the requested fields."""
-        translated = event.kind == "done" and isinstance(self.workload, TranslationWorkload)
-        return translations(event.value[1], task.payload["fields"]) if translated else event.value
+        if event.kind != "done" or not isinstance(self.workload, TranslationWorkload):
+            return event.value
+        n_best, translator = task.payload.get("search", {}).get("n_best", 1), self.workload.translator
+        sentences = zip(*event.value, strict=True)
+        restored = [translator.restore(parts, found, n_best, aligned=False) for parts, found in sentences]
+        return translations(restored, task.payload["fields"])
+
+    def _needs_torch(self, task: WorkerTask, event: Event) -> bool:
+        """Whether translations need the attention of the model: for alignments, or to place placeholders."""
+        if not isinstance(self.workload, TranslationWorkload):
+            return False
+        parts = (part for of_sentence in event.value[0] for part in of_sentence)
+        return _is_aligned(task) or any(map(needs_attention, parts))
 
     def _finish(self, event: Event) -> None:
         if self.tasks.pop(event.task, None) is not None:
@@ -167,29 +178,32 @@ class Worker:
                 return steps(**payload[name])
         return None
 
-    def _align(self, task: WorkerTask, parts: Parts, n_best: NBestParts) -> Steps:
-        """Add alignments to translations, and the attention weights behind them if requested.
+    def _complete(self, task: WorkerTask, parts: Parts, found: NBestParts) -> Steps:
+        """Put placeholders back and add alignments, and the attention weights behind them if requested.
 
         A step is one translation of one part.
         """
         compute_with_one_thread()
-        translator = self.side_translator
+        translator, aligned = self.side_translator, _is_aligned(task)
         assert isinstance(translator, Translator)
-        aligned: NBestParts = []
-        for sentence_parts, hypotheses in zip(parts, n_best, strict=True):
-            alignments = translator.align(sentence_parts, hypotheses)
-            aligned.append([[] for _ in hypotheses])
-            for place, of_part in enumerate(hypotheses):
-                for _ in of_part:
-                    aligned[-1][place].append(next(alignments))
+        n_best = task.payload.get("search", {}).get("n_best", 1)
+        restored: NBestParts = []
+        for sentence_parts, hypotheses in zip(parts, found, strict=True):
+            restored.append([])
+            for part, of_part in zip(sentence_parts, hypotheses, strict=True):
+                done: list[Translation] = []
+                for found_one in translator.align([part], [of_part]) if aligned else of_part:
+                    done += translator.restore([part], [[found_one]], 1, aligned)[0]
                     yield
-        results = translations(aligned, task.payload["fields"])
+                restored[-1].append(done or translator.restore([part], [[]], n_best, aligned)[0])
+        results = translations(restored, task.payload["fields"])
         if task.payload.get("attention"):
-            for result, sentence_parts, hypotheses in zip(results, parts, aligned, strict=True):
+            for result, sentence_parts, hypotheses in zip(results, parts, found, strict=True):
                 for rank, translation in enumerate(result):
                     translation["attention"] = []
                     for part, of_part in zip(sentence_parts, hypotheses, strict=True):
-                        translation["attention"].append(self._attention(translator, part, of_part[rank]))
+                        if of_part:
+                            translation["attention"].append(self._attention(translator, part, of_part[rank]))
                         yield
         return results
 
@@ -248,6 +262,10 @@ class Worker:
             "aligns": attends and find_spec("torch") is not None,  # torch computes alignments
             "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,
         }
+
+
+def _is_aligned(task: WorkerTask) -> bool:
+    return bool(task.payload.get("alignments") or task.payload.get("attention"))
 
 
 def read_html(texts: Sequence[str]) -> Steps:

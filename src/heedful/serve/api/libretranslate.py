@@ -27,9 +27,9 @@ async def translate(state: ServerState, request: Request) -> Response:
     n_best = body.alternatives + 1
     search = {"n_best": n_best} if body.alternatives else {}
     if body.format == "html":
-        translations = await _translate_html(state, model, texts, search)
+        translations = await _translate_html(state, model, texts, search, body.glossary)
     else:
-        translated = await state.translate(model, texts, n_best, search=search)
+        translated = await state.translate(model, texts, n_best, search=search, glossary=body.glossary)
         translations = [[text.translation(rank) for rank in range(n_best)] for text in translated]
     response: dict[str, Any] = {"translatedText": [of_text[0] for of_text in translations]}
     if body.alternatives:
@@ -43,7 +43,7 @@ async def translate(state: ServerState, request: Request) -> Response:
 
 
 async def _translate_html(
-    state: ServerState, model: ModelProcess, texts: Sequence[str], search: dict[str, Any]
+    state: ServerState, model: ModelProcess, texts: Sequence[str], search: dict[str, Any], glossary: dict[str, Any]
 ) -> list[list[str]]:
     """The n-best translations of each HTML text. The worker process parses and writes the HTML."""
     blocks, tagged = await model.request({"read_html": {"texts": texts}})
@@ -54,6 +54,7 @@ async def _translate_html(
         ("text", "alignment"),
         search=search,
         alignments=tagged and model.info.get("aligns"),
+        glossary=glossary,
     )
     translated = iter(translations)
     arguments = {"texts": texts, "blocks": [[next(translated) for _ in of_text] for of_text in blocks]}

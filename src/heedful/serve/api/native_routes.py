@@ -12,7 +12,15 @@ from heedful.serve.http_errors import HttpError, JsonResponse
 from heedful.serve.request_checks import check_texts
 from heedful.serve.state import TASKS, ServerState
 
-TRANSLATION_FIELDS = ("text", "score", "log_prob", "tokens", "token_log_probs", "alignment")  # of a translation
+TRANSLATION_FIELDS = (
+    "text",
+    "score",
+    "log_prob",
+    "tokens",
+    "token_log_probs",
+    "alignment",
+    "warnings",
+)  # of a translation
 MAX_EXPLAIN_CHARACTERS = 2000  # a longer page could not be read
 EXPLAIN_COST = 8  # sentences that take as much time
 MAX_FILLED_CHARACTERS = 4_000_000  # of a response: every candidate comes with the whole text
@@ -39,6 +47,7 @@ async def translations(state: ServerState, request: Request) -> Response:
         prefix=body.prefix,
         alignments=body.alignments,
         attention=body.attention,
+        glossary=body.glossary,
     )
     pair = model.served.pair
     return JsonResponse(

@@ -9,6 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 Code = Annotated[str, Field(min_length=1, max_length=16)]
 Texts = str | list[str]
 MAX_HYPOTHESES = 16
+MAX_TERMS = 1000  # of a glossary in a request
+Form = Annotated[str, Field(min_length=1, max_length=200)]
+RequestGlossary = Annotated[
+    dict[Form, Form | Annotated[list[Form], Field(min_length=1, max_length=20)] | None],
+    Field(
+        max_length=MAX_TERMS,
+        description="Terms: source term to its translation, a list of allowed forms, or null for do not translate.",
+    ),
+]
 
 
 class RequestBody(BaseModel):
@@ -25,6 +34,7 @@ class TranslateRequest(RequestBody):
     target: Annotated[Code, Field(description="The language to translate into.")]
     format: Annotated[Literal["text", "html"], Field(description="With `html`, tags are kept.")] = "text"
     alternatives: Annotated[int, Field(ge=0, le=MAX_HYPOTHESES - 1, description="Number of other translations.")] = 0
+    glossary: RequestGlossary = {}
     api_key: Annotated[str, Field(description="API key, if required and not sent as a header.")] = ""
 
 
@@ -70,8 +80,9 @@ class TranslationsRequest(RequestBody):
     length_penalty: Annotated[float | None, Field(ge=0, le=10, description="Length penalty α (GNMT).")] = None
     max_length: Annotated[int | None, Field(ge=1, le=10_000, description="Maximum tokens per sentence.")] = None
     prefix: Annotated[str, Field(description="Text that the translation of every sentence must start with.")] = ""
-    alignments: Annotated[bool, Field(description="Return alignments of words separated by white space.")] = False
+    alignments: Annotated[bool, Field(description="Return alignments of words.")] = False
     attention: Annotated[bool, Field(description="Return the attention weights too; implies alignments.")] = False
+    glossary: RequestGlossary = {}
     api_key: str = ""
 
 
@@ -92,6 +103,7 @@ class TranslationAlternative(BaseModel):
     tokens: list[str]
     token_log_probs: list[float]
     alignment: list[tuple[int, int]] | None = None
+    warnings: list[str] = []
     attention: list[AttentionWeights] | None = None
 
 
