@@ -131,8 +131,8 @@ def _tbx_terms(document: EncodedText, languages: WantedLanguages) -> Iterator[Te
     chosen = [best_match(language, present) if language else None for language in (source, target)]
     if None in chosen:
         raise DataError(
-            f"{document.name} has the languages {', '.join(present) or 'of no term'}; choose two of them with"
-            " --source-language and --target-language."
+            f"{document.name} has the languages {', '.join(present) or 'of no term'}; give"
+            " the codes of two of them as source and target language."
         )
     for concept in concepts:
         forms = tuple(dict.fromkeys(concept.terms.get(str(chosen[1]), [])))

@@ -301,8 +301,8 @@ class Translator:
 
     def search_request(self, part: SourcePart, options: SearchOptions) -> SearchRequest:
         eos, phrases = self.source_tokenizer.specials.eos, part.phrases
-        if phrases is not None and (beam := phrases.beam(options.beam)) != options.beam:
-            options = options.model_copy(update={"beam": beam})
+        if phrases is not None:  # a required phrase may repeat itself, so that the guard against loops does not apply
+            options = options.model_copy(update={"beam": phrases.beam(options.beam), "loop_guard": False})
         return SearchRequest(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist, phrases)
 
     def _backend(self, sampling: bool, options: SearchOptions, few: bool) -> SearchBackend:

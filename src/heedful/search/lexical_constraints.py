@@ -18,6 +18,7 @@ import numpy.typing as npt
 from heedful.errors import SettingError
 
 MAX_PHRASES = 64  # of one sentence; the engine keeps a bit for each
+MAX_BANK_ROWS = 16  # of a beam that is wider than asked for, so that every bank has a row
 NO_PHRASE = -1
 
 C = TypeVar("C")
@@ -72,8 +73,8 @@ class LexicalConstraint:
         return {token for phrase in self.phrases for form in phrase.forms for token in form} | set(self.reserved)
 
     def beam(self, beam: int) -> int:
-        """The beam of a constrained search: at least as many rows as there are banks, up to twice the usual beam."""
-        return max(beam, min(2 * len(self.phrases) + 2, max(2 * beam, 4)))
+        """The beam of a constrained search: more rows than there are banks, up to MAX_BANK_ROWS."""
+        return max(beam, min(2 * len(self.phrases) + 2, MAX_BANK_ROWS))
 
     def flattened(self) -> list[int]:
         """The numbers that the native engine reads."""
