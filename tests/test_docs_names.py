@@ -14,7 +14,18 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "benchmarks" / "results").glob("*.md"))
 PACKAGES = sorted(path.name for path in (ROOT / "src" / "heedful").iterdir() if (path / "__init__.py").exists())
-FILE_ENDINGS = {"en", "de", "tsv", "out", "safetensors", "txt", "h", "cpp", "bin"}  # train.en is a file, not a setting
+FILE_ENDINGS = {
+    "en",
+    "de",
+    "tsv",
+    "out",
+    "safetensors",
+    "txt",
+    "h",
+    "cpp",
+    "bin",
+    "conll",
+}  # train.en is a file, not a setting
 ROWS = [
     [cell.strip() for cell in line.split("|")[1:-1]]
     for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()

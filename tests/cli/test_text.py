@@ -121,6 +121,21 @@ def test_lines_become_vectors(bert: Path, call: Call, tmp_path: Path) -> None:
     assert np.load(tmp_path / "v.npy").shape == (1, 16)
 
 
+def test_the_nearest_lines_are_found(bert: Path, call: Call, tmp_path: Path) -> None:
+    lines = ["The dog sleeps.", "Does a cat read the letter?", "The old man sees her."]
+    (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
+    assert call("embed", bert, "-i", tmp_path / "in", "-o", tmp_path / "v.npy").code == 0
+    rows = [line.split("\t") for line in call("similar", tmp_path / "v.npy", lines[1], "--top", 2).out.splitlines()]
+    assert rows[0] == ["1.0000", "2", lines[1]]
+    assert len(rows) == 2
+    (tmp_path / "v.npy.json").unlink()
+    assert "give the folder of the encoder as model" in call("similar", tmp_path / "v.npy", "x").err
+    assert call("similar", tmp_path / "v.npy", "x", "--model", bert).out.count("\t") == 3
+    (tmp_path / "in").write_text("one line", encoding="utf-8")
+    done = call("similar", tmp_path / "v.npy", "x", "--model", bert, "--lines", tmp_path / "in")
+    assert "has 1 lines" in done.err
+
+
 def process_bytes(*words: object, stdin: bytes) -> bytes:
     import os
     import subprocess
@@ -153,7 +168,7 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["fill-mask", "BERT", "no blank"], "[MASK]"),
         (["fill-mask", "GPT", "[MASK]"], "which is not an encoder"),
         (["embed", "BERT", "-i", "A", "--pooling", "max", "-o", "v.npy"], "pooling"),
-        (["classify", "BERT", "-i", "A"], "has no labels"),
+        (["classify", "BERT", "-i", "A"], "was not trained for classification"),
         (["translate", "GPT", "-i", "A"], "does not translate; it is a GPT, use heedful generate."),
         (
             ["evaluate", "BERT", "--source", "A", "--reference", "A"],
@@ -171,7 +186,16 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["train", "--text", "A", "--pairs", "A", "--out", "OUT"], "both given"),
         (["train", "--labeled", "T", "--init", "BERT", "--out", "OUT", "train.rdrop=5"], "is for a translator"),
         (["train", "--labeled", "A", "--init", "BERT", "--out", "OUT"], "label TAB text"),
-        (["train", "--labeled", "T", "--out", "OUT"], "as init"),
+        (["train", "--task", "tagging", "--labeled", "A", "--out", "OUT", "data.strict=true"], "earlier lines have"),
+        (["train", "--task", "regression", "--labeled", "T", "--out", "OUT"], "no number in the first column"),
+        (["train", "--task", "question-answering", "--labeled", "T", "--out", "OUT"], "SQuAD's format is"),
+        (["train", "--task", "similarity", "--labeled", "T", "--out", "OUT"], "labeled text trains classification or"),
+        (["tag", "BERT", "-i", "A"], "was not trained for tagging"),
+        (["tag", "TAGGER", "-i", "A"], "it is a classifier, use heedful classify"),
+        (["answer", "BERT", "-q", "Who?", "-i", "A"], "was not trained for question-answering"),
+        (["answer", "BERT"], "give --question and a passage"),
+        (["similar", "nowhere.npy", "x"], "nowhere.npy does not exist"),
+        (["similar", "A", "x"], "is not a NumPy array"),
         (["train", "--labeled", "T", "--init", "GPT", "--out", "OUT"], "decoder family"),
         (["train", "--task", "masked-lm", "--text", "A", "text.vocab_size=90000", "--out", "OUT"], "90000"),
     ],

@@ -153,7 +153,10 @@ def test_what_cannot_be_done_is_one_sentence(encoder: Encoder, use: object, mess
 
 def test_other_families_do_not_encode(encoder: Encoder) -> None:
     config = ModelConfig(family="decoder", vocab_size=9, d_model=8, d_ff=8, n_heads=2, decoder_layers=1, max_length=8)
-    with pytest.raises(FolderError, match=r"has no labels.*; it is a BERT, use heedful fill-mask or heedful embed\."):
+    with pytest.raises(
+        FolderError,
+        match=r"not trained for classification.*; it is a BERT, use heedful fill-mask or",
+    ):
         encoder_of().classify(["a"])
     with pytest.raises(FolderError, match=r"no head for masked-language modeling; it is a BERT, use heedful embed\."):
         encoder_of(head="none", output_bias=False).fill_mask("[MASK]")

@@ -166,6 +166,36 @@ def test_a_classifier_gives_the_same_probabilities(tmp_path: Path) -> None:
         close(torch.tensor(list(found.probabilities.values())), row)
 
 
+@torch.inference_mode()
+def test_a_tagger_gives_the_same_logits(tmp_path: Path) -> None:
+    labels = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}, "label2id": {"O": 0, "B-X": 1, "I-X": 2}}
+    theirs = bert(tmp_path, "BertForTokenClassification", **labels)
+    ours = opened(tmp_path)
+    assert isinstance(ours, EncoderModel)
+    assert (ours.config.label_kind, ours.config.labels) == ("tagging", ("O", "B-X", "I-X"))
+    ids = padded([5, 9], theirs.config.vocab_size, 0)
+    keep = ids != 0
+    close(ours.classify(ours(ids), keep)[keep], theirs(input_ids=ids, attention_mask=keep.long()).logits[keep])
+
+
+@torch.inference_mode()
+def test_questions_get_the_span_with_the_highest_logits(tmp_path: Path) -> None:
+    theirs = bert(tmp_path, "BertForQuestionAnswering", seed=5)
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(tmp_path)
+    encoder = heedful.load(tmp_path)
+    question, context = TEXTS[0], " ".join(TEXTS[1:] * 2)
+    given = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
+    offsets, types = given.pop("offset_mapping")[0].tolist(), given["token_type_ids"][0].tolist()
+    output = theirs(**given)
+    starts, ends = output.start_logits[0], output.end_logits[0]
+    inside = [i for i, kind in enumerate(types) if kind == 1][:-1]
+    spans = [(float(starts[a] + ends[b]), a, b) for a in inside for b in inside if a <= b < a + 30]
+    score, a, b = max(spans)
+    answer = encoder.answer(question, context, allow_empty=False)
+    assert answer.text == context[offsets[a][0] : offsets[b][1]]
+    assert answer.score == pytest.approx(score - float(starts[0] + ends[0]), abs=1e-4)
+
+
 def test_what_stands_on_top_of_a_bert_is_noticed(tmp_path: Path) -> None:
     for kind, head, pooler in (
         ("BertForMaskedLM", "transform", False), ("BertModel", "none", True), ("BertForPreTraining", "transform", True),

@@ -71,6 +71,9 @@ EXPRESSIBLE: dict[str, dict[str, Any]] = {
     "BERT": BERT | {"output_bias": True},
     "BERT with a pooler": BERT | {"pooler": True, "token_types": 1},
     "classifier": BERT | {"head": "none", "pooler": True, "labels": ("bad", "so so", "good")},
+    "regression": BERT | {"head": "none", "pooler": True, "labels": ("score",), "label_kind": "regression"},
+    "tagger": BERT | {"head": "none", "labels": ("O", "B-PER", "I-PER"), "label_kind": "tagging"},
+    "answers": BERT | {"head": "none", "labels": ("start", "end"), "label_kind": "question-answering"},
     "BERT without a head": BERT | {"head": "none", "pooler": True},
 }
 
@@ -350,7 +353,7 @@ def test_load_gives_what_the_family_is_for(tmp_path: Path) -> None:
 
 
 def test_a_known_head_without_a_place_is_named(tmp_path: Path) -> None:
-    bert(tmp_path, "BertForTokenClassification")
+    bert(tmp_path, "BertForMultipleChoice")
     with pytest.raises(FolderError, match=r"holds 'classifier\.(weight|bias)', a tensor that heedful does not know"):
         interop.open_folder(tmp_path)
 

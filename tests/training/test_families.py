@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +28,8 @@ TINY = [
     "model.dropout=0.2", "train.warmup=3", "train.batch_tokens=256", "train.block_size=32", "train.micro_batches=3",
     "train.max_updates=10", "train.checkpoint_every=4",
 ]  # fmt: skip
-FAMILIES = ["decoder", "encoder", "labeled"]
+LABELED = {"labeled": "classification", "tagged": "tagging", "asked": "question-answering"}
+FAMILIES = ["decoder", "encoder", *LABELED]
 TASKS = {"decoder": "language-model", "encoder": "masked-lm"}
 
 
@@ -43,22 +45,31 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.txt").write_text("\n\n".join(pair.source for pair in pairs), encoding="utf-8")
     lines = [f"{'question' if pair.source.endswith('?') else 'other'}\t{pair.source}\n" for pair in pairs]
     (folder / "labeled.tsv").write_text("".join(lines), encoding="utf-8")
+    words = ["".join(f"{word} {'UP' if word.istitle() else 'O'}\n" for word in pair.source.split()) for pair in pairs]
+    (folder / "tagged.tsv").write_text("\n".join(words), encoding="utf-8")
+    answer = [{"text": pair.source.split()[1], "answer_start": pair.source.index(" ") + 1} for pair in pairs]
+    rows = [
+        [{"id": str(i), "question": "Which word?", "answers": [answer[i]] * (i % 3 > 0)}] for i in range(len(pairs))
+    ]
+    paragraphs = [{"context": pair.source, "qas": row} for pair, row in zip(pairs, rows, strict=True)]
+    (folder / "asked.tsv").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
     return folder
 
 
 def settings(files: Path, family: str, init: Path | None = None, *more: str) -> RunConfig:
     store = files / "store"
-    if family == "labeled":
+    if family in LABELED:
         shape = [each for each in TINY if not each.startswith(("model.", "train.block_size")) or "dropout" in each]
-        data = {"labeled": files / "labeled.tsv", "cache_dir": store, "valid_size": 10}
-        return config.load_config(None, [*shape, *more], data=data, train={"init": init})
+        data = {"labeled": files / f"{family}.tsv", "cache_dir": store, "valid_size": 10}
+        return config.load_config(None, [*shape, f"task={LABELED[family]}", *more], data=data, train={"init": init})
     words = [f"task={TASKS[family]}", *TINY, *more]
     return config.load_config(None, words, data={"text": files / "text.txt", "cache_dir": store})
 
 
 def scores(folder: object, *context: object) -> dict[str, float]:
     weights = folder.model.embedding.weight  # type: ignore[attr-defined]
-    return {"valid_macro_f1": float(weights.detach().abs().sum()), "valid_accuracy": 0.0}
+    changing = float(weights.detach().abs().sum())
+    return {"valid_macro_f1": changing, "valid_f1": changing, "valid_accuracy": 0.0, "valid_exact": 0.0}
 
 
 def open_(asked: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
@@ -163,7 +174,7 @@ def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Pa
     [
         (["data.text=a", "data.labeled=b"], r"data\.text and data\.labeled are both given"),
         (["data.text=a", "task=translation"], "plain text trains language-model or masked-lm"),
-        (["data.labeled=a", "task=language-model"], "labeled text trains classification"),
+        (["data.labeled=a", "task=language-model"], "labeled text trains classification or regression"),
         (["data.source=a", "task=language-model"], "sentence pairs trains translation"),
         (["data.text=a"], "set task to language-model"),
         (["data.source=a", "text.kind=bytes"], r"text\.kind is bytes"),
@@ -174,10 +185,12 @@ def test_what_contradicts_is_refused(words: list[str], message: str) -> None:
         task_for(config.load_config(None, words))
 
 
-def test_a_classifier_needs_an_encoder_to_start_from(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
+def test_a_classifier_starts_from_an_encoder_or_from_nothing(
+    files: Path, finished: dict[str, Path], tmp_path: Path
+) -> None:
     asked = config.load_config(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
-    with pytest.raises(SettingError, match=r"give its folder, such as runs/bert, as init"):
-        open_(asked, tmp_path / "x")
+    new = open_(asked, tmp_path / "x").config.model
+    assert (new.labels, new.head, new.max_length) == (("other", "question"), "none", 256)
     with pytest.raises(SettingError, match="decoder family, but this run trains the encoder family"):
         open_(settings(files, "labeled", finished["decoder"]), tmp_path / "y")
     with pytest.raises(SettingError, match=r"model\.d_model is 32, and .* has 16"):

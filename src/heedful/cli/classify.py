@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 
 def classify(
-    model: Annotated[Path, typer.Argument(help="Folder of a classifier.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a classifier or of a regression model.")],
     input: Annotated[
         Path, typer.Option("--input", "-i", help="Lines of text, or text TAB text; - is standard input.")
     ] = DASH,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
     labeled: Annotated[
-        Path | None, typer.Option(help="Evaluate on a file of label TAB text [TAB text] instead.")
+        Path | None, typer.Option(help="Evaluate on a file of label or number TAB text [TAB text] instead.")
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write a TAB and the probability after each label.")] = False,
     threads: Threads = 0,
     precision: TorchPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Predict the label of each line: N lines in, N labels out.
+    """Predict the label of each line, or its number by a regression model: N lines in, N out.
 
     For example: heedful classify runs/topics < lines > labels
 
-    With --labeled test.tsv, print accuracy and macro-F1 on labeled examples.
+    With --labeled test.tsv, print accuracy and macro-F1 on labeled examples, or correlations.
     """
     from heedful.inference.encoder import Encoder
     from heedful.interop import open_folder
@@ -57,18 +57,30 @@ def classify(
     with output_lines(output, input) as put:
         while chunk := list(islice(lines, 1000)):
             texts = [line.partition("\t")[::2] for line in chunk]
-            for best in encoder.classify([first for first, _ in texts], [second for _, second in texts], number):
-                put(f"{best.label}\t{best.probability:.4f}" if scores else best.label)
+            both = [first for first, _ in texts], [second for _, second in texts]
+            if encoder.config.label_kind == "regression":
+                for value in encoder.score(*both, number):
+                    put(f"{value:.4f}")
+            else:
+                for best in encoder.classify(*both, number):
+                    put(f"{best.label}\t{best.probability:.4f}" if scores else best.label)
             number += len(chunk)
 
 
 def measure(encoder: Encoder, path: Path) -> None:
-    """Print accuracy and macro-F1 on labeled examples."""
+    """Print accuracy and macro-F1 on labeled examples, or the correlations of a regression model."""
     from heedful.data.labeled_corpus import read_labeled
-    from heedful.evaluation.metrics import label_scores
+    from heedful.evaluation.metrics import correlation_scores, label_scores
 
-    examples = read_labeled(path)
-    predictions = encoder.classify([example.text for example in examples], [example.second for example in examples])
+    numbers = encoder.config.label_kind == "regression"
+    examples = read_labeled(path, numbers=numbers)
+    both = [example.text for example in examples], [example.second for example in examples]
+    if numbers:
+        result = correlation_scores(encoder.score(*both), [float(example.label) for example in examples])
+        print(f"Pearson  {result['valid_pearson']:6.2f} %   of {len(examples):,} examples")
+        print(f"Spearman {result['valid_spearman']:6.2f} %")
+        return
+    predictions = encoder.classify(*both)
     predicted, expected = [best.label for best in predictions], [example.label for example in examples]
     result = label_scores(predicted, expected)
     print(f"accuracy {result['valid_accuracy']:6.2f} %   of {len(examples):,} examples")

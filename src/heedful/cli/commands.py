@@ -6,6 +6,7 @@ import typer
 
 from heedful import __version__
 from heedful.cli.align import align
+from heedful.cli.answer import answer
 from heedful.cli.classify import classify
 from heedful.cli.clean import clean
 from heedful.cli.convert import convert
@@ -22,6 +23,8 @@ from heedful.cli.score import score
 from heedful.cli.serve import serve
 from heedful.cli.settings import settings
 from heedful.cli.shortlist import shortlist
+from heedful.cli.similar import similar
+from heedful.cli.tag import tag
 from heedful.cli.train import train
 from heedful.cli.transcribe import transcribe
 from heedful.cli.translate import translate
@@ -55,7 +58,10 @@ for command in (
     generate,
     fill_mask,
     embed,
+    similar,
     classify,
+    tag,
+    answer,
     evaluate,
     score,
     serve,

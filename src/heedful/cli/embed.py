@@ -25,13 +25,15 @@ def embed(
     """Embed lines as vectors: N lines in, a NumPy array of N rows out.
 
     For example: heedful embed runs/bert < lines > vectors.npy
+
+    With -o vectors.npy, vectors.npy.json notes the model and the lines for `heedful similar`.
     """
     import numpy as np
 
     from heedful.errors import SettingError
     from heedful.inference.encoder import Encoder
+    from heedful.inference.vector_file import VectorTable, write_vectors
     from heedful.interop import open_folder
-    from heedful.storage.atomic import atomic_write
 
     if output == DASH and sys.stdout.isatty():
         raise SettingError("the output is a binary .npy file; redirect it with > vectors.npy, or set -o vectors.npy.")
@@ -39,9 +41,9 @@ def embed(
     encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
     encoder.notice = lambda text: print(text, file=sys.stderr)
     vectors = encoder.embed(list(input_lines(input)), pooling, normalize)
-    data = io.BytesIO()
-    np.save(data, vectors)
     if output == DASH:
+        data = io.BytesIO()
+        np.save(data, vectors)
         sys.stdout.buffer.write(data.getvalue())
     else:
-        atomic_write(output, data.getvalue())
+        write_vectors(output, VectorTable(vectors, model, pooling, None if input == DASH else input))

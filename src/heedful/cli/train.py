@@ -38,14 +38,15 @@ def train(
     ] = None,
     text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None,
     valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None,
-    labeled: Annotated[Path | None, typer.Option(help="Examples for a classifier: label TAB text [TAB text].")] = None,
-    valid_labeled: Annotated[Path | None, typer.Option(help="Validation examples for a classifier.")] = None,
+    labeled: Annotated[Path | None, typer.Option(help="Labeled examples: TSV, CoNLL or SQuAD.")] = None,
+    valid_labeled: Annotated[Path | None, typer.Option(help="Labeled validation examples.")] = None,
     audio: Annotated[Path | None, typer.Option(help="Recordings as a TSV file, path TAB text.")] = None,
     valid_audio: Annotated[Path | None, typer.Option(help="Recordings of the validation set.")] = None,
     task: Annotated[
         str | None,
         typer.Option(
-            help="translation, language-model, masked-lm, classification or speech; by default inferred from the files."
+            help="translation, speech, language-model, masked-lm, classification, regression, tagging, "
+            "question-answering or similarity; by default inferred from the files."
         ),
     ] = None,
     init: Annotated[Path | None, typer.Option(help="Model folder to start from.")] = None,
@@ -68,7 +69,10 @@ def train(
 
     Or: heedful train --task speech --audio train.tsv --out runs/asr
 
-    Or: heedful train --labeled train.tsv --init runs/bert --out runs/classifier
+    Or: heedful train --labeled train.tsv --init runs/bert --out runs/classifier; --task tagging reads CoNLL files,
+    --task question-answering SQuAD files.
+
+    Or: heedful train --task similarity --pairs paraphrases.tsv --init runs/bert --out runs/sentences
 
     Settings are listed by `heedful settings`; any of them can be given as section.key=value.
     Ctrl-C saves a checkpoint; --resume continues from the last one.

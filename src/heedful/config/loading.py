@@ -26,7 +26,17 @@ from heedful.config.schema import (
 )
 from heedful.errors import SettingError, quote
 
-TaskName = Literal["translation", "language-model", "masked-lm", "classification", "speech"]
+TaskName = Literal[
+    "translation",
+    "language-model",
+    "masked-lm",
+    "speech",
+    "classification",
+    "regression",
+    "tagging",
+    "question-answering",
+    "similarity",
+]
 S = TypeVar("S", bound=Section)
 
 
@@ -38,8 +48,9 @@ class RunConfig(Section):
     )
     task: TaskName | None = Field(
         None,
-        description="translation, classification, speech, language-model (a GPT) or masked-lm (a BERT); inferred from"
-        " the files where they leave no doubt, and required for plain text.",
+        description="translation, speech, language-model (a GPT), masked-lm (a BERT), classification, regression,"
+        " tagging, question-answering or similarity; without it, sentence pairs train a translator and labeled text a"
+        " classifier, and plain text requires it.",
     )
     data: DataSettings = DataSettings()
     text: TextSettings = TextSettings()

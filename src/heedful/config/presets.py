@@ -141,6 +141,9 @@ FINE_TUNING: dict[str, Any] = {
     "patience": 8,
 }
 
+# Training of an encoder with labels from nothing.
+LABELED_FROM_SCRATCH: dict[str, Any] = FINE_TUNING | {"learning_rate": 1e-3, "warmup": 100}
+
 # Continued training of a translator on other pairs: the learning rate of a first training would undo what it knows.
 CONTINUED_TRAINING: dict[str, Any] = {
     "optimizer": "adam",

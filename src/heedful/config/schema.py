@@ -16,6 +16,7 @@ from heedful.config.presets import Architecture, Family
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
+LabelKind = Literal["classification", "regression", "tagging", "question-answering"]
 AttentionKind = Literal["full", "window", "sparse", "linformer", "linear"]
 NormKind = Literal["layer", "rms", "batch", "instance"]
 LanguageTag = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
@@ -67,7 +68,9 @@ class DataSettings(Section):
         "blank-lines", description="Where a document of plain text ends: at a blank line or at the end of a file."
     )
     labeled: Path | None = Field(
-        None, description="Examples for a classifier, one per line: label TAB text [TAB second text]."
+        None,
+        description="Labeled examples: label TAB text [TAB second text] (classification), number TAB text [TAB second"
+        " text] (regression), a CoNLL file (tagging), or a SQuAD file (question-answering).",
     )
     valid_labeled: Path | None = Field(None, description="Labeled examples of the validation set.")
     audio: Path | None = Field(
@@ -312,7 +315,12 @@ class ModelConfig(Section):
         " activation and LayerNorm (BERT); none, hidden states only.",
     )
     pooler: bool = Field(False, description="Pooler: a dense layer and tanh on the first token (BERT).")
-    labels: tuple[str, ...] = Field((), description="Class labels of a classifier; set by the corpus.")
+    labels: tuple[str, ...] = Field((), description="Labels that an encoder predicts; set by the corpus.")
+    label_kind: LabelKind = Field(
+        "classification",
+        description="What the labels of an encoder describe: a text (classification, or regression, where a number is"
+        " predicted), each token (tagging), or the start and end of an answer (question-answering); set by the task.",
+    )
     dropout: Probability = Field(0.1, description="Dropout on embeddings and on every sublayer's output.")
     attention_dropout: Probability = Field(0.0, description="Dropout on attention weights.")
     activation_dropout: Probability = Field(0.0, description="Dropout after the activation of the feed-forward layer.")

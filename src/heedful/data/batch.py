@@ -98,7 +98,7 @@ def pad_ids(
 
 @dataclass(frozen=True)
 class LabeledBatch:
-    """(B, T) ids and token types, padded right; (B,) label numbers."""
+    """(B, T) ids and token types, padded right; labels: (B,) numbers, (B, T) of each token, or (B, 2) positions."""
 
     ids: Tensor
     types: Tensor
@@ -106,6 +106,18 @@ class LabeledBatch:
 
     def to(self, device: torch.device | str) -> LabeledBatch:
         return replace(self, ids=self.ids.to(device), types=self.types.to(device), labels=self.labels.to(device))
+
+
+@dataclass(frozen=True)
+class TextPairBatch:
+    """(B, T) ids and token types of the first and of the second text of each pair, padded right."""
+
+    ids: tuple[Tensor, Tensor]
+    types: tuple[Tensor, Tensor]
+
+    def to(self, device: torch.device | str) -> TextPairBatch:
+        ids, types = ((a.to(device), b.to(device)) for a, b in (self.ids, self.types))
+        return TextPairBatch(ids, types)
 
 
 def collate_text_pairs(

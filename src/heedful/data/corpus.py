@@ -19,7 +19,7 @@ from heedful.data.cache import cache_key, cached, file_digest, text_digest
 from heedful.data.data_report import CorpusFiles, CorpusReport
 from heedful.text import Tokenizer
 
-FORMAT = 3  # raised whenever the same files and settings are encoded differently
+FORMAT = 4  # raised whenever the same files and settings are encoded differently
 REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER = "report.json", "source.tokenizer.json", "target.tokenizer.json"
 
 Progress = Callable[[str], None]

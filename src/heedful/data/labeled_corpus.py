@@ -1,23 +1,27 @@
-"""Labeled texts -> ids and label numbers on disk: the corpus of a classifier.
+"""Examples with labels -> ids and label numbers on disk: the corpus of a classifier, tagger or question answerer.
 
-One example per line: label TAB text, or label TAB text TAB second text. Such files are small, so they are read into
-memory. Knows files and ids; `batch` makes tensors of them.
+A `LabeledFormat` reads the examples of one task and encodes them. Such files are small, so they are read into memory.
+Knows files and ids; `batch` makes tensors of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful.config import RunConfig
-from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any, ignore_progress
+from heedful.config.schema import LabelKind
+from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any
 from heedful.data.data_report import CorpusReport, describe_dropped_lines
 from heedful.data.pairs import Pairs, PairsWriter, id_type, map_array, open_pairs
 from heedful.data.scan import hold_out_pairs
@@ -25,8 +29,49 @@ from heedful.errors import DataError
 from heedful.formats.babi import labeled_lines
 from heedful.formats.line_files import BadLine, DroppedLines, read_good_and_bad_lines
 from heedful.text import Tokenizer
+from heedful.text.vocabulary import MASK, train_vocabulary
 
-Labels = NDArray[np.int64]
+Labels = NDArray[np.float64]
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class EncodedExample:
+    """Ids of one or two texts, and their labels: one per text or per token of the first text, or positions."""
+
+    first: list[int]
+    second: list[int]
+    labels: Sequence[float]
+    truncated: bool = False
+
+
+class LabeledFormat(ABC, Generic[E]):
+    """How the examples of a task are read and encoded."""
+
+    kind: ClassVar[LabelKind]
+
+    @abstractmethod
+    def read(self, path: Path, dropped: DroppedLines | None = None) -> list[E]:
+        """All examples of a file; what cannot be read is counted in `dropped`, or is an error without it."""
+
+    @abstractmethod
+    def texts(self, example: E) -> tuple[str, ...]:
+        """The texts of an example, to train a vocabulary on."""
+
+    def key(self, example: E) -> str:
+        """Examples with the same key are held out together."""
+        return "\t".join(self.texts(example))
+
+    @abstractmethod
+    def label_counts(self, examples: list[E]) -> dict[str, int]:
+        """The labels of the model in the order of their numbers, and how often each occurs."""
+
+    @abstractmethod
+    def encode(self, example: E, labels: list[str], tokenizer: Tokenizer, max_length: int) -> list[EncodedExample]:
+        """An example as ids and numbers; a long one may become several."""
+
+    def check(self, train: list[E], valid: list[E], where: str) -> None:
+        """Refuse examples that cannot be learned from."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +90,7 @@ class LabeledReport(CorpusReport):
     kept: int = 0
     valid_kept: int = 0
     truncated: int = 0
+    windows: int = 0  # encoded examples beyond the first of each example
     labels: dict[str, int] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
@@ -55,45 +101,99 @@ class LabeledReport(CorpusReport):
             *self.unreadable_lines(),
             f"validation set: {self.valid_kept:,} examples {valid}",
             *self.valid_unreadable_lines(),
-            f"{len(self.labels)} labels: {counts}{', …' if len(self.labels) > 20 else ''}",
         ]
+        if self.labels:
+            lines.append(f"{len(self.labels)} labels: {counts}{', …' if len(self.labels) > 20 else ''}")
+        if self.windows:
+            lines.append(f"windows of long texts: {self.windows:,} in addition to the examples")
         return lines + ([f"texts truncated to the model's maximum length: {self.truncated:,}"] * (self.truncated > 0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabeledCorpus(Corpus[LabeledReport]):
-    """Encoded examples: two texts each, of which the second may be empty, and the number of a label."""
+    """Encoded examples: two texts each, of which the second may be empty, and their labels, concatenated."""
 
     train: Pairs
     train_labels: Labels
     valid: Pairs
     valid_labels: Labels
-    valid_examples: list[LabeledExample]
+    valid_examples: list[dict[str, Any]]  # as they were read
     labels: tuple[str, ...]
 
     @classmethod
     def open(cls, path: Path, tokenizers: Tokenizers, report: LabeledReport, reused: bool) -> Self:
         types = (id_type(tokenizers[0].vocab_size),) * 2
-        valid = json.loads((path / "valid.json").read_text(encoding="utf-8"))
         return cls(
             path=path,
             tokenizers=tokenizers,
             report=report,
             reused=reused,
             train=open_pairs(path, "train", types),
-            train_labels=map_array(path / "train.labels", np.int64),
+            train_labels=map_array(path / "train.labels", np.float64),
             valid=open_pairs(path, "valid", types),
-            valid_labels=map_array(path / "valid.labels", np.int64),
-            valid_examples=[LabeledExample(**example) for example in valid],
+            valid_labels=map_array(path / "valid.labels", np.float64),
+            valid_examples=json.loads((path / "valid.json").read_text(encoding="utf-8")),
             labels=tuple(json.loads((path / "labels.json").read_text(encoding="utf-8"))),
         )
 
 
-def read_labeled(path: Path, dropped: DroppedLines | None = None) -> list[LabeledExample]:
-    """All examples of a TSV file; other lines are counted in `dropped`, or are errors without it."""
+class ClassificationFormat(LabeledFormat[LabeledExample]):
+    """Lines of label TAB text [TAB second text]."""
+
+    kind: ClassVar[LabelKind] = "classification"
+
+    def read(self, path: Path, dropped: DroppedLines | None = None) -> list[LabeledExample]:
+        return read_labeled(path, dropped)
+
+    def texts(self, example: LabeledExample) -> tuple[str, ...]:
+        return (example.text, example.second)
+
+    def label_counts(self, examples: list[LabeledExample]) -> dict[str, int]:
+        counts = Counter(example.label for example in examples)
+        return {label: counts[label] for label in sorted(counts)}
+
+    def encode(
+        self, example: LabeledExample, labels: list[str], tokenizer: Tokenizer, max_length: int
+    ) -> list[EncodedExample]:
+        first, second, truncated = encode_text_pair(tokenizer, example.text, example.second, max_length)
+        return [EncodedExample(first, second, [self.number(example, labels)], truncated)]
+
+    def number(self, example: LabeledExample, labels: list[str]) -> float:
+        return labels.index(example.label)
+
+    def check(self, train: list[LabeledExample], valid: list[LabeledExample], where: str) -> None:
+        labels = {example.label for example in train}
+        if len(labels) < 2:
+            raise DataError(f"{where} has one label only ({next(iter(labels))}); a classifier needs two or more.")
+        if unknown := sorted({example.label for example in valid} - labels):
+            raise DataError(f"the validation set has the label {unknown[0]}, which no training example has; add some.")
+
+
+class RegressionFormat(ClassificationFormat):
+    """Lines of number TAB text [TAB second text]."""
+
+    kind: ClassVar[LabelKind] = "regression"
+
+    def read(self, path: Path, dropped: DroppedLines | None = None) -> list[LabeledExample]:
+        return read_labeled(path, dropped, numbers=True)
+
+    def label_counts(self, examples: list[LabeledExample]) -> dict[str, int]:
+        return {"score": len(examples)}
+
+    def number(self, example: LabeledExample, labels: list[str]) -> float:
+        return float(example.label)
+
+    def check(self, train: list[LabeledExample], valid: list[LabeledExample], where: str) -> None:
+        if len({float(example.label) for example in train}) < 2:
+            raise DataError(f"all examples of {where} have the same number; regression needs different ones.")
+
+
+def read_labeled(path: Path, dropped: DroppedLines | None = None, numbers: bool = False) -> list[LabeledExample]:
+    """All examples of a TSV file, with `numbers` as labels; other lines are counted in `dropped`, or are errors."""
+    label = "number" if numbers else "label"
     examples = []
     for number, line in enumerate(labeled_lines(read_good_and_bad_lines(path)), 1):
-        example = line if isinstance(line, BadLine) else _parse_example(line, number)
+        example = line if isinstance(line, BadLine) else _parse_example(line, number, label)
         if isinstance(example, LabeledExample):
             examples.append(example)
         elif example is not None:
@@ -102,42 +202,55 @@ def read_labeled(path: Path, dropped: DroppedLines | None = None) -> list[Labele
             dropped.add(example)
     if not examples:
         why = "".join(f", {line}" for line in describe_dropped_lines(dropped or {}, [str(path)]))
-        raise DataError(f"{path} holds no examples{why}; each line is label TAB text [TAB second text].")
+        raise DataError(f"{path} holds no examples{why}; each line is {label} TAB text [TAB second text].")
     return examples
 
 
-def _parse_example(line: str, number: int) -> LabeledExample | BadLine | None:
+def _parse_example(line: str, number: int, label: str) -> LabeledExample | BadLine | None:
     """None for a blank line."""
     if not line.strip():
         return None
     columns = line.split("\t")
     if not 2 <= len(columns) <= 3:
-        why = f"has {len(columns)} columns; each must be label TAB text [TAB second text]."
-        return BadLine("not label TAB text [TAB second text]", number, why)
+        why = f"has {len(columns)} columns; each must be {label} TAB text [TAB second text]."
+        return BadLine(f"not {label} TAB text [TAB second text]", number, why)
     if not columns[0].strip() or not columns[1].strip():
-        return BadLine("an empty label or text", number, "has an empty label or text; each needs both.")
+        return BadLine(f"an empty {label} or text", number, f"has an empty {label} or text; each needs both.")
+    if label == "number" and not _is_number(columns[0]):
+        return BadLine("no number in the first column", number, f"begins with {columns[0][:40]!r}, not with a number.")
     return LabeledExample(columns[0].strip(), *columns[1:])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def prepare_labeled(
     config: RunConfig,
-    tokenizer: Tokenizer,
+    form: LabeledFormat[Any],
+    tokenizer: Tokenizer | None,
     max_length: int,
     cache_dir: Path,
-    progress: Progress = ignore_progress,
+    progress: Progress,
     accept: Accept = accept_any,
 ) -> LabeledCorpus:
-    """The encoded examples of a run, from `cache_dir` if they are there already; longer ones are truncated."""
+    """The encoded examples of a run, from `cache_dir` if they are there already.
+
+    Without a `tokenizer` a vocabulary is trained on the examples.
+    """
     data = config.data
     assert data.labeled is not None
     train, valid = LabeledFile(data.labeled), LabeledFile(data.valid_labeled) if data.valid_labeled else None
-    builder = LabeledBuilder(config, train, valid, (tokenizer, tokenizer), progress, max_length)
-    return builder.prepare(cache_dir, accept)
+    tokenizers = (tokenizer, tokenizer) if tokenizer else None
+    return LabeledBuilder(config, train, valid, tokenizers, progress, form, max_length).prepare(cache_dir, accept)
 
 
 @dataclass(frozen=True)
 class LabeledFile:
-    """A TSV file of labeled examples."""
+    """A file of labeled examples."""
 
     path: Path
 
@@ -151,50 +264,57 @@ class LabeledFile:
 
 @dataclass(frozen=True)
 class LabeledBuilder(CorpusBuilder[LabeledFile, LabeledReport, LabeledCorpus]):
-    """Holds out examples, numbers the labels and encodes the texts with the tokenizer of the pretrained model."""
+    """Holds out examples, numbers the labels and encodes the texts."""
 
+    form: LabeledFormat[Any]
     max_length: int
 
     corpus_type = LabeledCorpus
     report_type = LabeledReport
 
     def settings(self) -> dict[str, Any]:
-        return {"valid_size": self.config.data.valid_size, "max_length": self.max_length}
+        kind = type(self.form).__name__
+        return {"valid_size": self.config.data.valid_size, "max_length": self.max_length, "format": kind}
 
     def build(self, folder: Path) -> tuple[Tokenizers, LabeledReport]:
-        assert self.tokenizers is not None
-        tokenizer = self.tokenizers[0]
         report = LabeledReport()
         train, valid = self._split(report)
-        counts = Counter(example.label for example in train)
-        if len(counts) < 2:
-            raise DataError(f"{self.train} has one label only ({next(iter(counts))}); a classifier needs two or more.")
-        labels = sorted(counts)
-        if unknown := sorted({example.label for example in valid} - set(labels)):
-            raise DataError(f"the validation set has the label {unknown[0]}, which no training example has; add some.")
+        self.form.check(train, valid, str(self.train))
+        tokenizer = self.tokenizers[0] if self.tokenizers else self._train_vocabulary(train)
+        counts = self.form.label_counts(train)
         report.kept, report.valid_kept = len(train), len(valid)
-        report.labels = {label: counts[label] for label in labels}
+        report.labels = counts if self.form.kind in ("classification", "tagging") else {}
         for name, examples in (("train", train), ("valid", valid)):
-            rows = [encode_text_pair(tokenizer, each.text, each.second, self.max_length) for each in examples]
-            report.truncated += sum(truncated for _, _, truncated in rows)
+            rows = [
+                row for each in examples for row in self.form.encode(each, list(counts), tokenizer, self.max_length)
+            ]
+            report.truncated += sum(row.truncated for row in rows)
+            report.windows += len(rows) - len(examples)
             writer = PairsWriter(folder, name, (id_type(tokenizer.vocab_size),) * 2)
-            writer.append([first for first, _, _ in rows], [second for _, second, _ in rows])
+            writer.append([row.first for row in rows], [row.second for row in rows])
             writer.close()
-            numbers = np.array([labels.index(example.label) for example in examples], np.int64)
+            numbers = np.array([number for row in rows for number in row.labels], np.float64)
             (folder / f"{name}.labels").write_bytes(numbers.tobytes())
-        (folder / "labels.json").write_text(json.dumps(labels), encoding="utf-8")
+        (folder / "labels.json").write_text(json.dumps(list(counts)), encoding="utf-8")
         (folder / "valid.json").write_text(json.dumps([asdict(example) for example in valid]), encoding="utf-8")
-        return self.tokenizers, report
+        return (tokenizer, tokenizer), report
 
-    def _split(self, report: LabeledReport) -> tuple[list[LabeledExample], list[LabeledExample]]:
+    def _train_vocabulary(self, examples: list[Any]) -> Tokenizer:
+        """Subwords of the training texts, with a mask token as in every encoder's vocabulary."""
+        text = self.config.text
+        texts = dict.fromkeys(text for example in examples for text in self.form.texts(example) if text)
+        self.progress(f"training a vocabulary on {len(texts):,} texts")
+        return train_vocabulary(list(texts), text.vocab_size, text.lowercase, [MASK])
+
+    def _split(self, report: LabeledReport) -> tuple[list[Any], list[Any]]:
         """The training and the validation examples."""
         data = self.config.data
         dropped, valid_dropped = DroppedLines(), DroppedLines()
         report.unreadable, report.valid_unreadable = dropped, valid_dropped
-        train = read_labeled(self.train.path, None if data.strict else dropped)
+        train = self.form.read(self.train.path, None if data.strict else dropped)
         if self.valid:
-            return train, read_labeled(self.valid.path, None if data.strict else valid_dropped)
-        hashes = np.array([_hash(example) for example in train], np.uint64)
+            return train, self.form.read(self.valid.path, None if data.strict else valid_dropped)
+        hashes = np.array([_hash(self.form.key(example)) for example in train], np.uint64)
         held_out = hold_out_pairs(hashes, np.ones(len(train), np.bool_), data, self.config.train.seed)
         examples = list(zip(train, held_out, strict=True))
         return [each for each, out in examples if not out], [each for each, out in examples if out]
@@ -212,6 +332,5 @@ def encode_text_pair(
     return first[: budget - keep_other], other[:keep_other], True
 
 
-def _hash(example: LabeledExample) -> int:
-    text = f"{example.text}\t{example.second}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

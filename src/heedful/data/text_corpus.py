@@ -22,8 +22,8 @@ from heedful.data.pairs import Ids, id_type, map_array
 from heedful.errors import DataError, SettingError
 from heedful.formats.line_files import DroppedLines
 from heedful.text import Tokenizer, train_plain_vocabulary, train_vocabulary
+from heedful.text.vocabulary import MASK
 
-MASK = "<mask>"
 MAX_VOCABULARY_CHARACTERS = 200_000_000  # the vocabulary of a larger text is trained on its beginning
 CHUNK_CHARACTERS = 4_000_000  # encoded at once
 

@@ -1,10 +1,12 @@
-"""Metrics: BLEU, chrF and TER by sacreBLEU with their signatures, exact match, and accuracy and macro-F1 of labels."""
+"""Metrics: BLEU, chrF and TER by sacreBLEU with their signatures, exact match; F1 of labels, correlation of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from heedful.errors import DataError, SettingError, quote
@@ -62,6 +64,27 @@ def quick_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[s
         "valid_bleu": BLEU(force=True).corpus_score(hypotheses, [references]).score,
         "valid_chrf": CHRF().corpus_score(hypotheses, [references]).score,
     }
+
+
+def correlation_scores(predicted: Sequence[float], expected: Sequence[float]) -> dict[str, float]:
+    """Pearson's correlation, and Spearman's, which is that of the ranks; in percent, 0 if one side is constant."""
+    if len(expected) < 2 or len(predicted) != len(expected):
+        raise DataError(f"{len(predicted)} numbers and {len(expected)} expected ones; give two or more, one for each.")
+    both = np.array([predicted, expected], np.float64)
+    return {"valid_pearson": _pearson(both), "valid_spearman": _pearson(np.stack([_ranks(side) for side in both]))}
+
+
+def _pearson(both: NDArray[np.float64]) -> float:
+    centered = both - both.mean(1, keepdims=True)
+    norms = float(np.linalg.norm(centered[0]) * np.linalg.norm(centered[1]))
+    return 100 * float(centered[0] @ centered[1]) / norms if norms > 0 else 0.0
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rank of each number; equal numbers have the mean of their ranks."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[group]
+    return ranks
 
 
 def label_scores(predicted: Sequence[str], expected: Sequence[str]) -> dict[str, float]:

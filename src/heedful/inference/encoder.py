@@ -16,9 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.config.schema import LabelKind
 from heedful.data.batch import collate_text_pairs
 from heedful.data.labeled_corpus import encode_text_pair
+from heedful.data.token_labels import encode_passage, encode_words, windows
 from heedful.errors import SettingError
+from heedful.inference.token_predictions import Answer, TaggedWord, best_answer, softmax, tag_words
 from heedful.model.transformer import EncoderModel
 from heedful.ops.precision import autocast
 from heedful.storage import folder as model_folder
@@ -128,22 +131,67 @@ class Encoder:
             for blank, ps, tokens in zip(blanks, probabilities.tolist(), best.tolist(), strict=True)
         ]
 
-    @torch.inference_mode()
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
         """The label of each text, or pair of texts; messages count them from `first`."""
-        if not self.config.labels:
-            raise wrong_family_error(self.folder, "has no labels; train a classifier on labeled text with it as init")
-        labels: list[Label | None] = [None] * len(texts)
-        for chosen, ids, types in self._batches(self._rows(texts, seconds, first)):
+        self._require("classification")
+        labels: list[Label] = []
+        for logits in self._label_logits(self._rows(texts, seconds, first)):
+            row = softmax(logits).tolist()
+            best = max(range(len(row)), key=row.__getitem__)
+            labels.append(Label(self.config.labels[best], row[best], dict(zip(self.config.labels, row, strict=True))))
+        return labels
+
+    def score(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[float]:
+        """The number that a regression model predicts for each text, or pair of texts."""
+        self._require("regression")
+        return [float(logits[0]) for logits in self._label_logits(self._rows(texts, seconds, first))]
+
+    def tag(self, sentences: Sequence[str | Sequence[str]]) -> list[list[TaggedWord]]:
+        """The tag of each word; a sentence is a text, divided at white space, or a sequence of words."""
+        self._require("tagging")
+        words = [tuple(each.split() if isinstance(each, str) else each) for each in sentences]
+        encoded = [encode_words(each, self.tokenizer) for each in words]
+        parts = [windows(ids, self.config.max_length - 2) for ids, _ in encoded]
+        logits = iter(self._label_logits([(part.ids, []) for windowed in parts for part in windowed]))
+        return [
+            tag_words(each, first, windowed, [next(logits)[1:-1] for _ in windowed], self.config.labels)
+            for each, (_, first), windowed in zip(words, encoded, parts, strict=True)
+        ]
+
+    def answer(self, question: str, context: str, allow_empty: bool = True) -> Answer:
+        """The span of the context that answers the question; empty if none does, unless that is not allowed."""
+        return self.answer_batch([(question, context)], allow_empty)[0]
+
+    def answer_batch(self, questions: Sequence[tuple[str, str]], allow_empty: bool = True) -> list[Answer]:
+        """The answers to questions, each with its context."""
+        self._require("question-answering")
+        passages = [
+            encode_passage(question, context, self.tokenizer, self.config.max_length) for question, context in questions
+        ]
+        rows = [(passage.question, part.ids) for passage in passages for part in passage.parts]
+        logits = iter(self._label_logits(rows))
+        return [
+            best_answer(context, passage, [next(logits) for _ in passage.parts], allow_empty)
+            for (_, context), passage in zip(questions, passages, strict=True)
+        ]
+
+    def _require(self, kind: LabelKind) -> None:
+        if not self.config.labels or self.config.label_kind != kind:
+            why = f"was not trained for {kind}; train such a model (task {kind}) on labeled data with it as init"
+            raise wrong_family_error(self.folder, why)
+
+    @torch.inference_mode()
+    def _label_logits(self, rows: EncodedPairs) -> list[NDArray[np.float32]]:
+        """-> for each row (C) logits of its text, or (T, C) of its tokens, special tokens included."""
+        results: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(rows)
+        for chosen, ids, types in self._batches(rows):
+            real = (ids != self.config.pad_id).to(self.device)
             with autocast(self.precision, self.device):
                 hidden = self.model(ids.to(self.device), types=types.to(self.device))
-                logits = self.model.classify(hidden, (ids != self.config.pad_id).to(self.device))
-            for index, row in zip(chosen, logits.float().softmax(1).tolist(), strict=True):
-                best = max(range(len(row)), key=row.__getitem__)
-                labels[index] = Label(
-                    self.config.labels[best], row[best], dict(zip(self.config.labels, row, strict=True))
-                )
-        return [label for label in labels if label is not None]
+                logits = self.model.classify(hidden, real).float().cpu()
+            for index, row, length in zip(chosen, logits, real.sum(1).tolist(), strict=True):
+                results[index] = np.asarray(row[:length] if row.dim() == 2 else row)
+        return results
 
     def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> EncodedPairs:
         if seconds is not None and len(seconds) != len(texts):

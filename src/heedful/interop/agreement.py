@@ -198,7 +198,10 @@ def _their_scores(model: EncoderDecoder | DecoderModel | EncoderModel, other: An
         inputs["decoder_input_ids"] = _target(model, row)
     if isinstance(model, EncoderModel):
         inputs["token_type_ids"] = _types(model, row)
-    scores: Tensor = other(**inputs)[0]
+    output = other(**inputs)
+    if model.config.labels and model.config.label_kind == "question-answering":
+        return torch.stack((output.start_logits, output.end_logits), 2)
+    scores: Tensor = output[0]
     return scores
 
 

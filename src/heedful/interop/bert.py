@@ -12,11 +12,19 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from heedful.config import ModelConfig
+from heedful.config.schema import LabelKind
 from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name, refused
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both
 
-HEAD, CLASSIFIER = "cls.predictions", "BertForSequenceClassification"
+HEAD = "cls.predictions"
+CLASSES: dict[LabelKind, str] = {
+    "classification": "BertForSequenceClassification",
+    "regression": "BertForSequenceClassification",
+    "tagging": "BertForTokenClassification",
+    "question-answering": "BertForQuestionAnswering",
+}
+POOLED = ("classification", "regression")  # their classifier sees what the pooler gives
 MOST_LABELS = 10_000
 IGNORED = r"^bert\.embeddings\.(position|token_type)_ids$|^cls\.seq_relationship\.|^cls\.predictions\.(decoder\.)?bias$"
 
@@ -34,8 +42,9 @@ class Bert(Architecture):
     def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
         foreign.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
         head = any(name.startswith(f"{HEAD}.") for name in names)
-        labels = _labels(foreign) if foreign.values.get("architectures") == [CLASSIFIER] else ()
-        if labels:
+        kind = _label_kind(foreign)
+        labels = _labels(foreign, kind) if kind else ()
+        if kind == "classification":
             foreign.only(problem_type="single_label_classification")
         tied = foreign.flag("tie_word_embeddings", True)
         pad = foreign.integer("pad_token_id", 0, least=0)
@@ -56,8 +65,9 @@ class Bert(Architecture):
             token_types=foreign.integer("type_vocab_size", 2, most=16),
             head="transform" if head else "none",
             output_bias=head,
-            pooler="bert.pooler.dense.weight" in names or bool(labels),
+            pooler="bert.pooler.dense.weight" in names or kind in POOLED,
             labels=labels,
+            label_kind=kind or "classification",
             dropout=foreign.number("hidden_dropout_prob", 0.1),
             attention_dropout=foreign.number("attention_probs_dropout_prob", 0.1),
             pad_id=pad,
@@ -86,7 +96,8 @@ class Bert(Architecture):
         if config.pooler:
             places |= both("bert.pooler.dense", "pooler")
         if config.labels:
-            places |= both("classifier", "classifier")
+            answers = config.label_kind == "question-answering"
+            places |= both("qa_outputs" if answers else "classifier", "classifier")
         copies: dict[str, tuple[str, ...]] = {}
         if config.head == "transform":
             places |= both(f"{HEAD}.transform.dense", "transform.dense")
@@ -103,7 +114,10 @@ class Bert(Architecture):
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
         numbered = dict(enumerate(config.labels))
-        labels = {"id2label": numbered, "label2id": {label: i for i, label in numbered.items()}} if numbered else {}
+        named = numbered and config.label_kind != "question-answering"
+        labels = {"id2label": numbered, "label2id": {label: i for i, label in numbered.items()}} if named else {}
+        if config.label_kind == "regression":
+            labels["problem_type"] = "regression"
         return labels | {
             "architectures": [_kind(config)],
             "model_type": self.model_type,
@@ -128,7 +142,7 @@ class Bert(Architecture):
         super().check(config)
         if config.head == "linear":
             raise refused("head", "linear", "a BERT model has a dense layer and a norm before its logits")
-        if config.labels and not config.pooler:
+        if config.labels and config.label_kind in POOLED and not config.pooler:
             raise refused("pooler", False, "in a BERT model a classifier sees what the pooler gives")
         if config.tie == "none":
             raise refused("tie", "none", "in a BERT model the output projection is the embeddings")
@@ -141,11 +155,25 @@ class Bert(Architecture):
 
 def _kind(config: ModelConfig) -> str:
     """The transformers class for the model's head."""
-    return CLASSIFIER if config.labels else "BertForMaskedLM" if config.head == "transform" else "BertModel"
+    if config.labels:
+        return CLASSES[config.label_kind]
+    return "BertForMaskedLM" if config.head == "transform" else "BertModel"
 
 
-def _labels(foreign: ForeignConfig) -> tuple[str, ...]:
+def _label_kind(foreign: ForeignConfig) -> LabelKind | None:
+    """What the labels describe, by the class of the model; None if it has none."""
+    names = foreign.values.get("architectures")
+    if names == [CLASSES["classification"]] and foreign.values.get("problem_type") == "regression":
+        return "regression"
+    return next((kind for kind, name in CLASSES.items() if names == [name]), None)
+
+
+def _labels(foreign: ForeignConfig, kind: LabelKind) -> tuple[str, ...]:
     """{"0": "bad", "1": "good"} -> the labels in order; without names there are two."""
+    if kind == "question-answering":
+        return ("start", "end")
+    if kind == "regression":
+        return ("score",)
     table = foreign.values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     named = isinstance(table, dict) and 1 < len(table) <= MOST_LABELS
     if not named or not all(isinstance(table.get(str(i)), str) for i in range(len(table))):

@@ -9,6 +9,12 @@ from heedful.storage.folder import CARD, ModelFolder
 
 FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 TASKS = {"encoder-decoder": "translation", "decoder": "text-generation", "encoder": "fill-mask"}
+LABEL_TASKS = {
+    "classification": "text-classification",
+    "regression": "text-classification",
+    "tagging": "token-classification",
+    "question-answering": "question-answering",
+}
 
 
 def card(opened: ModelFolder, library: str) -> str:
@@ -20,5 +26,5 @@ def card(opened: ModelFolder, library: str) -> str:
     if not any(line.startswith("pipeline_tag:") for line in lines):
         config = opened.model.config
         task = "automatic-speech-recognition" if config.features else TASKS[config.family]
-        lines.insert(0, f"pipeline_tag: {'text-classification' if config.labels else task}")
+        lines.insert(0, f"pipeline_tag: {LABEL_TASKS[config.label_kind] if config.labels else task}")
     return "\n".join(["---", f"library_name: {library}", *lines, "---", body])

@@ -258,6 +258,12 @@ class EncoderModel(Model):
             raise ValueError("this encoder gives hidden states and no logits: model.head is none")
         return hidden if self.transform is None else self.transform(hidden)
 
+    def embed(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
+        """(B, S) twice -> (B, D): the mean of the hidden states of each text, of length 1."""
+        real = (ids != self.config.pad_id).unsqueeze(2)  # (B, S, 1)
+        hidden: Tensor = self(ids, types=types)
+        return F.normalize((hidden * real).sum(1) / real.sum(1), dim=1)
+
     def pool(self, hidden: Tensor) -> Tensor:
         """(B, S, D) -> (B, D): one vector per sequence, from its first token."""
         if self.pooler is None:
@@ -273,11 +279,17 @@ class EncoderModel(Model):
             vector = (hidden * weights).sum(1) / weights.sum(1)
         return dropout(vector, self.config.dropout, self.training)
 
+    def classifier_input(self, hidden: Tensor, real: Tensor) -> Tensor:
+        """(B, S, D), (B, S) -> (B, D), or (B, S, D) if the labels are those of tokens."""
+        if self.config.label_kind in ("tagging", "question-answering"):
+            return dropout(hidden, self.config.dropout, self.training)
+        return self.pool_sequence(hidden, real)
+
     def classify(self, hidden: Tensor, real: Tensor) -> Tensor:
-        """(B, S, D), (B, S) -> (B, C): logits of the labels."""
+        """(B, S, D), (B, S) -> (B, C): logits of the labels of each text; or (B, S, C), of each token."""
         if self.classifier is None:
             raise ValueError("this encoder has no classifier: model.labels is empty")
-        logits: Tensor = self.classifier(self.pool_sequence(hidden, real))
+        logits: Tensor = self.classifier(self.classifier_input(hidden, real))
         return logits
 
 

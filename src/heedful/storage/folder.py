@@ -34,6 +34,12 @@ MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT = (
     1 << 23,
     4,
 )  # values of a position table: for any model, or per weight
+LABEL_COMMANDS = {
+    "classification": ("a classifier", "heedful classify or heedful embed"),
+    "regression": ("a regression model", "heedful classify or heedful embed"),
+    "tagging": ("a tagger", "heedful tag"),
+    "question-answering": ("a question answering model", "heedful answer"),
+}
 STORED_PRECISIONS = ("float32", "int8")  # of the weights on disk
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
@@ -213,7 +219,7 @@ def wrong_family_error(folder: ModelFolder, why: str) -> FolderError:
     elif model.family == "decoder":
         kind, commands = "a GPT", "heedful generate"
     elif model.labels:
-        kind, commands = "a classifier", "heedful classify or heedful embed"
+        kind, commands = LABEL_COMMANDS[model.label_kind]
     else:
         kind, commands = "a BERT", "heedful embed" if model.head == "none" else "heedful fill-mask or heedful embed"
     return FolderError(

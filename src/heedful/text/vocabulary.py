@@ -22,6 +22,7 @@ from heedful.text.placeholders import SLOT, VOCABULARY_SLOTS
 from heedful.text.tokenizer import Tokenizer
 
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
+MASK = "<mask>"  # of an encoder's vocabulary
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 COVERAGE = 0.9999  # share of the characters of a corpus that are not encoded as bytes
 MIN_FREQUENCY = 2  # a merge of pieces that occur together once is noise

@@ -60,7 +60,7 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
     if kind.guesses_tokens and model.architecture == "memory-network":
         raise SettingError(
             "model.architecture is memory-network, which has one state for a whole text and predicts no masked tokens; "
-            "train it with --task classification or language-model."
+            "set task to classification or language-model."
         )
     if kind.guesses_tokens and model.head == "none":
         raise SettingError("model.head is none, but a BERT predicts tokens; set it to linear or transform.")

@@ -10,12 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.config import ModelConfig, TrainSettings
-from heedful.data.batch import Batch, LabeledBatch
+from heedful.data.batch import Batch, LabeledBatch, TextPairBatch
 from heedful.data.blocks import TokenBlocks
 from heedful.data.masking import MaskedBatch
+from heedful.data.token_labels import UNLABELED
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.ops.cross_entropy import Loss, linear_cross_entropy, linear_rdrop_cross_entropy
 from heedful.training.auxiliary_losses import with_auxiliary_losses
+
+SIMILARITY_SCALE = 20.0  # of cosine similarities, as in sentence-transformers
 
 
 def uniform_label_smoothing(settings: TrainSettings, config: ModelConfig) -> float:
@@ -112,11 +115,52 @@ def masked_loss(model: EncoderModel, masked: MaskedBatch, smoothing: float = 0.0
 def classification_loss(
     model: EncoderModel, examples: LabeledBatch, smoothing: float = 0.0, sampled_softmax: int = 0
 ) -> Loss:
-    """Cross-entropy of the labels."""
+    """Cross-entropy of the labels: (B,) of each text, or (B, T) of each token that has one."""
     assert model.classifier is not None
     hidden: Tensor = model(examples.ids, types=examples.types)  # (B, T, D)
-    vectors = model.pool_sequence(hidden, examples.ids != model.config.pad_id)  # (B, D)
+    vectors = model.classifier_input(hidden, examples.ids != model.config.pad_id)  # (B, D) or (B, T, D)
+    labeled = examples.labels != UNLABELED
     smoothed, likelihood = linear_cross_entropy(
-        vectors, model.classifier.weight, model.classifier.bias, examples.labels, smoothing, sampled_softmax
+        vectors[labeled],
+        model.classifier.weight,
+        model.classifier.bias,
+        examples.labels[labeled],
+        smoothing,
+        sampled_softmax,
     )
-    return Loss(smoothed, likelihood, len(examples.labels))
+    return Loss(smoothed, likelihood, int(labeled.sum()))
+
+
+@with_auxiliary_losses(lambda examples: (examples.ids,))
+def regression_loss(
+    model: EncoderModel, examples: LabeledBatch, smoothing: float = 0.0, sampled_softmax: int = 0
+) -> Loss:
+    """Squared error of the predicted numbers; `examples.labels` is (B,)."""
+    predicted = _label_logits(model, examples).squeeze(1)  # (B,)
+    error = (predicted - examples.labels).square().sum()
+    return Loss(error, error.detach(), len(predicted))
+
+
+@with_auxiliary_losses(lambda examples: (examples.ids,))
+def answer_loss(model: EncoderModel, examples: LabeledBatch, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+    """Mean cross-entropy of the first and of the last token of the answer; `examples.labels` is (B, 2)."""
+    padded = (examples.ids == model.config.pad_id).unsqueeze(2)  # (B, T, 1)
+    logits = _label_logits(model, examples).masked_fill(padded, -torch.inf)  # (B, T, 2)
+    loss = F.cross_entropy(logits, examples.labels, reduction="sum") / 2
+    return Loss(loss, loss.detach(), len(examples.labels))
+
+
+@with_auxiliary_losses(lambda pairs: (pairs.ids[1],))
+def similarity_loss(
+    model: EncoderModel, pairs: TextPairBatch, smoothing: float = 0.0, sampled_softmax: int = 0
+) -> Loss:
+    """Multiple-negatives ranking loss (Henderson et al., 2017): a text selects its partner among those of the batch."""
+    first, second = (model.embed(ids, types) for ids, types in zip(pairs.ids, pairs.types, strict=True))  # (B, D)
+    scores = SIMILARITY_SCALE * (first @ second.t()).float()  # (B, B)
+    loss = F.cross_entropy(scores, torch.arange(len(scores), device=scores.device), reduction="sum")
+    return Loss(loss, loss.detach(), len(scores))
+
+
+def _label_logits(model: EncoderModel, examples: LabeledBatch) -> Tensor:
+    hidden: Tensor = model(examples.ids, types=examples.types)  # (B, T, D)
+    return model.classify(hidden, examples.ids != model.config.pad_id).float()

@@ -223,7 +223,8 @@ def _new_model(config: RunConfig, out: Path, task: Task, init: ModelFolder | Non
     model = build_model(config.model)
     model_folder.check_positions(config.model, parameter_count(model), out / SETTINGS)
     if init is not None:
-        same = config.model.labels == init.model.config.labels
+        before = init.model.config
+        same = (config.model.labels, config.model.label_kind) == (before.labels, before.label_kind)
         weights = {k: v for k, v in init.model.state_dict().items() if same or not k.startswith("classifier.")}
         model.load_state_dict(weights, strict=False)
         report.log(f"weights from {init.path}")

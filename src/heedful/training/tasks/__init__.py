@@ -3,10 +3,13 @@
 from heedful.config import DataSettings, RunConfig, TaskName
 from heedful.errors import SettingError
 from heedful.storage.folder import ModelFolder
-from heedful.training.tasks.classification import ClassificationTask
+from heedful.training.tasks.classification import ClassificationTask, RegressionTask
 from heedful.training.tasks.language_model import LanguageModelTask
 from heedful.training.tasks.masked_lm import MaskedLMTask
+from heedful.training.tasks.question_answering import QuestionAnsweringTask
+from heedful.training.tasks.similarity import SimilarityTask
 from heedful.training.tasks.speech import SpeechTask
+from heedful.training.tasks.tagging import TaggingTask
 from heedful.training.tasks.task import Task
 from heedful.training.tasks.translation import TranslationTask
 
@@ -16,18 +19,22 @@ TASKS: dict[TaskName, type[Task]] = {
     "masked-lm": MaskedLMTask,
     "classification": ClassificationTask,
     "speech": SpeechTask,
+    "regression": RegressionTask,
+    "tagging": TaggingTask,
+    "question-answering": QuestionAnsweringTask,
+    "similarity": SimilarityTask,
 }
 INPUTS: dict[str, tuple[str, tuple[TaskName, ...]]] = {
     "source": ("sentence pairs", ("translation",)),
-    "pairs": ("sentence pairs", ("translation",)),
+    "pairs": ("sentence pairs", ("translation", "similarity")),
     "text": ("plain text", ("language-model", "masked-lm")),
-    "labeled": ("labeled text", ("classification",)),
+    "labeled": ("labeled text", ("classification", "regression", "tagging", "question-answering")),
     "audio": ("recordings", ("speech",)),
 }
 
 
 def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
-    """The task that is set, or the only one that fits the data files and the `init` model."""
+    """The task that is set, or the first one that fits the data files and the `init` model; plain text requires one."""
     data = config.data
     inputs = [name for name in INPUTS if getattr(data, name)]
     if len(inputs) > 1 and inputs != ["source", "pairs"]:  # the reader of pairs explains that
@@ -36,21 +43,23 @@ def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
     if config.task is not None and config.task not in possible:
         raise SettingError(f"task is {config.task}, but {what} trains {' or '.join(possible)}.")
     fitting = [name for name in possible if init is None or TASKS[name].family == init.config.family] or possible
-    if config.task is None and len(fitting) > 1:
+    if config.task is None and len(fitting) > 1 and inputs == ["text"]:
         raise SettingError(
             f"{what} can train more than one kind of model; set task to {' or '.join(fitting)} (a GPT or a BERT)."
         )
     task = TASKS[config.task or fitting[0]]
-    _check_validation(data, inputs)
+    _check_validation(data, inputs, task)
     if config.text.kind != "bpe" and task is TranslationTask:
         raise SettingError(f"text.kind is {config.text.kind}, but a translator learns a BPE vocabulary; leave it out.")
     return task
 
 
-def _check_validation(data: DataSettings, inputs: list[str]) -> None:
+def _check_validation(data: DataSettings, inputs: list[str], task: type[Task]) -> None:
     """Refuse validation files of another kind than the training data."""
     pairs = ["valid_source", "valid_target", "valid_pairs"]
     fitting = {"source": pairs, "pairs": pairs} | {name: [f"valid_{name}"] for name in ("text", "labeled", "audio")}
+    if task is SimilarityTask:
+        fitting["pairs"] = ["valid_pairs", "valid_labeled"]  # the latter are similarities to correlate with
     for name in dict.fromkeys(name for names in fitting.values() for name in names):
         if inputs and getattr(data, name) and name not in fitting[inputs[0]]:
             wanted = " or ".join(f"data.{key}" for key in fitting[inputs[0]])

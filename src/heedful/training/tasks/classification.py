@@ -1,40 +1,30 @@
-"""Classification of texts or text pairs with a pretrained encoder."""
+"""Classification and regression of texts or text pairs, such as textual entailment and relatedness."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from heedful.config import Family, RunConfig
-from heedful.config.presets import FINE_TUNING, LANGUAGE_MODEL
-from heedful.data.batch import LabeledBatch, collate_text_pairs
-from heedful.data.bucketing import micro_batches, plan_batches
-from heedful.data.corpus import Accept, accept_any
-from heedful.data.labeled_corpus import LabeledCorpus, prepare_labeled
+from heedful.config import RunConfig
+from heedful.data.labeled_corpus import ClassificationFormat, LabeledExample, Labels, RegressionFormat
 from heedful.data.pairs import Pairs
-from heedful.errors import SettingError
-from heedful.evaluation.metrics import label_scores
-from heedful.inference.encoder import Encoder
-from heedful.ops.cross_entropy import Loss
+from heedful.evaluation.metrics import correlation_scores, label_scores
 from heedful.storage.folder import ModelFolder
-from heedful.text import Tokenizer
-from heedful.training.losses import classification_loss
+from heedful.training.losses import classification_loss, regression_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
+from heedful.training.tasks.labeled import LabeledTask, labeled_card
+from heedful.training.tasks.task import Indices, Progress, Scores
 from heedful.training.time_budget import TimeBudget
 
-EPOCHS = 8  # unless train.max_updates is set
 
+class ClassificationTask(LabeledTask):
+    """Texts with a label; models are ranked by macro-F1 on the validation set, and by loss where it is equal."""
 
-class ClassificationTask(Task):
-    """Labeled texts; models are ranked by macro-F1 on the validation set, and by loss where it is equal."""
-
-    family: ClassVar[Family] = "encoder"
+    form = ClassificationFormat()
+    loss_function = staticmethod(classification_loss)
     native_loss: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 4),
@@ -42,87 +32,50 @@ class ClassificationTask(Task):
         Column("valid_macro_f1", "macro-F1", percent=True),
     )
 
-    def __init__(self, corpus: LabeledCorpus) -> None:
-        self.corpus: LabeledCorpus = corpus
-        self.batch_tokens = self.seed = self.types = 0
-
-    @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> ClassificationTask:
-        if init is None:
-            raise SettingError("a classifier starts from an encoder; give its folder, such as runs/bert, as init.")
-        longest = init.config.max_length
-        return cls(prepare_labeled(config, init.tokenizer, longest, folder, progress, accept))
-
-    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
-        defaults = LANGUAGE_MODEL["train"] | FINE_TUNING
-        batch_tokens = user_config.with_defaults({"train": defaults}).train.batch_tokens
-        updates = sum(len(self._plan(batch_tokens, 1, epoch)) for epoch in range(EPOCHS))
-        config = user_config.with_defaults({"train": defaults | {"max_updates": max(100, updates)}})
-        derived = {"labels": self.corpus.labels}
-        return config.replace(model=resolved_model(user_config, init, "encoder", derived))
-
-    def prepare(self, config: RunConfig) -> None:
-        self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
-        self.types = config.model.token_types
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.corpus.tokenizer, self.corpus.tokenizer
-
-    def plan(self, epoch: int) -> list[Indices]:
-        return self._plan(self.batch_tokens, self.seed, epoch)
-
-    def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
-        corpus = self.corpus
-        collate = partial(self._collate, corpus.train, corpus.train_labels)
-        return MicroBatches(
-            len(batch), [partial(collate, part) if len(part) else None for part in micro_batches(batch, count)]
-        )
-
-    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
-        return classification_loss(model, micro_batch, smoothing, sampled_softmax)
-
-    def validation(self) -> Iterator[LabeledBatch]:
-        lengths = _lengths(self.corpus.valid)
-        for indices in plan_batches(lengths, lengths, self.batch_tokens, 0, 0):
-            yield self._collate(self.corpus.valid, self.corpus.valid_labels, indices)
-
-    def scores(self, likelihood: float, tokens: int) -> Scores:
-        return {"valid_loss": likelihood / tokens}
-
     def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
         """Accuracy and macro-F1."""
-        examples = self.corpus.valid_examples
-        encoder = Encoder(folder, device=str(next(folder.model.parameters()).device))
-        encoder.notice = lambda text: None  # the data report counts the texts that are truncated
-        predicted = encoder.classify([example.text for example in examples], [example.second for example in examples])
+        examples = self.examples
+        predicted = self.encoder(folder).classify([each.text for each in examples], [each.second for each in examples])
         return label_scores([result.label for result in predicted], [example.label for example in examples])
 
     def rank(self, scores: Scores) -> list[float]:
         return [scores["valid_macro_f1"], -scores["valid_loss"]]
 
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        labels = ", ".join(self.corpus.labels[:20])
-        return (
-            "---\nlibrary_name: heedful\npipeline_tag: text-classification\nmetrics:\n- accuracy\n- f1\n---\n\n"
-            f"# A classifier trained with heedful\n\n{describe_layers(config)}; labels: {labels}.\n\n"
-            f"{done} On examples that were held out: accuracy {scores['valid_accuracy']:.2f} %, "
-            f"macro-F1 {scores['valid_macro_f1']:.2f} %.\n\n"
-            "Use it: `heedful classify FOLDER < lines`, or `heedful.load(FOLDER).classify([...])` in Python.\n"
-        )
+        result = f"accuracy {scores['valid_accuracy']:.2f} %, macro-F1 {scores['valid_macro_f1']:.2f} %"
+        use = "`heedful classify FOLDER < lines`, or `heedful.load(FOLDER).classify([...])` in Python."
+        return labeled_card("text-classification", "A classifier", config, done, result, use)
 
-    def _plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Indices]:
-        lengths = _lengths(self.corpus.train)
-        return plan_batches(lengths, lengths, batch_tokens, seed, epoch)
-
-    def _collate(self, pairs: Pairs, labels: Indices, indices: Indices) -> LabeledBatch:
-        rows = [(pairs.source(int(i)).tolist(), pairs.target(int(i)).tolist()) for i in indices]
-        ids, types = collate_text_pairs(rows, self.corpus.tokenizer.specials, self.types)
-        return LabeledBatch(ids, types, torch.from_numpy(np.asarray(labels[indices], np.int64)))
+    @property
+    def examples(self) -> list[LabeledExample]:
+        return [LabeledExample(**example) for example in self.corpus.valid_examples]
 
 
-def _lengths(pairs: Pairs) -> Indices:
-    """Tokens of each example without BOS."""
-    return pairs.source_lengths + pairs.target_lengths + (pairs.target_lengths > 0)
+class RegressionTask(ClassificationTask):
+    """Texts with a number; models are ranked by Spearman's correlation, and by squared error where it is equal."""
+
+    form = RegressionFormat()
+    loss_function = staticmethod(regression_loss)
+    native_loss: ClassVar[bool] = False
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("valid_loss", "squared error", 4),
+        Column("valid_pearson", "Pearson", percent=True),
+        Column("valid_spearman", "Spearman", percent=True),
+    )
+
+    def batch_labels(self, pairs: Pairs, labels: Labels, indices: Indices, width: int) -> Tensor:
+        return torch.from_numpy(np.asarray(labels[indices], np.float32))
+
+    def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
+        """Correlation of predicted and given numbers."""
+        examples = self.examples
+        predicted = self.encoder(folder).score([each.text for each in examples], [each.second for each in examples])
+        return correlation_scores(predicted, [float(example.label) for example in examples])
+
+    def rank(self, scores: Scores) -> list[float]:
+        return [scores["valid_spearman"], -scores["valid_loss"]]
+
+    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
+        result = f"Pearson {scores['valid_pearson']:.2f} %, Spearman {scores['valid_spearman']:.2f} %"
+        use = "`heedful classify FOLDER < lines`, or `heedful.load(FOLDER).score([...])` in Python."
+        return labeled_card("text-classification", "A regression model", config, done, result, use)

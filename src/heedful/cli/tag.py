@@ -1,0 +1,58 @@
+"""`heedful tag`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heedful.cli.streams import (
+    DASH,
+    Device,
+    Threads,
+    TorchPrecision,
+    check_outputs,
+    input_lines,
+    output_lines,
+    prepare_torch,
+)
+
+
+def tag(
+    model: Annotated[Path, typer.Argument(help="Folder of a tagger.")],
+    input: Annotated[Path, typer.Option("--input", "-i", help="Sentences, one per line; - is standard input.")] = DASH,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
+    labeled: Annotated[Path | None, typer.Option(help="Evaluate on a CoNLL file instead.")] = None,
+    threads: Threads = 0,
+    precision: TorchPrecision = "float32",
+    device: Device = "cpu",
+) -> None:
+    """Tag each word of each line: a line of word TAB tag for each word, a blank line after each sentence (CoNLL).
+
+    For example: heedful tag runs/names < lines > tagged.conll
+
+    Words are divided at white space. With --labeled test.conll, print accuracy and F1 on tagged sentences.
+    """
+    from heedful.evaluation.tags import tag_scores
+    from heedful.formats.conll import read_conll
+    from heedful.inference.encoder import Encoder
+    from heedful.interop import open_folder
+
+    check_outputs(output)
+    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
+    if labeled is not None:
+        sentences = read_conll(labeled)
+        predicted = encoder.tag([sentence.words for sentence in sentences])
+        result = tag_scores([[word.tag for word in words] for words in predicted], [each.tags for each in sentences])
+        print(f"accuracy {result['valid_accuracy']:6.2f} %   of {sum(map(len, predicted)):,} words")
+        print(f"F1       {result['valid_f1']:6.2f} %   of {len(sentences):,} sentences")
+        return
+    lines = input_lines(input)
+    with output_lines(output, input) as put:
+        while chunk := list(islice(lines, 1000)):
+            for words in encoder.tag(chunk):
+                for word in words:
+                    put(f"{word.word}\t{word.tag}")
+                put("")
