@@ -30,12 +30,14 @@ def serve(
     max_connections: Annotated[
         int, typer.Option(help="Maximum concurrent requests per client address; 0 for no limit.")
     ] = 128,
+    max_audio: Annotated[int, typer.Option(help="Maximum bytes of a request with a recording.")] = 25 << 20,
+    max_seconds: Annotated[float, typer.Option(help="Maximum seconds of a recording.")] = 600.0,
     drain: Annotated[float, typer.Option(help="Maximum seconds to finish running requests after SIGTERM.")] = 30.0,
     threads: Annotated[int, typer.Option(help="CPU threads of each model; 0 for all cores.")] = 0,
     precision: Precision = "auto",
     shortlist: Shortlist = False,
 ) -> None:
-    """Serve one or more models (translators, GPTs, BERTs) as a web page and an HTTP API.
+    """Serve one or more models (translators, GPTs, BERTs, speech recognizers) as a web page and an HTTP API.
 
     For example: heedful serve runs/x; heedful serve en-de=runs/x de-en=runs/y --port 8080
 
@@ -46,7 +48,7 @@ def serve(
 
     positive: dict[str, float] = {"queue": queue, "max-characters": max_characters, "max-texts": max_texts}
     positive |= {"max-body": max_body, "max-headers": max_headers, "max-time": max_time}
-    positive |= {"max-receive": max_receive, "drain": drain}
+    positive |= {"max-receive": max_receive, "drain": drain, "max-audio": max_audio, "max-seconds": max_seconds}
     for name, value in positive.items():
         if value <= 0:
             raise SettingError(f"--{name} is {value}; it must be above 0.")
@@ -60,7 +62,8 @@ def serve(
     from heedful.serve.server import run
     from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings, read_keys
 
-    limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue)
+    limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue,
+                    max_audio, max_seconds)  # fmt: skip
     served = tuple(ServedFolder.parse(model) for model in models)
     settings = ServerSettings(
         served, host, port, limits, read_keys(keys), tuple(cors or ()), drain,

@@ -23,6 +23,7 @@ from heedful.errors import SettingError
 from heedful.inference.scheduler import search_in_order
 from heedful.inference.torch_backend import TorchBackend
 from heedful.inference.torch_search import TorchSearchLanes
+from heedful.inference.transcript_formats import SpeechSegment
 from heedful.inference.whisper_tokens import WhisperTokens
 from heedful.model.transformer import EncoderDecoder
 from heedful.ops.precision import choose_precision
@@ -33,16 +34,6 @@ from heedful.storage.folder import ModelFolder, wrong_family_error
 AHEAD = 8  # windows that are decoded and searched at once
 
 Recording = Path | str | AudioFile | NDArray[np.floating]  # a file, or samples at 16 kHz
-
-
-@dataclass(frozen=True)
-class SpeechSegment:
-    """Text between two times, in seconds; `log_prob` is the sum over the tokens of its window."""
-
-    start: float
-    end: float
-    text: str
-    log_prob: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -180,12 +171,14 @@ class Transcriber:
                 waiting.append(window)
                 yield self.search_request(window, options, timestamps, language)
 
-        next_token = self.torch.next_token([])
-        backend = TorchSearchLanes(
-            self.torch, lambda: next_token, lanes=1, observer=self.observer or options.observer, lookahead=AHEAD
-        )
+        backend = self.search_lanes(1, self.observer or options.observer)
         for hypotheses in search_in_order(backend, requests()):
-            yield self._transcript(waiting.popleft(), hypotheses)
+            yield self.transcript(waiting.popleft(), hypotheses)
+
+    def search_lanes(self, lanes: int, observer: Observer | None = None) -> TorchSearchLanes:
+        """What computes the searches of windows."""
+        next_token = self.torch.next_token([])
+        return TorchSearchLanes(self.torch, lambda: next_token, lanes=lanes, observer=observer, lookahead=AHEAD)
 
     def transcribe_features(self, recordings: Iterable[FeatureFrames], **search: Any) -> Iterator[str]:
         """The text of each recording whose features are known."""
@@ -256,7 +249,8 @@ class Transcriber:
         constraints = (*options.constraints, *self._constraints[timestamps, prompt])
         return options.model_copy(update={"constraints": constraints})
 
-    def _transcript(self, window: AudioWindow, hypotheses: Sequence[Hypothesis]) -> WindowTranscript:
+    def transcript(self, window: AudioWindow, hypotheses: Sequence[Hypothesis]) -> WindowTranscript:
+        """The best hypothesis of a window as text with times; none if the window is silent."""
         if not hypotheses:
             return WindowTranscript(window.start, window.end, ())
         best = hypotheses[0]

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heedful.inference.transcriber import SpeechSegment, Transcript
+    from heedful.inference.transcriber import Transcript
+
+
+@dataclass(frozen=True)
+class SpeechSegment:
+    """Text between two times, in seconds; `log_prob` is the sum over the tokens of its window."""
+
+    start: float
+    end: float
+    text: str
+    log_prob: float = 0.0
 
 
 def clock(seconds: float, comma: str = ".") -> str:

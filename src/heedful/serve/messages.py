@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from heedful.errors import SettingError
+from heedful.errors import DataError, SettingError
 from heedful.serve.logs import trace
 
 LENGTH = struct.Struct("!I")
@@ -31,7 +31,8 @@ class Event(NamedTuple):
 
 def error_event(task: int, error: Exception) -> Event:
     """The event of a task that ended with an error."""
-    return Event(task, "error", str(error)) if isinstance(error, SettingError) else Event(task, "failed", trace(error))
+    wrong_input = isinstance(error, SettingError | DataError)
+    return Event(task, "error", str(error)) if wrong_input else Event(task, "failed", trace(error))
 
 
 @dataclass

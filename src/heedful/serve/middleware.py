@@ -12,20 +12,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serve import logs
 from heedful.serve.http_errors import ClientDisconnectedError, HttpError, error_response
-from heedful.serve.server_settings import Limits
 from heedful.serve.state import ServerState
 
 CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 PAGE_HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(self)",
 }
+AUDIO_PATH = "/v1/audio/transcriptions"
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 CLOSE = {"connection": "close"}
 
@@ -69,17 +69,18 @@ class LimitsMiddleware:
         if 0 < limits.connections < active:
             message = f"this address has more than {limits.connections} requests in progress; wait for some to finish."
             raise HttpError(429, message, retry=5, reason="connections", headers=close)
-        if expects_continue and int(headers.get("content-length", "0")) > limits.body:
-            raise _body_too_large(limits, CLOSE)
-        return await read_body(receive, limits)
+        most = limits.audio_body if scope["path"] == AUDIO_PATH else limits.body
+        if expects_continue and int(headers.get("content-length", "0")) > most:
+            raise _body_too_large(most, CLOSE)
+        return await read_body(receive, most, limits.receiving)
 
 
-async def read_body(receive: Receive, limits: Limits) -> bytes:
-    """The whole body; a body over the limit is read and discarded, so that the client can read the response."""
+async def read_body(receive: Receive, most: int, seconds: float) -> bytes:
+    """The whole body; one of more than `most` bytes is read and discarded, so that the client can read the response."""
     chunks: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(limits.receiving):
+        async with asyncio.timeout(seconds):
             more = True
             while more:
                 message = await receive()
@@ -87,21 +88,21 @@ async def read_body(receive: Receive, limits: Limits) -> bytes:
                     raise ClientDisconnectedError
                 chunk = message.get("body", b"")
                 size += len(chunk)
-                if size <= limits.body:
+                if size <= most:
                     chunks.append(chunk)
                 more = message.get("more_body", False)
     except TimeoutError:
-        if size > limits.body:
-            raise _body_too_large(limits, CLOSE) from None
-        problem = f"the request body took more than {limits.receiving:g} s to arrive."
+        if size > most:
+            raise _body_too_large(most, CLOSE) from None
+        problem = f"the request body took more than {seconds:g} s to arrive."
         raise HttpError(408, problem, reason="slow", headers=CLOSE) from None
-    if size > limits.body:
-        raise _body_too_large(limits)
+    if size > most:
+        raise _body_too_large(most)
     return b"".join(chunks)
 
 
-def _body_too_large(limits: Limits, headers: dict[str, str] | None = None) -> HttpError:
-    return HttpError(413, f"the body has more than {limits.body:,} bytes.", reason="body", headers=headers)
+def _body_too_large(most: int, headers: dict[str, str] | None = None) -> HttpError:
+    return HttpError(413, f"the body has more than {most:,} bytes.", reason="body", headers=headers)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple
 
 from heedful.errors import FolderError, SettingError
@@ -248,7 +248,7 @@ class ModelProcess:
         result: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
 
         def on_event(event: Event) -> None:
-            if not result.done():  # it may be canceled
+            if event.kind != "delta" and not result.done():  # it may be canceled
                 result.set_result(event)
 
         worker, request = self._submit(payload, cost, on_event)
@@ -257,7 +257,7 @@ class ModelProcess:
         finally:
             self._release(worker, request, cost)
 
-    async def stream(self, payload: dict[str, Any], cost: int = 1) -> AsyncIterator[Event]:
+    async def stream(self, payload: dict[str, Any], cost: int = 1) -> AsyncGenerator[Event, None]:
         """Send a request and yield its "delta" events and its "done" event; closing the iterator cancels it."""
         events: asyncio.Queue[Event] = asyncio.Queue()
         worker, request = self._submit(payload, cost, events.put_nowait)
@@ -336,7 +336,7 @@ class ModelProcess:
 
 
 class ModelProcesses:
-    """All served models, by name, family or language pair."""
+    """All served models, by name or language pair."""
 
     def __init__(self, models: list[ModelProcess]) -> None:
         self.by_name = {model.served.name: model for model in models}
@@ -361,9 +361,6 @@ class ModelProcesses:
     async def close(self) -> None:
         await asyncio.gather(*(model.close() for model in self.by_name.values()))
 
-    def of_family(self, family: str) -> list[ModelProcess]:
-        return [model for model in self.by_name.values() if model.info.get("family") == family]
-
     def translators(self, source: str | None = None, target: str | None = None) -> list[ModelProcess]:
         """Translators for these languages; None is any language."""
         return [
@@ -373,4 +370,5 @@ class ModelProcesses:
             and (source is None or source == pair.source)
             and (target is None or target == pair.target)
             and model.info.get("family") == "encoder-decoder"
+            and not model.info.get("transcribes")
         ]

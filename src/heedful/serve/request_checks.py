@@ -62,8 +62,13 @@ async def parse_request(request: Request, schema: type[B], limits: Limits, keys:
     values = _parse_json(body) if kind == JSON else await _parse_form(request, body, limits)
     body_key = values.get("api_key")
     check_key(keys, bearer_token(request) or (body_key if isinstance(body_key, str) else None))
+    return validate(schema, values, strict=kind == JSON)
+
+
+def validate(schema: type[B], values: dict[str, Any], strict: bool) -> B:
+    """The values of a request as its schema; those of a form are converted from text."""
     try:
-        return schema.model_validate(values, strict=kind == JSON)
+        return schema.model_validate(values, strict=strict)
     except ValidationError as error:
         raise _validation_error(error) from None
 

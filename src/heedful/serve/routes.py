@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heedful.serve.api import libretranslate, native_routes, openai, openapi
+from heedful.serve.api import libretranslate, native_routes, openai, openapi, transcriptions
 from heedful.serve.http_errors import HttpError, JsonResponse, error_response
 from heedful.serve.middleware import LimitsMiddleware, ResponseMiddleware
 from heedful.serve.request_checks import run_until_disconnect
@@ -86,6 +86,7 @@ POST: dict[str, Handler] = {
     "/translate": libretranslate.translate,
     "/detect": libretranslate.detect,
     "/v1/completions": openai.completions,
+    transcriptions.PATH: transcriptions.transcriptions,
     "/v1/translations": native_routes.translations,
     "/v1/fill": native_routes.fill_mask,
     "/inside": native_routes.explain,

@@ -26,6 +26,8 @@ class Limits:
     receiving: float = 20.0  # seconds to receive the body
     connections: int = 128  # concurrent requests of one client address; 0 for no limit
     queue: int = 512  # sentences of one model that are accepted and not finished
+    audio_body: int = 25 << 20  # bytes of a request with a recording
+    audio_seconds: float = 600.0  # of a recording
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,15 @@ from heedful.serve.request_checks import B, parse_request
 from heedful.serve.server_settings import ServerSettings
 from heedful.text.text_sentences import SentenceTranslations, split_sentences
 
-TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}
+TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}  # by family, of models of text
 USUAL_BEAM = 4  # a wider beam counts as more sentences
 SIDE_SHARE = 4  # alignments and attention of one request take at most 1 / SIDE_SHARE of the queue
 OPENING_CHARACTERS = 24  # start of a text, which may contain a language code such as >>fr<<
+
+
+def task_of(model: ModelProcess) -> str:
+    """What a model does: translate, write, fill or transcribe; empty while it is loaded."""
+    return "transcribe" if model.info.get("transcribes") else TASKS.get(model.info.get("family", ""), "")
 
 
 @dataclass
@@ -78,7 +83,7 @@ class ServerState:
         ready = [
             model
             for model in self.models.by_name.values()
-            if TASKS.get(model.info.get("family", "")) == task and (task != "fill" or model.info["fills_masks"])
+            if task_of(model) == task and (task != "fill" or model.info["fills_masks"])
         ]
         if name is None:
             if not ready:

@@ -229,6 +229,11 @@ class Worker:
 
     def _make_workload(self) -> Workload:
         match self.folder.config.family:
+            case "encoder-decoder" if self.folder.config.features:
+                from heedful.inference.transcriber import Transcriber
+                from heedful.serve.speech_workload import SpeechWorkload
+
+                return SpeechWorkload(Transcriber(self.folder, self.precision))
             case "encoder-decoder":
                 translator = Translator([self.folder], self.precision, shortlist=self.shortlist)
                 translator.notice = lambda text: None  # the log never mentions texts of users
@@ -247,7 +252,7 @@ class Worker:
                 return FillMaskWorkload(encoder)
 
     def _make_side_translator(self) -> Translator | None:
-        if self.folder.config.family != "encoder-decoder":
+        if self.folder.config.family != "encoder-decoder" or self.folder.config.features:
             return None
         return Translator([self.side_folder], self.precision)
 
@@ -258,6 +263,7 @@ class Worker:
         attends = config.has_cross_attention
         return {
             "family": config.family,
+            "transcribes": bool(config.features),
             "parameters": parameter_count(self.folder.weights),
             "aligns": attends and find_spec("torch") is not None,  # torch computes alignments
             "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,

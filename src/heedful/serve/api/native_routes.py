@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from heedful.serve.api.schemas import ExplainRequest, FillMaskRequest, TranslationsRequest
 from heedful.serve.http_errors import HttpError, JsonResponse
 from heedful.serve.request_checks import check_texts
-from heedful.serve.state import TASKS, ServerState
+from heedful.serve.state import ServerState, task_of
 
 TRANSLATION_FIELDS = (
     "text",
@@ -107,7 +107,7 @@ async def models(state: ServerState, request: Request) -> Response:
         [
             {
                 "name": name,
-                "task": TASKS.get(model.info.get("family", ""), "loading"),
+                "task": task_of(model) or "loading",
                 "source": model.served.pair.source if model.served.pair and model in translators else None,
                 "target": model.served.pair.target if model.served.pair and model in translators else None,
                 "parameters": model.info.get("parameters"),

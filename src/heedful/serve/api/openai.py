@@ -17,22 +17,27 @@ from heedful.serve.api.schemas import CompletionRequest
 from heedful.serve.http_errors import HttpError, JsonResponse, as_http_error, error_body
 from heedful.serve.model_process import ModelProcess
 from heedful.serve.request_checks import bearer_token, check_key, check_texts
-from heedful.serve.state import ServerState
+from heedful.serve.state import ServerState, task_of
 
 STARTED = int(time.time())
+LISTED = ("write", "transcribe")  # tasks of the models that OpenAI's API serves
 MAX_STOP_CHARACTERS = 1000  # characters
 
 
 async def models(state: ServerState, request: Request) -> Response:
     """GET /v1/models."""
     check_key(state.keys, bearer_token(request))
-    return JsonResponse({"object": "list", "data": [_card(model) for model in state.models.of_family("decoder")]})
+    listed = [model for model in state.models.by_name.values() if task_of(model) in LISTED]
+    return JsonResponse({"object": "list", "data": [_card(model) for model in listed]})
 
 
 async def model(state: ServerState, request: Request) -> Response:
     """GET /v1/models/{name}."""
     check_key(state.keys, bearer_token(request))
-    return JsonResponse(_card(state.model(request.path_params["name"], "write")))
+    name = request.path_params["name"]
+    named = state.models.by_name.get(name)
+    task = task_of(named) if named is not None and task_of(named) in LISTED else LISTED[0]
+    return JsonResponse(_card(state.model(name, task)))
 
 
 def _card(model: ModelProcess) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class Operation:
     also: dict[int, str] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
     name: str = ""
+    upload: bool = False  # the body is a multipart form with a file
 
 
 NO_SUCH_MODEL = {404: "There is no such model."}
@@ -65,9 +66,14 @@ OPERATIONS = (
         "OpenAI", schemas.CompletionRequest, {"model": "gpt", "prompt": "To be, or", "max_tokens": 20},
         also=NO_SUCH_MODEL, name="complete",
     ),
-    Operation("get", "/v1/models", "The GPTs served.", schemas.ModelCards, "OpenAI",
+    Operation(
+        "post", "/v1/audio/transcriptions", "Transcribe a recording; with `stream` as server-sent events.",
+        schemas.Transcription, "OpenAI", schemas.TranscriptionRequest, {"file": "@a.wav"}, also=NO_SUCH_MODEL,
+        name="transcribe", upload=True,
+    ),
+    Operation("get", "/v1/models", "The GPTs and speech recognizers served.", schemas.ModelCards, "OpenAI",
               also={401: REQUEST_ERRORS[401]}, name="listModels"),
-    Operation("get", "/v1/models/{name}", "One GPT by name.", schemas.ModelCard, "OpenAI",
+    Operation("get", "/v1/models/{name}", "One of them by name.", schemas.ModelCard, "OpenAI",
               also=NO_SUCH_MODEL | {401: REQUEST_ERRORS[401], 503: REQUEST_ERRORS[503]}, parameters=("name",),
               name="oneModel"),
     Operation(
@@ -114,7 +120,7 @@ def openapi_document() -> dict[str, Any]:
 def _describe_operation(operation: Operation, components: dict[str, Any]) -> dict[str, Any]:
     problem = schemas.OpenAIError if operation.path.startswith("/v1/") else schemas.LibreTranslateError
     responses: dict[str, Any] = {"200": _describe_response("Done.", operation.answer, components, operation.media)}
-    if operation.name == "complete":
+    if operation.name in ("complete", "transcribe"):
         responses["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
     for status, why in sorted(((REQUEST_ERRORS if operation.body else {}) | operation.also).items()):
         form = schemas.ServerStatus if operation.name == "ready" else problem
@@ -133,6 +139,8 @@ def _describe_operation(operation: Operation, components: dict[str, Any]) -> dic
     if operation.body:
         json_body = {"schema": _add_schema(operation.body, components), "example": operation.example}
         content = {"application/json": json_body}
+        if operation.upload:
+            content = {MULTIPART: json_body}
         if operation.forms:
             content |= {FORM: json_body, MULTIPART: json_body}
         described["requestBody"] = {"required": True, "content": content}
@@ -193,10 +201,9 @@ def _operation_html(operation: Operation, schemas: dict[str, Any]) -> str:
                 + "</tr>"
             )
         example = json.dumps(operation.example, ensure_ascii=False)
-        parts.append(
-            "</tbody></table><pre>curl -H 'content-type: application/json' \\\n"
-            f"  -d '{html.escape(example, quote=False)}' \\\n  http://127.0.0.1:5000{operation.path}</pre>"
-        )
+        data = f"-H 'content-type: application/json' \\\n  -d '{html.escape(example, quote=False)}'"
+        data = "-F file=@a.wav" if operation.upload else data
+        parts.append(f"</tbody></table><pre>curl {data} \\\n  http://127.0.0.1:5000{operation.path}</pre>")
     answer = getattr(operation.answer, "__name__", "")
     if answer in schemas:
         properties = schemas[answer]["properties"].items()

@@ -197,6 +197,25 @@ class CompletionRequest(RequestBody):
     api_key: str = ""
 
 
+class TranscriptionRequest(RequestBody):
+    """OpenAI's transcription request, a multipart form."""
+
+    model: str | None = None
+    file: Annotated[Any, Field(description="The recording: wav, flac, ogg or mp3.")] = None
+    language: Annotated[str | None, Field(max_length=8, description="For multilingual models, such as de.")] = None
+    response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] = "json"
+    stream: Annotated[bool, Field(description="Send the text of each window as it is finished.")] = False
+    prompt: Annotated[str | None, Field(description="Ignored.")] = None
+    temperature: Annotated[float | None, Field(ge=0, le=1, description="Ignored: the search is greedy.")] = None
+    api_key: str = ""
+
+
+class Transcription(BaseModel):
+    """OpenAI's transcription."""
+
+    text: str
+
+
 class LogProbs(BaseModel):
     """OpenAI's log-probabilities of the tokens of a text."""
 
@@ -251,10 +270,10 @@ class ModelCards(BaseModel):
 
 
 class ServedModel(BaseModel):
-    """A served model and its task: translate, write (a GPT) or fill (a BERT)."""
+    """A served model and its task: translate, write (a GPT), fill (a BERT) or transcribe (a speech recognizer)."""
 
     name: str
-    task: Literal["translate", "write", "fill", "loading"]
+    task: Literal["translate", "write", "fill", "transcribe", "loading"]
     source: str | None
     target: str | None
     parameters: int | None

@@ -23,10 +23,7 @@ export function say(text, bad = false) {
 // ---- the server
 
 let key = sessionStorage.getItem("key") || "";
-const headers = () => ({
-  "content-type": "application/json",
-  ...(key ? { authorization: `Bearer ${key}` } : {}),
-});
+const authorization = () => (key ? { authorization: `Bearer ${key}` } : {});
 
 export class HttpError extends Error {
   constructor(status, message, after) {
@@ -36,10 +33,14 @@ export class HttpError extends Error {
   }
 }
 
-export async function post(path, body, signal) {
-  const answer = await fetch(path, { method: "POST", headers: headers(), body: JSON.stringify(body), signal });
+export const post = (path, body, signal) =>
+  send(path, JSON.stringify(body), signal, { "content-type": "application/json" });
+
+// A body that is JSON already, or a form; the browser knows the content type of a form.
+export async function send(path, body, signal, headers = {}) {
+  const answer = await fetch(path, { method: "POST", headers: { ...headers, ...authorization() }, body, signal });
   if (answer.ok) return answer;
-  if (answer.status === 401 && (await askForKey())) return post(path, body, signal);
+  if (answer.status === 401 && (await askForKey())) return send(path, body, signal, headers);
   let message = `The server answered ${answer.status}.`;
   try {
     const { error } = await answer.json();

@@ -4,8 +4,9 @@ import { byId, h, say } from "./common.js";
 import { translating } from "./translate.js";
 import { writing } from "./write.js";
 import { filling } from "./fill.js";
+import { transcribing } from "./transcribe.js";
 
-const views = { translate: translating, write: writing, fill: filling };
+const views = { translate: translating, write: writing, fill: filling, transcribe: transcribing };
 let models = [],
   settings = {},
   view = null;
@@ -19,7 +20,7 @@ function label(model) {
       return code;
     }
   };
-  const what = { translate: () => `${name(model.source)} → ${name(model.target)}`, write: () => "Write", fill: () => "Fill in" };
+  const what = { translate: () => `${name(model.source)} → ${name(model.target)}`, write: () => "Write", fill: () => "Fill in", transcribe: () => "Transcribe" };
   const title = what[model.task]();
   return models.length > 1 || model.task !== "translate" ? `${title} · ${model.name}` : title;
 }

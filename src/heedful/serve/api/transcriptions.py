@@ -1,0 +1,110 @@
+"""OpenAI's audio transcriptions API; its clients work unchanged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from heedful.serve.api.schemas import TranscriptionRequest
+from heedful.serve.http_errors import HttpError, JsonResponse, as_http_error, error_body
+from heedful.serve.model_process import ModelProcess
+from heedful.serve.request_checks import bearer_token, check_key, validate
+from heedful.serve.state import ServerState
+
+MAX_FIELDS = 32
+MAX_NAME = 80  # characters of a file name in messages
+TRANSCRIPTION_COST = 16  # sentences that take as much time
+PATH = "/v1/audio/transcriptions"
+
+
+async def transcriptions(state: ServerState, request: Request) -> Response:
+    """POST /v1/audio/transcriptions."""
+    values, audio, name = await _read_form(state, request)
+    check_key(state.keys, bearer_token(request) or values.get("api_key"))
+    body = validate(TranscriptionRequest, values, strict=False)
+    if audio is None:
+        raise HttpError(422, "file: the form has no file; send a recording.", param="file")
+    timed = body.response_format in ("srt", "vtt", "verbose_json")
+    payload: dict[str, Any] = {"audio": audio, "name": name, "timestamps": timed}
+    payload |= {"max_seconds": state.settings.limits.audio_seconds}
+    payload |= {"language": body.language} if body.language else {}
+    model = state.model(body.model, "transcribe")
+    if body.stream:
+        return await _stream(model, payload)
+    return _response(body, await model.request(payload, TRANSCRIPTION_COST))
+
+
+async def _read_form(state: ServerState, request: Request) -> tuple[dict[str, Any], bytes | None, str]:
+    """The fields of a multipart form, the content of its file, and the name of that file."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        raise HttpError(415, f"the content type is {kind or 'missing'}; send a multipart form with a file.")
+    try:
+        form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=state.settings.limits.body)
+        values: dict[str, Any] = {}
+        audio, name = None, "the file"
+        for field, value in form.multi_items():
+            if isinstance(value, UploadFile) and field == "file":
+                audio, name = await value.read(), (value.filename or name)[:MAX_NAME]
+            elif isinstance(value, str):
+                values[field] = value
+        await form.close()
+    except (HTTPException, MultiPartException, ValueError, UnicodeDecodeError):
+        raise HttpError(400, f"the form cannot be read; send one file and at most {MAX_FIELDS} fields.") from None
+    return values, audio, name
+
+
+def _response(body: TranscriptionRequest, result: dict[str, Any]) -> Response:
+    from heedful.inference.transcript_formats import SpeechSegment, subrip, webvtt
+
+    segments = [SpeechSegment(each["start"], each["end"], each["text"]) for each in result["segments"]]
+    match body.response_format:
+        case "text":
+            return PlainTextResponse(f"{result['text']}\n")
+        case "srt":
+            return PlainTextResponse(subrip(segments))
+        case "vtt":
+            return PlainTextResponse(webvtt(segments))
+        case "verbose_json":
+            numbered = [
+                {"id": number, "start": each.start, "end": each.end, "text": each.text}
+                for number, each in enumerate(segments)
+            ]
+            language = body.language or "unknown"
+            about = {"task": "transcribe", "language": language, "duration": result["seconds"]}
+            return JsonResponse(about | {"text": result["text"], "segments": numbered})
+    return JsonResponse({"text": result["text"]})
+
+
+async def _stream(model: ModelProcess, payload: dict[str, Any]) -> Response:
+    """Server-sent events: the text of each window as it is finished, then the whole text."""
+    events = model.stream(payload, TRANSCRIPTION_COST)
+    first = await anext(events)  # so that a bad recording is refused before the response starts
+
+    async def send() -> AsyncIterator[str]:
+        event, sent = first, ""
+        try:
+            while event.kind == "delta":
+                text = f"{' ' if sent else ''}{event.value}"
+                sent += text
+                yield _event({"type": "transcript.text.delta", "delta": text})
+                event = await anext(events)
+            yield _event({"type": "transcript.text.done", "text": event.value["text"]})
+        except Exception as error:  # the response has started, so the error becomes its last event
+            http_error = as_http_error(error) or HttpError(500, "internal server error.")
+            yield _event({"type": "error"} | error_body(PATH, http_error))
+        finally:
+            await events.aclose()
+
+    return StreamingResponse(send(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def _event(content: dict[str, Any]) -> str:
+    return f"data: {json.dumps(content, ensure_ascii=False)}\n\n"

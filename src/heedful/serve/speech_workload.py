@@ -1,0 +1,62 @@
+"""The tasks of a speech recognizer: a recording becomes windows, whose searches share one scheduler."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from heedful.audio.audio_files import AudioFile
+from heedful.errors import DataError
+from heedful.inference.transcriber import Transcriber, Transcript, WindowTranscript
+from heedful.inference.transcript_formats import as_object
+from heedful.search import Hypothesis
+from heedful.serve.messages import Counts
+from heedful.serve.workload import Job, Workload
+
+SERVED_LANES = 2  # batches of windows that run at once
+
+
+class SpeechJob(Job):
+    """The windows of one recording. Its result is text, seconds and segments; a finished window is sent at once."""
+
+    def __init__(self, transcriber: Transcriber, file: AudioFile, max_seconds: float, **options: Any) -> None:
+        timestamps, language = options.pop("timestamps", False), options.pop("language", None)
+        search = transcriber.options(options)
+        self.transcriber = transcriber
+        self.windows = list(transcriber.windows(file, max_seconds))
+        self.speaking = [place for place, window in enumerate(self.windows) if not window.silent]  # those to search
+        self.requests = [
+            transcriber.search_request(self.windows[place], search, timestamps, language) for place in self.speaking
+        ]
+        self.tokens_in = sum(len(request.source) for request in self.requests)
+        self.finished: dict[int, WindowTranscript] = {
+            place: transcriber.transcript(window, []) for place, window in enumerate(self.windows) if window.silent
+        }
+        self.sent = 0
+
+    def take(self, place: int, result: list[Hypothesis], counts: Counts) -> str | None:
+        number = self.speaking[place]
+        self.finished[number] = transcript = self.transcriber.transcript(self.windows[number], result)
+        counts.tokens_out += len(transcript.ids)
+        texts = []
+        while self.sent in self.finished:  # windows are sent in order
+            texts.append(self.finished[self.sent].text)
+            self.sent += 1
+        return " ".join(text for text in texts if text) or None
+
+    def result(self) -> dict[str, Any]:
+        return as_object(Transcript.of([self.finished[place] for place in range(len(self.windows))]))
+
+
+class SpeechWorkload(Workload):
+    """A speech recognizer."""
+
+    def __init__(self, transcriber: Transcriber) -> None:
+        super().__init__(transcriber.search_lanes(SERVED_LANES))
+        self.transcriber = transcriber
+
+    def job(self, payload: dict[str, Any]) -> SpeechJob:
+        audio, name = payload.pop("audio"), payload.pop("name")
+        if not audio:
+            raise DataError(f"{name} is empty; send a recording.")
+        return SpeechJob(self.transcriber, AudioFile(io.BytesIO(audio), name), **payload)
