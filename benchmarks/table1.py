@@ -2,13 +2,14 @@
 
     python benchmarks/table1.py --picture docs/images/table1.svg
 
-For self-attention, restricted self-attention, recurrent, convolutional and dilated layers, and for two that followed,
-low-rank and linear attention, as heedful builds them: the time of one layer, forward and backward, and the memory that
-it takes, against the length n and against the width d, with the exponents of fitted power laws beside the papers'; the
-number of steps that wait for each other, counted in the graph of operations that a backward pass follows; and how many
-layers it takes until the last output depends on the first input, found by following the gradient. Attention is measured
-without its projections, as in the paper's table, once by its plain body and once by torch's fused kernel. Time is the
-processor's; a minute on one core.
+For self-attention, restricted self-attention, recurrent, convolutional and dilated layers, for what was tried besides
+(factorized LSTM, separable convolutions, ByteNet's residual block, one step of a Neural GPU, one hop of a memory
+network) and for what followed (Linformer and linear attention), as heedful builds them: the time of one layer, forward
+and backward, and the memory that it takes, against the length n and against the width d, with the exponents of fitted
+power laws beside the papers'; the number of steps that wait for each other, counted in the graph of operations that a
+backward pass follows; and how many layers it takes until the last output depends on the first input, found by following
+the gradient. Attention is measured without its projections, as in the paper's table, once by its plain body and once by
+torch's fused kernel. Time is the processor's; three minutes on one core, or name some rows with --rows.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from torch import Tensor, nn
 
 from heedful.config import ModelConfig
 from heedful.model.attention import ATTENTIONS
-from heedful.model.baselines import conv, rnn
-from heedful.model.context import LayerContext
+from heedful.model.baselines import bytenet, conv, memory_network, neural_gpu, rnn
+from heedful.model.context import Context, LayerContext
 from heedful.model.kv_cache import LayerKVCache
 from heedful.model.positions import Position
 from heedful.ops import scaled_dot_product as ops
@@ -41,18 +42,24 @@ PAPER = {  # exponents of n and d in the complexity of a layer, sequential opera
     "self-attention, fused": (2, 1, "1", "1"),
     "restricted": (1, 1, "1", "n / r"),
     "recurrent": (1, 2, "n", "n"),
+    "factorized LSTM": (1, 2, "n", "n"),
     "convolutional": (1, 2, "1", "n / k"),
+    "separable": (1, 2, "1", "n / k"),
     "dilated": (1, 2, "1", "log_k n"),
-    "low-rank": (1, 1, "1", "1"),
-    "kernel": (1, 2, "1", "1"),
+    "ByteNet": (1, 2, "1", "log_k n"),
+    "Neural GPU, one step": (1, 2, "1", "n / k"),
+    "memory, one hop": (2, 1, "1", "1"),
+    "Linformer": (1, 1, "1", "1"),
+    "linear attention": (1, 2, "1", "1"),
 }
 ATTENTION = {
     "self-attention": "full",
     "self-attention, fused": "full",
     "restricted": "window",
-    "low-rank": "linformer",
-    "kernel": "kernel",
+    "Linformer": "linformer",
+    "linear attention": "linear",
 }
+RECURRENT = {"recurrent": nn.RNNCell, "factorized LSTM": nn.LSTMCell}
 LENGTHS, WIDTHS = [512, 1024, 2048, 4096], [128, 256, 512, 1024]
 LENGTH, WIDTH = 256, 128  # what stays while the other changes
 PATHS, REACH = [16, 32, 64], 8  # lengths of which the path is found, and the window there
@@ -80,10 +87,48 @@ def layer(name: str, width: int, index: int = 1, **changes: object) -> Callable[
             return attention.attend_heads(x[:, None], x[:, None], x[:, None], nothing)
 
         return find
-    if name == "recurrent":
-        cells = rnn.RNNDecoderLayer(config(width, architecture="rnn"), width, cross=False)
-        return lambda x: cells(x, LayerKVCache())
-    return conv.GatedConvolution(config(width, architecture="conv", dilated=name == "dilated"), index, causal=True)
+    return other_layer(name, width, index)
+
+
+def other_layer(name: str, width: int, index: int) -> Callable[[Tensor], Tensor]:
+    """The layers without attention."""
+    match name:
+        case "recurrent" | "factorized LSTM":
+            cell = "rnn" if name == "recurrent" else "flstm"
+            cells = rnn.RNNDecoderLayer(config(width, architecture="rnn", cell=cell), width, cross=False)
+            return lambda x: cells(x, LayerKVCache())
+        case "ByteNet":
+            return bytenet.ResidualBlock(config(width, architecture="bytenet"), index, causal=True)
+        case "Neural GPU, one step":
+            return MemoryStep(config(width, architecture="neural-gpu"))
+        case "memory, one hop":
+            sizes = config(width, architecture="memory-network", family="decoder", memory_size=4096)
+            return MemoryHop(memory_network.MemoryDecoder(sizes, 1))
+    kind = {"dilated": name == "dilated", "separable": name == "separable"}
+    return conv.GatedConvolution(config(width, architecture="conv", **kind), index, causal=True)
+
+
+class MemoryStep(nn.Module):
+    """A CGRU of the Neural GPU on a memory whose first row is the sequence."""
+
+    def __init__(self, sizes: ModelConfig) -> None:
+        super().__init__()
+        self.cell, self.rows = neural_gpu.CGRU(sizes, tape=False), sizes.memory_width
+
+    def forward(self, x: Tensor) -> Tensor:
+        memory = nn.functional.pad(x.transpose(1, 2).unsqueeze(3), (0, self.rows - 1))
+        return self.cell(memory)[..., 0].transpose(1, 2)
+
+
+class MemoryHop(nn.Module):
+    """A hop of a memory network over all tokens so far."""
+
+    def __init__(self, decoder: memory_network.MemoryDecoder) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.decoder(x, Context(ids=torch.zeros(x.shape[:2], dtype=torch.long)))
 
 
 def seconds(run: Callable[[Tensor], Tensor], length: int, width: int, repeats: int) -> float:
@@ -153,12 +198,12 @@ def path(name: str, length: int, width: int = 16) -> int:
     """
     x = 0.1 * torch.randn(1, length, width, dtype=torch.float64)  # small, so that no weight of attention comes to zero
     x.requires_grad_()
-    if name == "recurrent":
-        cell = nn.RNNCell(width, width).double()
-        state, steps = torch.zeros(1, width, dtype=torch.float64), 0
+    if name in RECURRENT:
+        cell = RECURRENT[name](width, width).double()
+        state, steps = None, 0
         for token in x.unbind(1):
             state, steps = cell(token, state), steps + 1
-        return steps if reaches(state, x) else 0
+        return steps if reaches(state[0] if isinstance(state, tuple) else state, x) else 0
     out, depth = x, 0
     while not reaches(out[:, -1], x):
         run, depth = layer(name, width, depth, attention_window=REACH), depth + 1
@@ -176,13 +221,15 @@ def reaches(out: Tensor, x: Tensor) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7, help="passes whose median is the time")
+    parser.add_argument("--rows", nargs="+", choices=list(PAPER), default=list(PAPER))
     parser.add_argument("--picture", type=Path, help="where to draw time and memory: .svg or .png")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     rows: dict[str, dict[str, list[float]]] = {}
     print(f"{'':21} time by n   time by d   memory by n   steps that wait    longest path")
     print(f"{'':21} exponent    exponent    exponent      n = 128 -> 256     n = {' -> '.join(map(str, PATHS))}")
-    for name, (n, d, sequential, longest) in PAPER.items():
+    for name in asked.rows:
+        n, d, sequential, longest = PAPER[name]
         runs = {width: layer(name, width) for width in {*WIDTHS, WIDTH}}
         found = rows[name] = {
             "time_n": [seconds(runs[WIDTH], length, WIDTH, asked.repeats) for length in LENGTHS],
@@ -194,7 +241,8 @@ def main() -> None:
         print(
             f"{name:21} {exponent(LENGTHS, found['time_n']):.2f} ({n})    {exponent(WIDTHS, found['time_d']):.2f} ({d})"
             f"    {exponent(LENGTHS, found['memory_n']):.2f}          {steps[0]} -> {steps[1]} ({sequential})"
-            f"{'':6}{reach} ({longest})"
+            f"{'':6}{reach} ({longest})",
+            flush=True,
         )
     print(
         f"In brackets the papers'. n = {LENGTH} while d changes, d = {WIDTH} while n does; r = {WINDOW}, k = {KERNEL}."

@@ -58,6 +58,7 @@ OTHERS = [
 ]
 ENCODERS = [{"head": "transform", "pooler": True, "token_types": 2}, {"labels": ("a", "b", "c"), "head": "none"}]
 TRANSLATORS = [
+    {"positions": "syntax", "relative_window": 3},
     {"norm": "instance", "pre_norm": True},
     {"tie": "target", "source_vocab_size": 7},
     {"tie": "none", "source_vocab_size": 7},

@@ -22,7 +22,7 @@ def test_its_tables_are_those_of_the_modules(positions: str) -> None:
         assert torch.equal(torch.from_numpy(table), theirs)
 
 
-OTHER_SYSTEMS = [{"norm": "rms"}, {"norm": "batch"}, {"norm": "instance"}, {"experts": 2}]
+OTHER_SYSTEMS = [{"norm": "rms"}, {"norm": "batch"}, {"norm": "instance"}, {"experts": 2}, {"positions": "syntax"}]
 
 
 @pytest.mark.parametrize("changes", OTHER_SYSTEMS, ids=str)

@@ -58,6 +58,9 @@ def translate(
     seed: Annotated[int | None, typer.Option(help="With --sample: the same seed gives the same text.")] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation must start with.")] = "",
     shortlist: Shortlist = False,
+    trees: Annotated[
+        list[Path] | None, typer.Option(help="CoNLL-U files with trees of the sentences, for syntax positions.")
+    ] = None,
     threads: Threads = 0,
     workers: Annotated[
         int, typer.Option(help="Batches that are decoded in parallel; 0 for one per thread, which is fastest.")
@@ -111,6 +114,8 @@ def translate(
         translate_file(translator, request, {key: options[key] for key in options.keys() - {"n_best", "alignments"}})
         return
     translator = open_translator(models, threads, precision, device, workers, shortlist)
+    if trees:
+        translator.use_trees(trees)
     lines, ready = arriving_lines(input)
     with (
         output_lines(output, input) as put,

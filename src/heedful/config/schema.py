@@ -19,6 +19,7 @@ Count = Annotated[int, Field(ge=1)]
 LabelKind = Literal["classification", "regression", "tagging", "question-answering"]
 AttentionKind = Literal["full", "window", "sparse", "linformer", "linear"]
 NormKind = Literal["layer", "rms", "batch", "instance"]
+PositionKind = Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "syntax"]
 LanguageTag = Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value)]
 
@@ -84,6 +85,11 @@ class DataSettings(Section):
         (1.0, 0.9, 1.1),
         description="Speeds at which every recording is trained on; another speed also changes the pitch (Ko et al.,"
         " 2015). 1 alone switches it off.",
+    )
+    trees: Paths = Field(
+        (),
+        description="CoNLL-U files with dependency trees of source sentences, for model.positions=syntax; a sentence is"
+        " found by its words.",
     )
     valid_size: Annotated[int, Field(ge=1)] | None = Field(
         None,
@@ -286,10 +292,11 @@ class ModelConfig(Section):
     activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"] = Field(
         "relu", description="Activation of the feed-forward layer; swiglu adds a gate and a third matrix."
     )
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative"] = Field(
+    positions: PositionKind = Field(
         "sinusoidal",
         description="Position encoding: added to embeddings (sinusoidal, learned), applied to queries and keys"
-        " (rotary), or added to attention scores (alibi; relative, Shaw et al., 2018).",
+        " (rotary), or added to attention scores (alibi; relative, Shaw et al., 2018); syntax adds the position in the"
+        " dependency tree of a source sentence (Wang et al., 2019), given by data.trees.",
     )
     relative_window: Annotated[int, Field(ge=1, le=4096)] = Field(
         16, description="Maximum distance that relative positions distinguish."
@@ -338,8 +345,8 @@ class ModelConfig(Section):
             self._attention_fits()
         else:
             self._other_architecture_fits()
-        if self.positions == "sinusoidal" and self.has_positions and self.d_model % 2:
-            raise ValueError(f"sinusoidal positions need an even d_model, and it is {self.d_model}")
+        if self.positions in ("sinusoidal", "syntax") and self.has_positions and self.d_model % 2:
+            raise ValueError(f"{self.positions} positions need an even d_model, and it is {self.d_model}")
         if self.source_vocab_size is not None and self.tie == "all":
             raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
         if self.family != "encoder" and (self.head != "linear" or self.pooler or self.labels):
@@ -386,6 +393,13 @@ class ModelConfig(Section):
                 raise ValueError(
                     "linear attention has no attention weights to apply dropout to; set model.attention_dropout to 0"
                 )
+        if self.positions == "syntax" and (
+            self.family != "encoder-decoder" or self.attention != "full" or self.universal
+        ):
+            raise ValueError(
+                "syntax positions are those of a source sentence under full attention; set model.positions to another "
+                "scheme, or model.attention=full and model.universal=false in a translator"
+            )
         if self.act_halting and not self.universal:
             raise ValueError("act_halting needs a Universal Transformer; set model.universal=true")
         if self.experts and self.experts_per_token > self.experts:
@@ -450,6 +464,11 @@ class ModelConfig(Section):
     def attention_of_decoder(self) -> AttentionKind:
         """The kind of self-attention in the decoder."""
         return self.decoder_attention or self.attention
+
+    @property
+    def positions_of_decoder(self) -> PositionKind:
+        """The position scheme of the decoder, whose text has no tree yet."""
+        return "sinusoidal" if self.positions == "syntax" else self.positions
 
     @property
     def norm_of_decoder(self) -> NormKind:

@@ -37,6 +37,7 @@ from heedful.storage.weight_file import WeightFile
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from heedful.data.token_trees import Parser
     from heedful.inference.torch_backend import TorchBackend
     from heedful.model.transformer import EncoderDecoder
 
@@ -113,6 +114,19 @@ class Translator:
             self._models = [model.to(self.device).eval() for model in models]
             self._engine_state = self._weights_state() if on_disk and self._engines else None
         return self._models
+
+    def use_trees(self, trees: Sequence[Path] | Parser) -> None:
+        """Give models with syntax positions the dependency trees of sentences: CoNLL-U files, or a parser."""
+        from heedful.data.token_trees import TokenTrees, TreeBank
+
+        for folder, model in zip(self.folders, self.models, strict=True):
+            if model.config.positions != "syntax":
+                raise SettingError(
+                    f"trees are given, but {folder.path} has {model.config.positions} positions; leave them out, or "
+                    "train a model with model.positions=syntax."
+                )
+            tokenizer = folder.source_tokenizer
+            model.trees = TokenTrees(TreeBank(trees, tokenizer) if isinstance(trees, Sequence) else trees, tokenizer)
 
     @property
     def engines(self) -> list[Engine]:

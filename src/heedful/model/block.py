@@ -12,6 +12,7 @@ from heedful.model.feed_forward import FeedForward, MixtureOfExperts
 from heedful.model.kv_cache import KVCache
 from heedful.model.norms import build_norm
 from heedful.model.positions import POSITIONS, Position
+from heedful.model.syntax_positions import Syntax
 from heedful.ops.dropout import dropout
 
 
@@ -64,11 +65,11 @@ class LayerStack(nn.Module):
         self._embedded_hooks, self._placed_hooks = self.embedded._forward_hooks, self.placed._forward_hooks
         self.first_norm = nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.embedding_norm else None
 
-    def add_positions(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
+    def add_positions(self, x: Tensor, start: int | Tensor = 0, position: Position | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D): embeddings with positions and dropout; `start` tokens are already in the KV cache."""
         if self._embedded_hooks:
             x = self.embedded(x)
-        x = self.position.embed(x, start)
+        x = (self.position if position is None else position).embed(x, start)
         if self.first_norm is not None:
             x = self.first_norm(x)
         if self._placed_hooks:
@@ -76,20 +77,27 @@ class LayerStack(nn.Module):
         return dropout(x, self.rate, self.training)
 
 
+def build_position(config: ModelConfig, n_layers: int, causal: bool) -> Position:
+    """The position scheme of a stack."""
+    name = config.positions_of_decoder if causal else config.positions
+    return Syntax(config, n_layers) if name == "syntax" else POSITIONS[name](config, n_layers)
+
+
 class Stack(LayerStack):
     """N Transformer blocks, submodules `0` to `N - 1`; with pre-norm, a final norm."""
 
     def __init__(self, config: ModelConfig, n_layers: int, cross: bool = False, causal: bool = False) -> None:
-        super().__init__(config, POSITIONS[config.positions](config, n_layers))
+        super().__init__(config, build_position(config, n_layers, causal))
         for index in range(n_layers):
             self.add_module(str(index), Block(config, cross, causal))
         self.norm = build_norm(config, causal) if config.pre_norm else None
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """(B, T, D) embeddings -> (B, T, D) hidden states."""
-        x = self.add_positions(x, context.start)
+        position = self.position.of_batch(context.tree)
+        x = self.add_positions(x, context.start, position)
         for index, block in enumerate(self.blocks):
-            x = block(x, context.layer(index, self.position))
+            x = block(x, context.layer(index, position))
         return x if self.norm is None else self.norm(x, context.real)
 
     def start_cache(self, context: Context) -> KVCache:

@@ -21,6 +21,7 @@ class Context:
     cache: KVCache | None = None
     real: Tensor | None = None  # (B, T): True at real tokens of the hidden states; None: all are
     ids: Tensor | None = None  # (B, T): the tokens, for stacks with embeddings of their own
+    tree: Tensor | None = None  # (B, T, 2): dependency trees, for positions in them
 
     @property
     def start(self) -> int | Tensor:

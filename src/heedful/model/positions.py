@@ -39,6 +39,10 @@ class Position(nn.Module):
         """The scheme of layer `index`; all layers share one unless overridden."""
         return self
 
+    def of_batch(self, tree: Tensor | None) -> "Position":
+        """The scheme for one batch; `tree` (B, S, 2) holds the dependency trees of its sentences."""
+        return self
+
 
 def table_buffer(compute: Callable[..., position_tables.Table], *sizes: int) -> Tensor:
     """A constant table as a tensor; empty on the meta device, where a model has shapes only."""

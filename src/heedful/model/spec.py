@@ -88,6 +88,11 @@ def _stack(config: ModelConfig, name: str, layers: int, cross: bool) -> Shapes:
 
 
 def _positions(config: ModelConfig, name: str, layers: int) -> Shapes:
+    if config.positions == "syntax" and name.startswith("encoder"):
+        spec = _linear(f"{name}.sequence", config.d_model, config.d_model, bias=False)
+        spec |= _linear(f"{name}.structure", config.d_model, config.d_model, bias=False)
+        shape = 2 * config.relative_window + 1, config.key_width
+        return {f"{name}.relative_{index}": shape for index in range(layers)} | spec
     if config.positions == "learned":
         return {f"{name}.table": (config.max_length, config.d_model)}
     if config.positions == "relative":

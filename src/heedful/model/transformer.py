@@ -19,6 +19,7 @@ from heedful.model.feed_forward import ACTIVATIONS
 from heedful.model.front_end import ConvFrontEnd
 from heedful.model.kv_cache import KVCache
 from heedful.model.masks import causal, not_padding
+from heedful.model.syntax_positions import TreeReader
 from heedful.ops.dropout import dropout
 
 
@@ -142,6 +143,7 @@ class EncoderDecoder(Model):
         self.encoder = build_encoder(config, memory=True)
         self.decoder = build_decoder(config, cross=True)
         self.ctc = nn.Linear(config.d_model, config.vocab_size) if config.ctc else None
+        self.trees: TreeReader | None = None  # the dependency trees of a source, for syntax positions
         self.initialize()
 
     def forward(self, source: Tensor, target: Tensor, source_lengths: Tensor | None = None) -> Tensor:
@@ -155,7 +157,9 @@ class EncoderDecoder(Model):
         """
         x, keep = self._embed_source(source, source_lengths)
         self._check_length(x.size(1), self.config.source_length)
-        memory: Tensor = self.encoder(x, Context(keep, real=None if keep is None else keep[:, 0, 0]))
+        tree = None if self.trees is None else self.trees(source)
+        real = None if keep is None else keep[:, 0, 0]
+        memory: Tensor = self.encoder(x, Context(keep, real=real, tree=tree))
         return Context(memory=memory, memory_keep=keep)
 
     def _embed_source(self, source: Tensor, source_lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -194,7 +194,7 @@ def check_vocabulary(path: Path, tokenizer: Tokenizer, size: int) -> None:
 
 def check_positions(model_config: ModelConfig, parameters: int, where: Path) -> None:
     """Refuse a computed position table that is out of proportion to the weights."""
-    widths = {"sinusoidal": model_config.d_model, "rotary": model_config.key_width}
+    widths = {"sinusoidal": model_config.d_model, "syntax": model_config.d_model, "rotary": model_config.key_width}
     width = widths.get(model_config.positions, 0) if model_config.has_positions else 0
     most = max(MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT * parameters)
     longest = max(model_config.max_length, model_config.source_length)

@@ -57,6 +57,10 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
             "model.norm is batch, whose running statistics are those of one process; train with one process, or set "
             "model.norm=layer."
         )
+    if model.positions == "syntax" and not config.data.trees:
+        raise SettingError(
+            "model.positions is syntax, but there are no trees; give CoNLL-U files of source sentences in data.trees."
+        )
     if kind.guesses_tokens and model.architecture == "memory-network":
         raise SettingError(
             "model.architecture is memory-network, which has one state for a whole text and predicts no masked tokens; "

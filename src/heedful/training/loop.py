@@ -17,7 +17,7 @@ from types import FrameType
 
 from heedful.config import RunConfig, parse_duration
 from heedful.errors import TrainingError
-from heedful.model.transformer import Model, build_model
+from heedful.model.transformer import EncoderDecoder, Model, build_model
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder, save_folder
 from heedful.training import averaging, checkpoint
@@ -55,6 +55,8 @@ class TrainingRun:
         self.gradients = Gradients(self.model)
         self.backend = LossBackend(self.model, self.task, self.config, self.distributed.device)
         self.averaged = build_model(self.config.model).to(self.distributed.device).eval()
+        if isinstance(self.model, EncoderDecoder) and isinstance(self.averaged, EncoderDecoder):
+            self.averaged.trees = self.model.trees
         self.checkpoints = self.out / CHECKPOINTS
         self.final_searches = self.task.count_final_searches()
 

@@ -16,10 +16,11 @@ import torch
 from heedful import config as settings
 from heedful.config import SECTIONS, RunConfig, parse_duration
 from heedful.config.schema import Section
+from heedful.data.token_trees import TokenTrees, TreeBank
 from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
 from heedful.interop import open_folder
-from heedful.model.transformer import Model, build_model
+from heedful.model.transformer import EncoderDecoder, Model, build_model
 from heedful.storage import folder as model_folder
 from heedful.storage.atomic import atomic_write, check_folder, explain_os_errors
 from heedful.storage.folder import ModelFolder, parameter_count
@@ -103,6 +104,9 @@ def open_run(
         }
         atomic_write(out / SETTINGS, json.dumps(stored, indent=2))
     model = _new_model(config, out, task, init, report)
+    if isinstance(model, EncoderDecoder) and config.model.positions == "syntax":
+        source = task.tokenizers[1]
+        model.trees = TokenTrees(TreeBank(config.data.trees, source), source)
     distributed.share(model.parameters())
     model.to(distributed.device)
     optimizer = build_optimizer(model, config.train)
