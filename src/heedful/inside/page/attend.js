@@ -1,7 +1,7 @@
 // The stops inside a layer: attention, residual and norm, feed-forward.
 
 // Scores, mask and softmax, computed here from the recorded queries and keys.
-function scores(each, stack, part, t, head) {
+function scores(attn, stack, part, t, head) {
   const query = part.queries.at(head, t),
     keys = part.keys.shape[1],
     root = Math.sqrt(query.length);
@@ -13,8 +13,8 @@ function scores(each, stack, part, t, head) {
     for (let i = 0; i < query.length; i++) product += query[i] * key[i];
     raw.push(product);
     let bias = 0;
-    if (each.kind === "self" && stack.slopes) bias = -stack.slopes[head] * Math.abs(t - j);
-    if (each.kind === "self" && stack.tables) {
+    if (attn.kind === "self" && stack.slopes) bias = -stack.slopes[head] * Math.abs(t - j);
+    if (attn.kind === "self" && stack.tables) {
       const window = (stack.tables.shape[1] - 1) / 2,
         vector = stack.tables.at(state.layer, Math.min(Math.max(j - t, -window), window) + window);
       for (let i = 0; i < query.length; i++) bias += (query[i] * vector[i]) / root;
@@ -22,7 +22,7 @@ function scores(each, stack, part, t, head) {
     biased.push(bias);
   }
   const sum = raw.map((x, j) => x / root + biased[j]),
-    seen = sum.map((_, j) => !each.causal || j <= t);
+    seen = sum.map((_, j) => !attn.causal || j <= t);
   const most = Math.max(...sum.filter((_, j) => seen[j])),
     powers = sum.map((x, j) => (seen[j] ? Math.exp(x - most) : 0));
   const total = powers.reduce((a, b) => a + b, 0);
@@ -32,13 +32,13 @@ function scores(each, stack, part, t, head) {
     sum,
     seen,
     weights: powers.map((x) => x / total),
-    hasBias: Boolean(each.kind === "self" && (stack.slopes || stack.tables)),
+    hasBias: Boolean(attn.kind === "self" && (stack.slopes || stack.tables)),
   };
 }
 
-function gathered(part, found, head) {
+function gathered(part, row, head) {
   const result = new Float32Array(part.values.shape[2]);
-  found.weights.forEach((weight, j) =>
+  row.weights.forEach((weight, j) =>
     part.values.at(head, j).forEach((x, i) => {
       result[i] += weight * x;
     }),
@@ -46,27 +46,27 @@ function gathered(part, found, head) {
   return result;
 }
 
-function attendStops(each, stack, part, t) {
+function attendStops(attn, stack, part, t) {
   const head = state.heads[0],
-    found = scores(each, stack, part, t, head),
-    over = data.sides[each.columns].pieces;
-  const strongest = [...over.keys()].sort((a, b) => found.weights[b] - found.weights[a]);
-  const few = strongest.slice(0, 5).filter((j, n) => n === 0 || found.weights[j] >= 0.005),
+    row = scores(attn, stack, part, t, head),
+    over = data.sides[attn.columns].pieces;
+  const strongest = [...over.keys()].sort((a, b) => row.weights[b] - row.weights[a]);
+  const few = strongest.slice(0, 5).filter((j, n) => n === 0 || row.weights[j] >= 0.005),
     key = strongest[0];
-  const z = gathered(part, found, head),
-    all = Array.from({ length: each.shape[1] }, (_, i) =>
-      i === head ? z : gathered(part, scores(each, stack, part, t, i), i),
+  const z = gathered(part, row, head),
+    all = Array.from({ length: attn.shape[1] }, (_, i) =>
+      i === head ? z : gathered(part, scores(attn, stack, part, t, i), i),
     );
   const limit = strong(...few.map((j) => part.values.at(head, j))),
     from =
-      each.kind === "cross" ? "The query comes from the decoder, keys and values from the encoder's last layer." : "";
+      attn.kind === "cross" ? "The query comes from the decoder, keys and values from the encoder's last layer." : "";
   return [
     stop(
       "Query, key and value",
       `Head ${head + 1} projects the vectors by three learned matrices: the query of this ` +
         `token, and the key and the value of every token. ${from}`,
       "q = x W^Q , ~ k = x W^K , ~ v = x W^V",
-      strip(`q of “${data.sides[each.rows].pieces[t]}”`, part.queries.at(head, t)),
+      strip(`q of “${data.sides[attn.rows].pieces[t]}”`, part.queries.at(head, t)),
       strip(`k of “${over[key]}”`, part.keys.at(head, key)),
       strip(`v of “${over[key]}”`, part.values.at(head, key)),
       h(
@@ -74,30 +74,30 @@ function attendStops(each, stack, part, t) {
         { class: "small" },
         `${part.queries.shape[2]} numbers each`,
         data.model.positions === "rotary" &&
-          each.kind === "self" &&
+          attn.kind === "self" &&
           ", queries and keys already rotated by their positions",
         "; the key with the highest weight is shown.",
       ),
     ),
     stop(
       "Scores, mask and softmax",
-      `The query is compared with every key. ${each.causal ? "Later tokens are masked (−∞). " : ""}The ` +
+      `The query is compared with every key. ${attn.causal ? "Later tokens are masked (−∞). " : ""}The ` +
         `softmax turns the scores into weights that sum to 100 %.`,
-      `w = softmax( frac{q · k}{sqrt{d_k}} ${found.hasBias ? "+ b" : ""} ${each.causal ? "+ mask" : ""} )`,
-      scoreTable(each, found, over, strongest, part.queries.shape[2]),
+      `w = softmax( frac{q · k}{sqrt{d_k}} ${row.hasBias ? "+ b" : ""} ${attn.causal ? "+ mask" : ""} )`,
+      scoreTable(attn, row, over, strongest, part.queries.shape[2]),
     ),
     stop(
       "Weighted sum",
       "The output of the head is the sum of the values, weighted by attention.",
       "z = ∑_j w_j v_j",
-      few.map((j) => strip(`${percent(found.weights[j])} of “${over[j]}”`, part.values.at(head, j), limit)),
-      found.weights.length > few.length &&
-        h("div", { class: "sign-op" }, `and ${found.weights.length - few.length} more`),
+      few.map((j) => strip(`${percent(row.weights[j])} of “${over[j]}”`, part.values.at(head, j), limit)),
+      row.weights.length > few.length &&
+        h("div", { class: "sign-op" }, `and ${row.weights.length - few.length} more`),
       strip("z, all together", z, limit, true),
     ),
     stop(
       "All heads together",
-      `The outputs of all ${each.shape[1]} heads are concatenated ` +
+      `The outputs of all ${attn.shape[1]} heads are concatenated ` +
         `and multiplied by the output matrix.${shownOf(part.out.shape[1])}`,
       "o = Concat( z_1 , … , z_h ) W^O",
       all.slice(0, 16).map((vector, i) => strip(`z of head ${i + 1}`, vector, strong(...all), i === head)),
@@ -106,7 +106,7 @@ function attendStops(each, stack, part, t) {
   ];
 }
 
-function scoreTable(each, found, over, strongest, width) {
+function scoreTable(attn, row, over, strongest, width) {
   const many = over.length > 30,
     shown = (many ? strongest.slice(0, 30) : strongest.slice()).sort((a, b) => a - b);
   return [
@@ -119,26 +119,26 @@ function scoreTable(each, found, over, strongest, width) {
         h("th", {}, "key"),
         h("th", {}, "q · k"),
         h("th", {}, `÷ √${width}`),
-        found.hasBias && h("th", {}, "+ position"),
-        each.causal && h("th", {}, "mask"),
+        row.hasBias && h("th", {}, "+ position"),
+        attn.causal && h("th", {}, "mask"),
         h("th", {}, "softmax"),
         h("th", { class: "bar" }),
       ),
       shown.map((j) =>
         h(
           "tr",
-          { class: found.seen[j] ? "" : "hidden-key" },
+          { class: row.seen[j] ? "" : "hidden-key" },
           h("td", {}, h("bdi", {}, over[j])),
-          h("td", {}, figure(found.raw[j])),
-          h("td", {}, figure(found.sum[j] - found.biased[j])),
-          found.hasBias && h("td", {}, figure(found.biased[j])),
-          each.causal && h("td", {}, found.seen[j] ? "0" : "−∞"),
-          h("td", {}, figure(found.weights[j], 3)),
+          h("td", {}, figure(row.raw[j])),
+          h("td", {}, figure(row.sum[j] - row.biased[j])),
+          row.hasBias && h("td", {}, figure(row.biased[j])),
+          attn.causal && h("td", {}, row.seen[j] ? "0" : "−∞"),
+          h("td", {}, figure(row.weights[j], 3)),
           h(
             "td",
             { class: "bar" },
-            found.seen[j] &&
-              h("i", { style: { width: `${100 * found.weights[j]}%`, background: headColour(state.heads[0]) } }),
+            row.seen[j] &&
+              h("i", { style: { width: `${100 * row.weights[j]}%`, background: headColour(state.heads[0]) } }),
           ),
         ),
       ),

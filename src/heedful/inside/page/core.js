@@ -157,8 +157,8 @@ function dense(attention, layer, head, query, keys) {
 function meanWeights(index, layer, heads) {
   if (heads.length === 1) return weights(index, layer, heads[0]);
   return remember(`m${index}.${layer}.${heads}.${state.words}`, () => {
-    const each = heads.map((head) => weights(index, layer, head));
-    return each[0].map((row, i) => row.map((_, j) => each.reduce((sum, rows) => sum + rows[i][j], 0) / each.length));
+    const maps = heads.map((head) => weights(index, layer, head));
+    return maps[0].map((row, i) => row.map((_, j) => maps.reduce((sum, rows) => sum + rows[i][j], 0) / maps.length));
   });
 }
 
@@ -248,10 +248,10 @@ function segmented(name, options, chosen, choose) {
 
 const attention = () => data.attentions[state.attention];
 function attentionPicker(only) {
-  const options = data.attentions.map((each, value) => ({
+  const options = data.attentions.map((attn, value) => ({
     value,
-    text: attentionName(each),
-    title: attentionHelp[`${each.stack}.${each.kind}`],
+    text: attentionName(attn),
+    title: attentionHelp[`${attn.stack}.${attn.kind}`],
   }));
   return (
     options.length > 1 &&

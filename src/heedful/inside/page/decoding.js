@@ -140,7 +140,7 @@ function tree() {
       lost: "lost",
       open: "still in the beam when the search was over",
     }[node.fate];
-    const said =
+    const description =
       `${node.text}: ${chance}, sum of logarithms ${figure(node.score, 3)}, ` +
       `${fate}${node.best ? ", part of the output" : ""}`;
     const group = s(
@@ -148,7 +148,7 @@ function tree() {
       {
         class: `node ${node.fate} ${node.best ? "best" : ""}`,
         role: "img",
-        "aria-label": said,
+        "aria-label": description,
         "data-node": node.index,
       },
       s("rect", { x: node.x, y: node.y, width: wide, height: tall, rx: 6 }),
@@ -157,7 +157,7 @@ function tree() {
     );
     for (const kind of ["pointerover", "focus"])
       group.addEventListener(kind, () => {
-        document.getElementById("node-readout").textContent = said;
+        document.getElementById("node-readout").textContent = description;
       });
     return group;
   });
@@ -178,11 +178,11 @@ function walkTree(svg, nodes, groups) {
     const next = {
       ArrowRight: () =>
         nodes.findIndex(
-          (each) =>
-            each.parent === node.index &&
-            (each.best || !nodes.some((other) => other.parent === node.index && other.best)),
+          (candidate) =>
+            candidate.parent === node.index &&
+            (candidate.best || !nodes.some((other) => other.parent === node.index && other.best)),
         ),
-      ArrowLeft: () => nodes.findIndex((each) => each.index === node.parent),
+      ArrowLeft: () => nodes.findIndex((candidate) => candidate.index === node.parent),
       ArrowDown: () => (nodes[here + 1] && nodes[here + 1].step === node.step ? here + 1 : -1),
       ArrowUp: () => (nodes[here - 1] && nodes[here - 1].step === node.step ? here - 1 : -1),
     }[event.key]();
@@ -195,7 +195,7 @@ function walkTree(svg, nodes, groups) {
 }
 
 function hypotheses() {
-  const { hypotheses: found, length_penalty: alpha, nodes } = data.tree;
+  const { hypotheses, length_penalty: alpha, nodes } = data.tree;
   const ended = nodes.filter(({ fate }) => fate === "ended").length;
   return h(
     "section",
@@ -220,15 +220,15 @@ function hypotheses() {
           {},
           ["", "hypothesis", "tokens", "sum of logarithms", "score"].map((name) => h("th", {}, name)),
         ),
-        found.map((each, i) =>
+        hypotheses.map((hypothesis, i) =>
           h(
             "tr",
             { class: i === 0 ? "said" : "" },
             h("td", {}, String(i + 1)),
-            h("td", { class: "prose" }, each.text ? h("bdi", {}, each.text) : h("i", {}, "nothing")),
-            h("td", {}, each.tokens),
-            h("td", {}, figure(each.logProb, 3)),
-            h("td", {}, figure(each.score, 3) + (each.finished ? "" : " (cut off)")),
+            h("td", { class: "prose" }, hypothesis.text ? h("bdi", {}, hypothesis.text) : h("i", {}, "nothing")),
+            h("td", {}, hypothesis.tokens),
+            h("td", {}, figure(hypothesis.logProb, 3)),
+            h("td", {}, figure(hypothesis.score, 3) + (hypothesis.finished ? "" : " (cut off)")),
           ),
         ),
       ),

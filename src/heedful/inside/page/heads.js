@@ -4,16 +4,16 @@ views.heads = {
   title: "Heads",
   has: () => true,
   show(main) {
-    const each = attention(),
-      heads = each.shape[1];
-    state.layer = Math.min(state.layer, each.shape[0] - 1);
+    const attn = attention(),
+      heads = attn.shape[1];
+    state.layer = Math.min(state.layer, attn.shape[0] - 1);
     state.heads = state.heads.filter((head) => head < heads);
     if (!state.heads.length) state.heads = [0];
     const options = Array.from({ length: heads }, (_, value) => ({
       value,
       text: String(value + 1),
       dot: headColour(value),
-      title: data.kinds[each.work[state.layer][value].kind],
+      title: data.kinds[attn.work[state.layer][value].kind],
     }));
     put(
       main,
@@ -21,7 +21,7 @@ views.heads = {
       h(
         "p",
         { class: "lead" },
-        `In ${attentionName(each).toLowerCase()}, ${attentionHelp[`${each.stack}.${each.kind}`]}. ` +
+        `In ${attentionName(attn).toLowerCase()}, ${attentionHelp[`${attn.stack}.${attn.kind}`]}. ` +
           `Point at a word, or step to it with the arrow keys.`,
       ),
       h(
@@ -63,9 +63,9 @@ views.heads = {
         ),
       ),
       pair({
-        rows: labels(each.rows),
-        columns: labels(each.columns),
-        next: each.rows === "target" && !state.words ? nextWords() : null,
+        rows: labels(attn.rows),
+        columns: labels(attn.columns),
+        next: attn.rows === "target" && !state.words ? nextWords() : null,
         heads: state.heads.map((head) => ({
           colour: headColour(head),
           name: `head ${head + 1}`,
@@ -73,12 +73,12 @@ views.heads = {
         })),
         mean: meanWeights(state.attention, state.layer, state.heads),
         titles:
-          each.rows === "source"
+          attn.rows === "source"
             ? ["looks from", "looks at"]
-            : each.columns === "source"
+            : attn.columns === "source"
               ? ["output so far ▸ next", "source"]
               : ["looks from ▸ next", "looks at"],
-        about: aboutHeads(each),
+        about: aboutHeads(attn),
       }),
     );
   },
@@ -87,11 +87,11 @@ views.heads = {
 function toggleHead(head, event) {
   const all = attention().shape[1];
   if (head === "all") {
-    const whole = state.heads.length === all;
-    return change({ several: !whole, heads: whole ? [state.heads[0]] : Array.from({ length: all }, (_, i) => i) });
+    const allSelected = state.heads.length === all;
+    return change({ several: !allSelected, heads: allSelected ? [state.heads[0]] : Array.from({ length: all }, (_, i) => i) });
   }
   if (!state.several && !event.shiftKey) return change({ heads: [head] });
-  const without = state.heads.filter((each) => each !== head);
+  const without = state.heads.filter((other) => other !== head);
   if (state.heads.includes(head)) return change({ heads: without.length ? without : [head] });
   return change({ several: true, heads: [...state.heads, head].sort((a, b) => a - b) });
 }
@@ -101,10 +101,10 @@ function nextWords() {
   return data.outputs ? data.outputs.labels.map((id) => data.outputs.words[id]) : null;
 }
 
-function aboutHeads(each) {
+function aboutHeads(attn) {
   if (state.heads.length > 1) return null;
   const head = state.heads[0],
-    work = each.work[state.layer][head];
+    work = attn.work[state.layer][head];
   return h(
     "div",
     { class: "about" },
@@ -112,7 +112,7 @@ function aboutHeads(each) {
       "h3",
       {},
       `Layer ${state.layer + 1}, head ${head + 1}`,
-      h("span", { class: "code" }, dotted(each, state.layer, head)),
+      h("span", { class: "code" }, dotted(attn, state.layer, head)),
     ),
     h(
       "p",
@@ -121,7 +121,7 @@ function aboutHeads(each) {
       data.kinds[work.kind],
       `. Entropy ${figure(work.entropy)} bits (${percent(work.evenness)} of ` +
         `the most it could be), strongest weight ${figure(work.peak)} on average, `,
-      each.kind === "cross"
+      attn.kind === "cross"
         ? `${figure(work.distance, 1)} tokens from the diagonal.`
         : `mean distance ${figure(work.distance, 1)} tokens.`,
     ),

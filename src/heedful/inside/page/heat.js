@@ -97,14 +97,14 @@ function heatMap(rows, columns, values, pointed) {
     return i >= 0 && j >= 0 && i < rows.length && j < columns.length ? [i, j] : null;
   }
   canvas.addEventListener("pointermove", (event) => {
-    const found = under(event);
-    if (found) pointed(...found);
+    const cell = under(event);
+    if (cell) pointed(...cell);
   });
   canvas.addEventListener("pointerdown", (event) => {
-    const found = under(event);
-    if (found) {
-      state.token = found[0];
-      pointed(...found);
+    const cell = under(event);
+    if (cell) {
+      state.token = cell[0];
+      pointed(...cell);
       remembered();
     }
   });

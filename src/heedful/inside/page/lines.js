@@ -78,7 +78,7 @@ function pair({
   box.addEventListener("click", (event) => {
     const target = event.target.closest(".token[data-side=from]");
     if (!target) return;
-    for (const each of left.querySelectorAll(".token")) each.setAttribute("aria-pressed", String(each === target));
+    for (const token of left.querySelectorAll(".token")) token.setAttribute("aria-pressed", String(token === target));
     state.token = +target.dataset.place;
     remembered();
   });

@@ -41,18 +41,18 @@ function remembered() {
 }
 function recall() {
   const [view, index, layer, heads, token, words] = decodeURIComponent(location.hash.slice(1)).split("/");
-  const whole = (text, most) => {
+  const clampedIndex = (text, most) => {
     const n = Number.parseInt(text, 10);
     return n >= 0 && n < most ? n : 0;
   };
   if (Object.hasOwn(views, view)) state.view = view;
   if (index === undefined) return;
-  state.attention = whole(index, data.attentions.length);
+  state.attention = clampedIndex(index, data.attentions.length);
   const [layers, count, rows] = attention().shape;
-  state.layer = whole(layer, layers);
-  state.heads = [...new Set((heads || "0").split("+").map((text) => whole(text, count)))];
+  state.layer = clampedIndex(layer, layers);
+  state.heads = [...new Set((heads || "0").split("+").map((text) => clampedIndex(text, count)))];
   state.several = state.heads.length > 1;
-  state.token = whole(token, rows);
+  state.token = clampedIndex(token, rows);
   state.words = words === "words";
 }
 
@@ -75,9 +75,9 @@ function refocus(path) {
   const again = path.id
     ? element(path.id)
     : [...element("view").querySelectorAll(path.tag)].find(
-        (each) =>
-          (each.getAttribute("aria-label") || each.textContent) === path.label &&
-          (!path.group || each.closest(`[aria-label="${CSS.escape(path.group)}"]`)),
+        (control) =>
+          (control.getAttribute("aria-label") || control.textContent) === path.label &&
+          (!path.group || control.closest(`[aria-label="${CSS.escape(path.group)}"]`)),
       );
   const pressed =
     path.group && element("view").querySelector(`[aria-label="${CSS.escape(path.group)}"] [aria-pressed="true"]`);

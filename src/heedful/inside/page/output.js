@@ -15,8 +15,8 @@ function probabilities(t, temperature = sampling.temperature, top = sampling.top
 // The token that stands at a position, or was written there; a token that frames or hides an encoder's text is none.
 const written = (t) => (data.sides.target || !data.sides.source.special[t] ? data.outputs.labels[t] : undefined);
 
-function outputStop(each, stack, t) {
-  if (each.stack === "encoder" && data.sides.target) {
+function outputStop(attn, stack, t) {
+  if (attn.stack === "encoder" && data.sides.target) {
     return stop(
       "The memory",
       "These vectors, one per source token, are the memory that the decoder's cross-attention reads.",
@@ -41,7 +41,7 @@ function outputStop(each, stack, t) {
       strip("hidden state", stack.final.at(t)),
     );
   const table = h("div"),
-    next = each.stack === "decoder";
+    next = attn.stack === "decoder";
   const draw = () => table.replaceChildren(candidateTable(t, 12));
   const { temperatures } = data.outputs,
     tops = [0, 1, 2, 3, 5, 10, 20, 50].filter((k) => k <= data.outputs.ids.shape[1]);

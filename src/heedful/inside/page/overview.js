@@ -26,7 +26,7 @@ views.overview = {
   title: "Overview",
   has: () => true,
   show(main) {
-    const present = new Set(data.attentions.flatMap((each) => each.work.flat().map(({ kind }) => kind)));
+    const present = new Set(data.attentions.flatMap((attn) => attn.work.flat().map(({ kind }) => kind)));
     put(
       main,
       h("h2", {}, "Every head at a glance"),
@@ -72,8 +72,8 @@ function filter() {
     button.setAttribute("aria-pressed", String(button.textContent === workShort[workFilter]));
 }
 
-function section(each, index) {
-  const [layers, heads] = each.shape;
+function section(attn, index) {
+  const [layers, heads] = attn.shape;
   const wide = Math.max(64, Math.min(150, Math.floor((heads <= 4 ? 472 : 1060) / heads)));
   const grid = h("div", {
     class: "maps",
@@ -81,32 +81,32 @@ function section(each, index) {
   });
   for (let layer = 0; layer < layers; layer++) {
     grid.append(h("span", { class: "layer" }, `Layer ${layer + 1}`));
-    for (let head = 0; head < heads; head++) grid.append(small(each, index, layer, head));
+    for (let head = 0; head < heads; head++) grid.append(small(attn, index, layer, head));
   }
   roving(grid, [...grid.querySelectorAll("button")]);
   return h(
     "section",
     { class: "kind" },
-    h("h3", {}, attentionName(each)),
-    h("p", { class: "lead" }, `Here ${attentionHelp[`${each.stack}.${each.kind}`]}.`),
+    h("h3", {}, attentionName(attn)),
+    h("p", { class: "lead" }, `Here ${attentionHelp[`${attn.stack}.${attn.kind}`]}.`),
     grid,
-    each.kept < 1 &&
+    attn.kept < 1 &&
       h(
         "p",
         { class: "small" },
-        `The text is long: of every row the largest weights are kept, ${percent(each.kept)} of all attention.`,
+        `The text is long: of every row the largest weights are kept, ${percent(attn.kept)} of all attention.`,
       ),
   );
 }
 
-function small(each, index, layer, head) {
-  const work = each.work[layer][head],
+function small(attn, index, layer, head) {
+  const work = attn.work[layer][head],
     canvas = h("canvas", { "aria-hidden": "true" });
   const distance =
-    each.kind === "cross"
+    attn.kind === "cross"
       ? `${figure(work.distance, 1)} from the diagonal`
       : `mean distance ${figure(work.distance, 1)}`;
-  canvas.drawNow = () => thumbnail(canvas, each, layer, head);
+  canvas.drawNow = () => thumbnail(canvas, attn, layer, head);
   seen.observe(canvas);
   return h(
     "button",
@@ -115,7 +115,7 @@ function small(each, index, layer, head) {
       class: "map",
       "data-work": work.kind,
       title:
-        `${dotted(each, layer, head)}\n${data.kinds[work.kind]}\nentropy ` +
+        `${dotted(attn, layer, head)}\n${data.kinds[work.kind]}\nentropy ` +
         `${figure(work.entropy)} bits, ${distance}`,
       "aria-label":
         `Layer ${layer + 1}, head ${head + 1}: ${data.kinds[work.kind]}, ` +
@@ -126,7 +126,7 @@ function small(each, index, layer, head) {
           attention: index,
           layer,
           heads: [head],
-          token: Math.min(state.token, each.shape[2] - 1),
+          token: Math.min(state.token, attn.shape[2] - 1),
         }),
     },
     canvas,
@@ -153,8 +153,8 @@ const seen = new IntersectionObserver(
 );
 
 // A head's weights straight from their bytes, a pixel a cell; of large ones the strongest of neighbours.
-function thumbnail(canvas, each, layer, head, most = 150) {
-  const [, , queries, keys] = each.shape,
+function thumbnail(canvas, attn, layer, head, most = 150) {
+  const [, , queries, keys] = attn.shape,
     down = Math.ceil(queries / most),
     across = Math.ceil(keys / most);
   const tall = Math.ceil(queries / down),
@@ -164,9 +164,9 @@ function thumbnail(canvas, each, layer, head, most = 150) {
     const at = Math.floor(i / down) * wide + Math.floor(j / across);
     if (x > cells[at]) cells[at] = x;
   };
-  if (each.weights) {
-    const values = each.weights.at(layer, head),
-      shift = each.weights.most > 255 ? 8 : 0;
+  if (attn.weights) {
+    const values = attn.weights.at(layer, head),
+      shift = attn.weights.most > 255 ? 8 : 0;
     if (down === 1 && across === 1)
       values.forEach((x, at) => {
         cells[at] = x >> shift;
@@ -174,9 +174,9 @@ function thumbnail(canvas, each, layer, head, most = 150) {
     else
       for (let i = 0, at = 0; i < queries; i++) for (let j = 0; j < keys; j++, at++) put(i, j, values[at] >> shift);
   } else {
-    const values = each.values.at(layer, head),
-      places = each.places.at(layer, head),
-      kept = each.places.shape[3];
+    const values = attn.values.at(layer, head),
+      places = attn.places.at(layer, head),
+      kept = attn.places.shape[3];
     values.forEach((x, at) => put(Math.floor(at / kept), places[at], x));
   }
   canvas.width = wide;

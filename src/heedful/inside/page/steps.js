@@ -4,12 +4,12 @@ views.steps = {
   title: "Step through",
   has: () => Boolean(data.steps),
   show(main) {
-    const each = attention(),
-      side = data.sides[each.rows];
+    const attn = attention(),
+      side = data.sides[attn.rows];
     state.token = Math.min(state.token, side.pieces.length - 1);
-    state.layer = Math.min(state.layer, each.shape[0] - 1);
-    state.heads = [Math.min(state.heads[0], each.shape[1] - 1)];
-    const heads = Array.from({ length: each.shape[1] }, (_, value) => ({
+    state.layer = Math.min(state.layer, attn.shape[0] - 1);
+    state.heads = [Math.min(state.heads[0], attn.shape[1] - 1)];
+    const heads = Array.from({ length: attn.shape[1] }, (_, value) => ({
       value,
       text: String(value + 1),
       dot: headColour(value),
@@ -51,7 +51,7 @@ views.steps = {
       h(
         "ol",
         { class: "stops" },
-        stops(each)
+        stops(attn)
           .filter(Boolean)
           .map((stop, i) => {
             stop.dataset.number = i + 1;
@@ -97,30 +97,30 @@ const strong = (...vectors) => Math.max(1e-9, ...vectors.flatMap((vector) => Arr
 const shownOf = (width) =>
   data.model.dModel > width ? ` Of ${data.model.dModel} numbers the first ${width} are drawn.` : "";
 
-function stops(each) {
-  const stack = data.steps[each.stack],
+function stops(attn) {
+  const stack = data.steps[attn.stack],
     layer = stack.layers[state.layer],
-    part = layer[each.kind],
+    part = layer[attn.kind],
     t = state.token;
   const last = state.layer === stack.layers.length - 1;
   return [
-    readStop(each),
-    embedStop(each, stack, t),
-    inStop(each, stack, part, t),
+    readStop(attn),
+    embedStop(attn, stack, t),
+    inStop(attn, stack, part, t),
     ...(part.queries
-      ? attendStops(each, stack, part, t)
+      ? attendStops(attn, stack, part, t)
       : [
           stop(
             "Queries, keys and values",
-            each.kind === "self" && data.model.attention[each.stack] !== "full"
-              ? `Attention of the kind “${data.model.attention[each.stack]}” computes its weights differently; ` +
+            attn.kind === "self" && data.model.attention[attn.stack] !== "full"
+              ? `Attention of the kind “${data.model.attention[attn.stack]}” computes its weights differently; ` +
                   "the weights themselves are in the other views."
               : "The text is too long to keep them for this layer; an earlier layer or a shorter text has them.",
             null,
           ),
         ]),
-    residualStop(stack, part, t, each.kind),
-    each.kind === "self" &&
+    residualStop(stack, part, t, attn.kind),
+    attn.kind === "self" &&
       layer.cross &&
       stop(
         "Cross-attention",
@@ -138,7 +138,7 @@ function stops(each) {
     feedStop(layer.feed, t),
     residualStop(stack, layer.feed, t, "feed"),
     last
-      ? outputStop(each, stack, t)
+      ? outputStop(attn, stack, t)
       : stop(
           `On to layer ${state.layer + 2}`,
           "The next layer does the same with its own weights.",
@@ -158,8 +158,8 @@ function stops(each) {
   ];
 }
 
-function readStop(each) {
-  const side = data.sides[each.rows],
+function readStop(attn) {
+  const side = data.sides[attn.rows],
     from = Math.max(0, state.token - 6);
   const cells = side.pieces
     .slice(from, from + 13)
@@ -187,7 +187,7 @@ function readStop(each) {
   );
 }
 
-function embedStop(each, stack, t) {
+function embedStop(attn, stack, t) {
   const parts = [stack.embedded.at(t), stack.position && stack.position.at(t), stack.placed.at(t)].filter(Boolean),
     most = strong(...parts);
   const scale = data.model.scaled ? "· sqrt{d_model}" : "";
@@ -211,19 +211,19 @@ function embedStop(each, stack, t) {
   );
 }
 
-function inStop(each, stack, part, t) {
+function inStop(attn, stack, part, t) {
   const pre = part.normed;
   return stop(
     `Into layer ${state.layer + 1}`,
     pre
       ? "Pre-norm: the vector is normalized before the sublayer reads it."
-      : each.kind === "cross"
+      : attn.kind === "cross"
         ? "The output of self-attention."
         : state.layer
           ? `The output of layer ${state.layer}.`
           : "The embedding.",
     pre ? "x′ = LayerNorm( x )" : null,
-    strip("x", before(stack, each.kind, t)),
+    strip("x", before(stack, attn.kind, t)),
     pre && strip("LayerNorm(x)", part.normed.at(t)),
     pre && statistics(part, t),
   );

@@ -5,7 +5,7 @@ import { HttpError, h, look, post, say } from "./common.js";
 const BLANK = "[MASK]";
 
 export function filling({ model, settings }) {
-  let asked = 0, answered = 0, timer = 0, abort = null;
+  let requested = 0, answered = 0, timer = 0, abort = null;
   const area = h("textarea", { id: "text", "aria-label": `Text with ${BLANK} in place of missing words`, spellcheck: false, oninput: typed });
   const blanks = h("div", { class: "blanks", "aria-live": "polite" });
   const element = h("div", {},
@@ -27,19 +27,19 @@ export function filling({ model, settings }) {
   }
   async function fill() {
     abort?.abort();
-    const number = ++asked, text = area.value;
+    const number = ++requested, text = area.value;
     if (!/\[MASK\]|<mask>/.test(text)) { answered = number; say(""); return blanks.replaceChildren(); }
     abort = new AbortController();
     try {
-      const found = (await (await post("/v1/fill", { model: model.name, text, top: 8 }, abort.signal)).json()).blanks;
+      const blankCandidates = (await (await post("/v1/fill", { model: model.name, text, top: 8 }, abort.signal)).json()).blanks;
       if (number < answered) return;
       answered = number;
       say("");
-      blanks.replaceChildren(...found.map((candidates, index) => h("section", { class: "blank" },
-        h("h3", {}, found.length > 1 ? `Mask ${index + 1}` : "Candidates"),
-        candidates.map((each) => h("button", { type: "button", onclick: () => { area.value = each.text; fill(); area.focus(); } },
-          h("bdi", {}, each.token), h("meter", { min: 0, max: 1, value: each.probability }),
-          h("span", { class: "figure" }, `${(100 * each.probability).toFixed(1)} %`))))));
+      blanks.replaceChildren(...blankCandidates.map((candidates, index) => h("section", { class: "blank" },
+        h("h3", {}, blankCandidates.length > 1 ? `Mask ${index + 1}` : "Candidates"),
+        candidates.map((candidate) => h("button", { type: "button", onclick: () => { area.value = candidate.text; fill(); area.focus(); } },
+          h("bdi", {}, candidate.token), h("meter", { min: 0, max: 1, value: candidate.probability }),
+          h("span", { class: "figure" }, `${(100 * candidate.probability).toFixed(1)} %`))))));
     } catch (error) {
       if (error.name !== "AbortError") say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
     }

@@ -26,7 +26,7 @@ function label(model) {
 }
 
 function show(name, carried = "") {
-  const model = models.find((each) => each.name === name) || models[0];
+  const model = models.find((candidate) => candidate.name === name) || models[0];
   view?.leave?.();
   byId("model").value = model.name;
   try {
@@ -101,10 +101,10 @@ async function open() {
   }
   byId("model").replaceChildren(...models.map((model) => h("option", { value: model.name }, label(model))));
   byId("model").disabled = models.length < 2;
-  show(asked());
+  show(requestedModel());
   document.documentElement.dataset.ready = "yes";
 }
-function asked() {
+function requestedModel() {
   try {
     return decodeURIComponent(location.hash.slice(1));
   } catch {

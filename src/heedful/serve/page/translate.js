@@ -7,11 +7,11 @@ const WAYS = 4;
 const WITHOUT_SPACES = /[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]$/; // scripts
 
 export function translating({ model, models, settings, carried, show, label }) {
-  const reverse = models.find((each) => each.source === model.target && each.target === model.source);
+  const reverse = models.find((other) => other.source === model.target && other.target === model.source);
   const [from, to] = label({ ...model }).split(" · ")[0].split(" → ");
   let sentences = [], // of the text that is shown: source, start, end, translations, chosen
     active = 0,
-    asked = 0,
+    requested = 0,
     answered = 0,
     timer = 0,
     abort = null;
@@ -36,7 +36,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     type: "button", id: "swap", title: reverse ? "Swap languages (Alt+S)" : "No model for the other direction is loaded",
     disabled: !reverse, onclick: swap,
   }, "⇄ Swap");
-  const ways = h("section", { class: "ways", "aria-label": "Other translations" });
+  const alternatives = h("section", { class: "ways", "aria-label": "Other translations" });
   const element = h("div", {},
     h("div", { class: "sides" },
       h("section", { class: "side" },
@@ -47,11 +47,11 @@ export function translating({ model, models, settings, carried, show, label }) {
           h("button", { type: "button", id: "clear", onclick: clear }, "Clear"))),
       h("section", { class: "side" },
         h("div", { class: "head" }, h("strong", {}, to),
-          h("button", { type: "button", id: "copy", title: "Alt+C", onclick: () => copy(whole()) }, "Copy"),
-          h("button", { type: "button", id: "save", onclick: () => save(`translation.${model.target}.txt`, whole()) }, "Save")),
+          h("button", { type: "button", id: "copy", title: "Alt+C", onclick: () => copy(fullTranslation()) }, "Copy"),
+          h("button", { type: "button", id: "save", onclick: () => save(`translation.${model.target}.txt`, fullTranslation()) }, "Save")),
         output,
         h("p", { class: "foot" }, "Point at a word to see where it comes from; click a sentence to look inside."))),
-    ways);
+    alternatives);
   element.addEventListener("dragover", (event) => { event.preventDefault(); element.classList.add("dropping"); });
   element.addEventListener("dragleave", () => element.classList.remove("dropping"));
   element.addEventListener("drop", (event) => {
@@ -73,18 +73,18 @@ export function translating({ model, models, settings, carried, show, label }) {
   async function translate(again = 0) {
     clearTimeout(timer);
     abort?.abort();
-    const text = input.value, number = ++asked;
+    const text = input.value, number = ++requested;
     if (!text.trim()) return shown([], number);
     abort = new AbortController();
     say("Translating…");
     try {
       const answer = await post("/v1/translations", { text, model: model.name, n_best: WAYS }, abort.signal);
-      const found = (await answer.json()).translations[0].sentences;
-      if (!shown(found, number)) return;
+      const received = (await answer.json()).translations[0].sentences;
+      if (!shown(received, number)) return;
       say("");
       await align({ text }, number, abort.signal);
     } catch (error) {
-      if (error.name === "AbortError" || number < asked) return;
+      if (error.name === "AbortError" || number < requested) return;
       if (error instanceof HttpError && error.status === 503 && again < 5) {
         say(`${error.message} Trying again…`, true);
         timer = setTimeout(() => translate(again + 1), 1000 * Math.max(1, error.after));
@@ -96,17 +96,17 @@ export function translating({ model, models, settings, carried, show, label }) {
   async function align(body, number, signal, first = 0) {
     const answer = await post("/v1/translations", { model: model.name, alignments: true, ...body }, signal);
     if (number < answered) return;
-    for (const [index, each] of (await answer.json()).translations[0].sentences.entries())
-      for (const one of sentences[first + index]?.translations || [])
-        if (one.text === each.translations[0]?.text) one.alignment = each.translations[0].alignment;
+    for (const [index, aligned] of (await answer.json()).translations[0].sentences.entries())
+      for (const translation of sentences[first + index]?.translations || [])
+        if (translation.text === aligned.translations[0]?.text) translation.alignment = aligned.translations[0].alignment;
     output.dataset.aligned = answered;
   }
 
   // A response is shown unless the response to a later request has been.
-  function shown(found, number) {
+  function shown(received, number) {
     if (number < answered) return false;
     answered = number;
-    sentences = found.map((each) => ({ ...each, chosen: 0 }));
+    sentences = received.map((sentence) => ({ ...sentence, chosen: 0 }));
     active = Math.min(active, Math.max(0, sentences.length - 1));
     output.classList.remove("old");
     drawMirror(true);
@@ -129,88 +129,88 @@ export function translating({ model, models, settings, carried, show, label }) {
     // offsets count code points, as in Python
     const characters = Array.from(text);
     const slice = (start, end) => characters.slice(start, end).join("");
-    sentences.forEach((each, index) => {
-      parts.push(slice(at, each.start), words(each.source, index, "source"));
-      at = each.end;
+    sentences.forEach((sentence, index) => {
+      parts.push(slice(at, sentence.start), words(sentence.source, index, "source"));
+      at = sentence.end;
     });
     mirror.replaceChildren(...parts.flat(), `${slice(at)}\n`);
   }
-  const way = (each) => each.translations[each.chosen] || { text: "", alignment: [] };
+  const chosenTranslation = (sentence) => sentence.translations[sentence.chosen] || { text: "", alignment: [] };
   // The white space before each sentence of the translation: that of the source, or a space if the source script has none.
   function gaps() {
     const characters = Array.from(input.value);
     let text = "", at = 0;
-    const found = sentences.map((each) => {
-      const between = characters.slice(at, each.start).join(""), translated = way(each).text;
+    const spaces = sentences.map((sentence) => {
+      const between = characters.slice(at, sentence.start).join(""), translated = chosenTranslation(sentence).text;
       const gap = between || (text && translated && !WITHOUT_SPACES.test(text) ? " " : "");
       text += gap + translated;
-      at = each.end;
+      at = sentence.end;
       return gap;
     });
-    return [found, characters.slice(at).join("")];
+    return [spaces, characters.slice(at).join("")];
   }
-  function whole() {
-    const [found, rest] = gaps();
-    return sentences.map((each, index) => found[index] + way(each).text).join("") + rest;
+  function fullTranslation() {
+    const [spaces, rest] = gaps();
+    return sentences.map((sentence, index) => spaces[index] + chosenTranslation(sentence).text).join("") + rest;
   }
   function drawOutput() {
-    const [found] = gaps(), parts = [];
-    sentences.forEach((each, index) => {
-      parts.push(found[index]);
+    const [spaces] = gaps(), parts = [];
+    sentences.forEach((sentence, index) => {
+      parts.push(spaces[index]);
       parts.push(h("span", {
         class: `sentence${index === active && sentences.length > 1 ? " active" : ""}`, tabindex: 0, role: "button", "data-sentence": index,
         title: "Look inside", onclick: () => inside(index), onfocus: () => activate(index), onmouseenter: () => activate(index),
         onmousemove: pointed, onkeydown: (event) => { if (event.key === "Enter") inside(index); },
-      }, words(way(each).text, index, "target")));
+      }, words(chosenTranslation(sentence).text, index, "target")));
     });
     output.replaceChildren(...parts);
   }
   function inside(index) {
     if (!getSelection().isCollapsed) return; // the user is selecting text
-    look(model.name, sentences[index].source, way(sentences[index]).text);
+    look(model.name, sentences[index].source, chosenTranslation(sentences[index]).text);
   }
   function activate(index) {
     if (index === active) return;
     active = index;
-    for (const each of output.querySelectorAll(".sentence")) each.classList.toggle("active", Number(each.dataset.sentence) === index);
+    for (const span of output.querySelectorAll(".sentence")) span.classList.toggle("active", Number(span.dataset.sentence) === index);
     drawWays();
   }
   function drawWays() {
-    const each = sentences[active];
-    if (!each || each.translations.length < 2) return ways.replaceChildren();
+    const sentence = sentences[active];
+    if (!sentence || sentence.translations.length < 2) return alternatives.replaceChildren();
     const step = (by) => { activate((active + by + sentences.length) % sentences.length); };
-    ways.replaceChildren(
+    alternatives.replaceChildren(
       h("div", { class: "row" }, h("h3", {}, "Other translations"),
         sentences.length > 1 && h("span", { class: "stepper" },
           h("button", { type: "button", "aria-label": "Previous sentence", onclick: () => step(-1) }, "‹"),
           h("span", { class: "small" }, `sentence ${active + 1} of ${sentences.length}`),
           h("button", { type: "button", "aria-label": "Next sentence", onclick: () => step(1) }, "›"))),
-      h("ol", {}, each.translations.map((one, rank) => h("li", {},
-        h("button", { type: "button", "aria-pressed": String(rank === each.chosen), onclick: () => choose(rank) },
-          h("bdi", {}, one.text), h("span", { class: "figure", title: "log-probability, divided by the length penalty" }, one.score.toFixed(2)))))));
+      h("ol", {}, sentence.translations.map((translation, rank) => h("li", {},
+        h("button", { type: "button", "aria-pressed": String(rank === sentence.chosen), onclick: () => choose(rank) },
+          h("bdi", {}, translation.text), h("span", { class: "figure", title: "log-probability, divided by the length penalty" }, translation.score.toFixed(2)))))));
   }
   function choose(rank) {
-    const each = sentences[active];
-    each.chosen = rank;
-    if (!way(each).alignment) align({ text: each.source, prefix: way(each).text }, answered, undefined, active).catch(() => {});
+    const sentence = sentences[active];
+    sentence.chosen = rank;
+    if (!chosenTranslation(sentence).alignment) align({ text: sentence.source, prefix: chosenTranslation(sentence).text }, answered, undefined, active).catch(() => {});
     drawOutput();
     drawWays();
-    ways.querySelectorAll("li button")[rank].focus();
+    alternatives.querySelectorAll("li button")[rank].focus();
   }
 
   // ---- pointing
 
   function pointed(event) {
-    const under = document.elementsFromPoint(event.clientX, event.clientY).find((each) => each.classList.contains("word"));
+    const under = document.elementsFromPoint(event.clientX, event.clientY).find((target) => target.classList.contains("word"));
     light(under || null);
   }
   function light(word) {
-    for (const each of element.querySelectorAll(".lit")) each.classList.remove("lit");
+    for (const lit of element.querySelectorAll(".lit")) lit.classList.remove("lit");
     if (!word) return;
-    const { sentence, side } = word.dataset, number = Number(word.dataset.word), each = sentences[sentence];
-    if (!each) return;
+    const { sentence, side } = word.dataset, number = Number(word.dataset.word), translated = sentences[sentence];
+    if (!translated) return;
     const other = side === "source" ? "target" : "source";
-    const linked = (way(each).alignment || [])
+    const linked = (chosenTranslation(translated).alignment || [])
       .filter(([source, target]) => (side === "source" ? source : target) === number)
       .map(([source, target]) => (side === "source" ? target : source));
     word.classList.add("lit");
@@ -220,7 +220,7 @@ export function translating({ model, models, settings, carried, show, label }) {
 
   // ---- swapping, clearing, files
 
-  function swap() { if (reverse) show(reverse.name, whole() || input.value); }
+  function swap() { if (reverse) show(reverse.name, fullTranslation() || input.value); }
   function clear() { input.value = ""; typed(); input.focus(); }
   async function opened(chosen) {
     if (!chosen) return;
@@ -232,13 +232,13 @@ export function translating({ model, models, settings, carried, show, label }) {
       return;
     }
     const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the file" });
-    ways.replaceChildren(h("h3", {}, `Translating ${chosen.name}…`), bar);
+    alternatives.replaceChildren(h("h3", {}, `Translating ${chosen.name}…`), bar);
     try {
       const translated = await translateFile(text, html, model, settings, (share) => (bar.value = share));
       save(chosen.name.replace(/(\.\w+)?$/, `.${model.target}$1`), translated, html ? "text/html" : "text/plain");
-      ways.replaceChildren(h("p", {}, `${chosen.name} is translated and saved.`));
+      alternatives.replaceChildren(h("p", {}, `${chosen.name} is translated and saved.`));
     } catch (error) {
-      ways.replaceChildren();
+      alternatives.replaceChildren();
       say(`${chosen.name} could not be translated: ${error.message}`, true);
     }
   }
@@ -250,7 +250,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     onKey(event) {
       if ((event.ctrlKey || event.metaKey) && event.key === "Enter") translate();
       else if (event.altKey && event.code === "KeyS") swap();
-      else if (event.altKey && event.code === "KeyC") copy(whole());
+      else if (event.altKey && event.code === "KeyC") copy(fullTranslation());
       else return false;
       return true;
     },
