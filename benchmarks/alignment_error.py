@@ -25,10 +25,10 @@ from heedful.storage.folder import load_folder
 GOAL = 0.10
 
 
-def report(name: str, found: Sequence[Alignment], true: Sequence[frozenset[tuple[int, int]]]) -> float:
-    right = sum(len(set(mine) & theirs) for mine, theirs in zip(found, true, strict=True))
-    precision, recall = right / sum(map(len, found)), right / sum(map(len, true))
-    error = alignment_error(found, true)
+def report(name: str, result: Sequence[Alignment], true: Sequence[frozenset[tuple[int, int]]]) -> float:
+    right = sum(len(set(actual) & expected) for actual, expected in zip(result, true, strict=True))
+    precision, recall = right / sum(map(len, result)), right / sum(map(len, true))
+    error = alignment_error(result, true)
     print(f"{name:36} AER {error:.3f}   precision {precision:.3f}   recall {recall:.3f}", flush=True)
     return error
 
@@ -38,11 +38,11 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="an English-German translator trained on the embedded grammar")
     parser.add_argument("--reverse", type=Path, help="a German-English one")
     parser.add_argument("--sentences", type=int, default=500)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    pairs = demo.splits().test[: asked.sentences]
+    pairs = demo.splits().test[: arguments.sentences]
     texts, true = [(pair.source, pair.target) for pair in pairs], [pair.alignment for pair in pairs]
-    folder = load_folder(asked.model)
+    folder = load_folder(arguments.model)
     layers, heads = folder.model.config.decoder_layers, folder.model.config.n_heads
     for layer in dict.fromkeys((max(0, layers - 2), layers - 1)):
         choice = HeadChoice(tuple((layer, head) for head in range(heads)))
@@ -52,8 +52,8 @@ def main() -> None:
     assert aligner.choice is not None
     print(f"  read off {', '.join(aligner.choice.names)}{', once a word was read' if aligner.choice.shift else ''}")
     report("each pair by itself", [next(iter(Aligner(folder, marks=True).align([text]))) for text in texts], true)
-    if asked.reverse is not None:
-        both = align_both(Aligner(folder, marks=True), Aligner(load_folder(asked.reverse), marks=True), texts)
+    if arguments.reverse is not None:
+        both = align_both(Aligner(folder, marks=True), Aligner(load_folder(arguments.reverse), marks=True), texts)
         report("heedful align --reverse", list(both), true)
     print(f"at most {GOAL:.2f} is wanted: {'reached' if error <= GOAL else 'NOT reached'}")
 

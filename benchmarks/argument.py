@@ -114,24 +114,27 @@ def main() -> None:
     parser.add_argument("--systems", nargs="*", choices=list(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--out", type=Path, help="folder for the runs; a temporary one if not given")
     parser.add_argument("--picture", type=Path, help="where to draw BLEU over time: .svg or .png")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        compare(asked, asked.out or Path(temporary))
+        compare(arguments, arguments.out or Path(temporary))
 
 
-def compare(asked: argparse.Namespace, out: Path) -> None:
+def compare(arguments: argparse.Namespace, out: Path) -> None:
     curves: dict[str, list[list[tuple[float, float]]]] = {}
-    pair = (asked.source, asked.target)
-    test = [str(asked.data / f"{asked.test}.{side}") for side in pair]
-    print(f"{asked.minutes:g} minutes each, {asked.threads} thread(s), {asked.seeds} seed(s): {asked.test}, beam 4")
+    pair = (arguments.source, arguments.target)
+    test = [str(arguments.data / f"{arguments.test}.{side}") for side in pair]
+    print(
+        f"{arguments.minutes:g} minutes each, {arguments.threads} thread(s), {arguments.seeds} seed(s): "
+        f"{arguments.test}, beam 4"
+    )
     print(f"{'':14} parameters   updates   BLEU, mean (each seed)      chrF")
-    for name in asked.systems:
+    for name in arguments.systems:
         bleu, chrf, updates, parameters = [], [], [], 0
         curves[name] = []
-        for seed in range(1, asked.seeds + 1):
+        for seed in range(1, arguments.seeds + 1):
             folder = out / f"{re.sub(r'[^a-z]+', '-', name.lower())}-{seed}"
             settings = [*SYSTEMS[name], f"train.seed={seed}"]
-            train(asked.data, pair, folder, settings, asked.minutes, asked.threads)
+            train(arguments.data, pair, folder, settings, arguments.minutes, arguments.threads)
             scores = json.loads(
                 run(
                     "evaluate",
@@ -141,7 +144,7 @@ def compare(asked: argparse.Namespace, out: Path) -> None:
                     "--reference",
                     test[1],
                     "--json",
-                    threads=asked.threads,
+                    threads=arguments.threads,
                 )
             )
             bleu.append(scores["bleu"])
@@ -156,8 +159,8 @@ def compare(asked: argparse.Namespace, out: Path) -> None:
             f"{'':6}{statistics.mean(chrf):5.2f}",
             flush=True,
         )
-    if asked.picture:
-        draw(curves, asked.picture)
+    if arguments.picture:
+        draw(curves, arguments.picture)
 
 
 def count(folder: Path) -> int:

@@ -51,19 +51,19 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=10, help="of Transformer-Tiny, to see how long they wait")
     parser.add_argument("--rounds", type=int, default=3, help="of starting")
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} cores", flush=True)
-    for pairs in asked.pairs:
+    for pairs in arguments.pairs:
         with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), pairs, asked.updates, asked.rounds, asked.seed)
+            measure(Path(folder), pairs, arguments.updates, arguments.rounds, arguments.seed)
 
 
 def measure(folder: Path, pairs: int, updates: int, rounds: int, seed: int) -> None:
     write_corpus(folder, pairs, seed)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{pairs:,} pairs, {size / 1e6:,.0f} MB", flush=True)
-    said, most = train(folder, "new", MINUTE_MODEL)
-    wall, cpu = said[READY] - said[START]
+    log, most = train(folder, "new", MINUTE_MODEL)
+    wall, cpu = log[READY] - log[START]
     print(f"  encoded in {wall:.1f} s ({cpu:.1f} s of CPU): {60 * pairs / wall:,.0f} pairs a minute, "
           f"{60 * pairs / cpu:,.0f} a minute of CPU; at most {most:,.0f} MB", flush=True)  # fmt: skip
     print_start(folder, "of a model 32 wide", MINUTE_MODEL, rounds)
@@ -75,7 +75,7 @@ def print_start(folder: Path, what: str, settings: list[str], rounds: int) -> No
     """How long it takes to begin with an encoded corpus."""
     runs = [train(folder, f"{what} {i}", settings, until=FIRST) for i in range(rounds)]
     begin, first, cpu = (
-        sorted(float(said[line][i]) for said, _ in runs) for line, i in ((BEGIN, 0), (FIRST, 0), (FIRST, 1))
+        sorted(float(log[line][i]) for log, _ in runs) for line, i in ((BEGIN, 0), (FIRST, 0), (FIRST, 1))
     )
     print(f"  from command to first update {what}: {median(first):.1f} s, {first[0]:.1f} to {first[-1]:.1f} "
           f"in {rounds} rounds ({median(cpu):.1f} s of CPU), {median(begin):.1f} s of them until it begins; "
@@ -101,7 +101,7 @@ def invent(random: np.random.Generator, consonants: str, vowels: str) -> NDArray
     """Words by rank; the rarer, the longer."""
     syllables = [first + vowel + last for first in ["", *consonants] for vowel in vowels for last in ["", "n", "s"]]
     count = 1 + (np.log(np.arange(1, WORDS + 1)) / np.log(60)).astype(int)
-    return np.array(["".join(random.choice(syllables, each)) for each in count], dtype=object)
+    return np.array(["".join(random.choice(syllables, item)) for item in count], dtype=object)
 
 
 def append_lines(path: Path, words: NDArray[Any], lengths: NDArray[np.int64]) -> None:
@@ -117,20 +117,20 @@ def train(folder: Path, out: str, settings: list[str], until: str = "") -> tuple
     """
     files = ["--source", folder / "source", "--target", folder / "target", "--out", folder / out]
     command = [sys.executable, "-m", "heedful", "train", *map(str, files), *ONE_UPDATE, *settings]
-    began, said, lines = time.perf_counter(), {}, []
+    began, log, lines = time.perf_counter(), {}, []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8") as process:
         assert process.stderr
         for line in process.stderr:
             now = np.array([time.perf_counter() - began, cpu_seconds(process.pid)])
-            said |= {beginning: now for beginning in (START, READY, BEGIN, FIRST) if line.startswith(beginning)}
+            log |= {beginning: now for beginning in (START, READY, BEGIN, FIRST) if line.startswith(beginning)}
             lines.append(line)
             if until and line.startswith(until):
                 process.kill()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode and not (until and until in said):
+    if process.returncode and not (until and until in log):
         sys.exit("".join(lines))
-    return said, used.ru_maxrss / 1024
+    return log, used.ru_maxrss / 1024
 
 
 def cpu_seconds(process: int) -> float:
@@ -142,8 +142,8 @@ def cpu_seconds(process: int) -> float:
 def print_waiting(folder: Path, updates: int) -> None:
     """What else the loop does beside forward, backward and step, for Transformer-Tiny; and the padding of an epoch."""
     settings = ["preset=tiny", f"train.max_updates={updates}", f"train.checkpoint_every={updates}"]
-    asked = config.load_config(None, settings, data={"source": folder / "source", "target": folder / "target"})
-    run = open_run(asked, folder / "waiting", False, RunReport(folder / "waiting", Console(quiet=True)))
+    arguments = config.load_config(None, settings, data={"source": folder / "source", "target": folder / "target"})
+    run = open_run(arguments, folder / "waiting", False, RunReport(folder / "waiting", Console(quiet=True)))
     assert isinstance(run.task, TranslationTask)
     run.task.measure = lambda *context: {"valid_bleu": 0.0, "valid_chrf": 0.0}  # type: ignore[method-assign]
     moments: list[float] = []  # CPU seconds at the beginning and the end of every update

@@ -80,27 +80,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--picture", type=Path, help="where to draw all three: .svg or .png")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    seeds = range(asked.seeds)
+    seeds = range(arguments.seeds)
     distance = {name: torch.stack([reaching(changes, s) for s in seeds]) for name, changes in SYSTEMS.items()}
     print(
         "gradient at the token k steps back, relative to the last token itself: mean (smallest to largest of the seeds)"
     )
-    for name, found in distance.items():
-        shown = [f"k = {k}: {_spread(found[:, k])}" for k in (1, 8, 16, 32, 63)]
+    for name, result in distance.items():
+        shown = [f"k = {k}: {_spread(result[:, k])}" for k in (1, 8, 16, 32, 63)]
         print(f"  {name:24} {'   '.join(shown)}")
     scale = {d: torch.tensor([products(d, s) for s in seeds]) for d in D_KEYS}
     print("variance of q · k; norm of the softmax's Jacobian without and with 1/√d_k")
-    for d, found in scale.items():
-        print(f"  d_k = {d:5} {'   '.join(_spread(found[:, column]) for column in range(3))}")
+    for d, result in scale.items():
+        print(f"  d_k = {d:5} {'   '.join(_spread(result[:, column]) for column in range(3))}")
     norms = {norm: torch.tensor([layers(norm, s) for s in seeds]) for norm in ("post", "pre")}
     print(f"gradient of layer 1, 12 and 24 at depth {DEPTH}, and the largest of all layers divided by the smallest")
-    for norm, found in norms.items():
-        ratio = found.amax(1) / found.amin(1)
-        print(f"  {norm:5} {'   '.join(_spread(found[:, i]) for i in (0, 11, 23))}   ratio {_spread(ratio)}")
-    if asked.picture:
-        draw(distance, scale, norms, asked.picture)
+    for norm, result in norms.items():
+        ratio = result.amax(1) / result.amin(1)
+        print(f"  {norm:5} {'   '.join(_spread(result[:, i]) for i in (0, 11, 23))}   ratio {_spread(ratio)}")
+    if arguments.picture:
+        draw(distance, scale, norms, arguments.picture)
 
 
 def _spread(values: Tensor) -> str:
@@ -109,18 +109,18 @@ def _spread(values: Tensor) -> str:
 
 def draw(distance: dict[str, Tensor], scale: dict[int, Tensor], norms: dict[str, Tensor], path: Path) -> None:
     with figure(path, 3, (13, 4.2)) as axes:
-        for name, found in distance.items():
-            axes[0].semilogy(found.mean(0), label=name, marker="")
+        for name, result in distance.items():
+            axes[0].semilogy(result.mean(0), label=name, marker="")
         axes[0].set(
             xlabel="steps back, k", ylabel="gradient relative to k = 0", ylim=(1e-12, 10), title="Over distance"
         )
         axes[0].legend(fontsize=7)
         for column, name in ((1, "q · k"), (2, "q · k / √d_k")):
-            axes[1].semilogx(list(scale), [float(each[:, column].mean()) for each in scale.values()], label=name)
+            axes[1].semilogx(list(scale), [float(item[:, column].mean()) for item in scale.values()], label=name)
         axes[1].set(xlabel="d_k", ylabel="norm of the softmax's Jacobian", ylim=(0, None), title="Why √d_k")
         axes[1].legend(fontsize=8)
-        for norm, found in norms.items():
-            axes[2].semilogy(range(1, DEPTH + 1), found.mean(0), label=f"{norm}-norm")
+        for norm, result in norms.items():
+            axes[2].semilogy(range(1, DEPTH + 1), result.mean(0), label=f"{norm}-norm")
         axes[2].set(xlabel="layer", ylabel="gradient of its weights", title=f"Norm, at depth {DEPTH}")
         axes[2].legend(fontsize=8)
     print(f"wrote {path}")

@@ -34,11 +34,11 @@ SOURCE = 30
 
 def milliseconds(engine: Engine, beam: int, length: int) -> float:
     source = torch.randint(4, 37_000, (SOURCE,), generator=torch.Generator().manual_seed(length)).tolist()
-    asked = SearchRequest(source, SearchOptions(beam=beam, length_penalty=0.0, max_length=length, loop_guard=False))
+    arguments = SearchRequest(source, SearchOptions(beam=beam, length_penalty=0.0, max_length=length, loop_guard=False))
     began = time.perf_counter()
-    (found,) = search_in_order(NativeSearchPool(engine, batched_calls=True), [asked])
+    (result,) = search_in_order(NativeSearchPool(engine, batched_calls=True), [arguments])
     spent = time.perf_counter() - began
-    assert len(found[0].ids) == length
+    assert len(result[0].ids) == length
     return 1e3 * spent
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--picture", type=Path, help="where to draw it: .svg or .png")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     if library() is None:
         sys.exit("there is no compiled engine to measure")
     torch.set_num_threads(1)
@@ -54,9 +54,9 @@ def main() -> None:
     milliseconds(engine, 5, 50)  # warm
     rounds = [
         {(beam, length): milliseconds(engine, beam, length) for length in LENGTHS for beam in BEAMS}
-        for _ in range(asked.rounds)
+        for _ in range(arguments.rounds)
     ]
-    times = {beam: [min(each[beam, length] for each in rounds) for length in LENGTHS] for beam in BEAMS}
+    times = {beam: [min(item[beam, length] for item in rounds) for length in LENGTHS] for beam in BEAMS}
     for beam, name in BEAMS.items():
         print(
             f"{name}: milliseconds for " + ", ".join(f"{n}: {t:.0f}" for n, t in zip(LENGTHS, times[beam], strict=True))
@@ -65,8 +65,8 @@ def main() -> None:
         last = LENGTHS[-1]
         print(f"  {fixed:.1f} ms + {line:.3f} ms a token + {1e3 * square:.2f} µs a token squared, which is "
               f"{square * last**2 / times[beam][-1]:.0%} at {last} tokens")  # fmt: skip
-    if asked.picture:
-        draw(asked.picture, times)
+    if arguments.picture:
+        draw(arguments.picture, times)
 
 
 def draw(path: Path, times: dict[int, list[float]]) -> None:

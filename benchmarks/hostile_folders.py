@@ -69,17 +69,17 @@ def try_to_open(path: Path, seconds: int) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        found = next(filter(None, (problem(entry, path) for entry in (use, serve))), "opened")
-        os.write(writing, found.encode(errors="replace")[:4000])
+        result = next(filter(None, (problem(entry, path) for entry in (use, serve))), "opened")
+        os.write(writing, result.encode(errors="replace")[:4000])
         os._exit(0)
     os.close(writing)
     with open(reading, "rb") as answer:  # noqa: PTH123
         ended = bool(select.select([answer], [], [], seconds)[0])
         if not ended:
             os.kill(child, signal.SIGKILL)
-        found = answer.read().decode(errors="replace")
+        result = answer.read().decode(errors="replace")
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return found or (f"ended with code {code}" if ended else f"took more than {seconds} seconds")
+    return result or (f"ended with code {code}" if ended else f"took more than {seconds} seconds")
 
 
 def problem(entry: Callable[[Path], None], path: Path) -> str:
@@ -109,8 +109,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         folders = make(root / "clean")
-        for each in folders:
-            assert (found := try_to_open(each, options.seconds)) == "opened", (each, found)
+        for folder in folders:
+            assert (result := try_to_open(folder, options.seconds)) == "opened", (folder, result)
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         limit = taken + int(options.gigabytes * 2**30)
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -137,7 +137,7 @@ def main() -> None:
 
 def run_payload(folders: list[Path], root: Path, payload: str, form: object) -> bool:
     """Whether it ran, or was not refused."""
-    path = shutil.copytree(next(each for each in folders if each.name == "gpt2-zip"), root / "hostile")
+    path = shutil.copytree(next(folder for folder in folders if folder.name == "gpt2-zip"), root / "hostile")
     mark = root / "it-ran"
     assert callable(form)
     (path / "pytorch_model.bin").write_bytes(form(PAYLOADS[payload](str(mark))))

@@ -211,10 +211,10 @@ def health(port: int, seconds: float, pause: float = 0.02) -> list[float]:
     took, end = [], time.monotonic() + seconds
     with socket.create_connection(("127.0.0.1", port), source_address=("127.0.201.1", 0)) as connection:
         while time.monotonic() < end:
-            began, got = time.perf_counter(), b""
+            began, received = time.perf_counter(), b""
             connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-            while b'{"status"' not in got:
-                got += connection.recv(4096)
+            while b'{"status"' not in received:
+                received += connection.recv(4096)
             took.append(time.perf_counter() - began)
             time.sleep(pause)
     return took

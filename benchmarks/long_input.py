@@ -86,25 +86,27 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2.0, help="training time of each kind")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--picture", type=Path, help="where to draw the losses: .svg or .png")
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    text = asked.text.read_text(encoding="utf-8")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    text = arguments.text.read_text(encoding="utf-8")
     number = {character: i for i, character in enumerate(sorted(set(text)), 4)}
     stream = torch.tensor([number[character] for character in text])
-    if len(stream) < 4 * asked.length:
-        sys.exit(f"{asked.text} has {len(stream):,} characters; {4 * asked.length:,} are the fewest that will do.")
-    stream, held_out = stream[: -2 * asked.length - 1], stream[-asked.length - 1 :].unsqueeze(0)
-    runners = {kind: Runner(kind, len(number) + 4, asked.length) for kind in KINDS}
+    if len(stream) < 4 * arguments.length:
+        sys.exit(
+            f"{arguments.text} has {len(stream):,} characters; {4 * arguments.length:,} are the fewest that will do."
+        )
+    stream, held_out = stream[: -2 * arguments.length - 1], stream[-arguments.length - 1 :].unsqueeze(0)
+    runners = {kind: Runner(kind, len(number) + 4, arguments.length) for kind in KINDS}
     generator = torch.Generator().manual_seed(1)
-    while running := [each for each in runners.values() if sum(each.times) < 60 * asked.minutes]:
-        start = int(torch.randint(len(stream) - asked.length - 1, (1,), generator=generator))
-        for each in running:
-            if not each.bytes:
-                each.kept(stream[start : start + asked.length + 1].unsqueeze(0))
-            each.update(stream[start : start + asked.length + 1].unsqueeze(0))
-            if len(each.times) % 5 == 0 or sum(each.times) >= 60 * asked.minutes:
-                each.measure(held_out)
-    print(f"{asked.length:,} tokens, {asked.minutes:g} minutes of updates each, {asked.threads} thread(s)")
+    while running := [runner for runner in runners.values() if sum(runner.times) < 60 * arguments.minutes]:
+        start = int(torch.randint(len(stream) - arguments.length - 1, (1,), generator=generator))
+        for item in running:
+            if not item.bytes:
+                item.kept(stream[start : start + arguments.length + 1].unsqueeze(0))
+            item.update(stream[start : start + arguments.length + 1].unsqueeze(0))
+            if len(item.times) % 5 == 0 or sum(item.times) >= 60 * arguments.minutes:
+                item.measure(held_out)
+    print(f"{arguments.length:,} tokens, {arguments.minutes:g} minutes of updates each, {arguments.threads} thread(s)")
     print(f"{'':8} seconds an update (fastest to slowest)   kept by forward   updates   loss on held-out text")
     for kind, each in runners.items():
         median, fast, slow = statistics.median(each.times[1:]), min(each.times[1:]), max(each.times[1:])
@@ -112,13 +114,13 @@ def main() -> None:
             f"{kind:8} {median:.2f} ({fast:.2f} to {slow:.2f}){'':22}{each.bytes / 2**20:6.0f} MB{'':9}"
             f"{len(each.times):5}     {each.losses[-1][1]:.3f}"
         )
-    if asked.picture:
-        with figure(asked.picture, 1, (6.5, 4)) as (axis,):
+    if arguments.picture:
+        with figure(arguments.picture, 1, (6.5, 4)) as (axis,):
             for kind, each in runners.items():
                 axis.plot([t / 60 for t, _ in each.losses], [loss for _, loss in each.losses], label=kind)
             axis.set(xlabel="minutes of training", ylabel="loss on held-out text, nats a character")
             axis.legend()
-        print(f"wrote {asked.picture}")
+        print(f"wrote {arguments.picture}")
 
 
 if __name__ == "__main__":

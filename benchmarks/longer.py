@@ -109,7 +109,7 @@ class Sentences:
 
     def __init__(self, seed: int) -> None:
         self.random, self.short = random.Random(seed), SHORT["translate"]
-        pairs = [(each.source, each.target) for each in demo.generate(12_000, seed=5)]
+        pairs = [(item.source, item.target) for item in demo.generate(12_000, seed=5)]
         self.tokenizer: Tokenizer = train_vocabulary([text for pair in pairs for text in pair], 1200)
         self.vocabulary = self.tokenizer.vocab_size
         encoded = [(self.tokenizer.encode(s), self.tokenizer.encode(t)) for s, t in pairs]
@@ -168,11 +168,11 @@ def right(model: EncoderDecoder, pairs: list[Pair]) -> tuple[float, float]:
     """The share of tokens that are right in their places, the end among them, and of outputs that are so as a whole."""
     given = batch(pairs)
     options = SearchOptions(beam=1, max_length=int(given.target_lengths.max()) + 5)
-    found = beam_search(ModelNextToken(model), given.source, given.source_lengths, options)
+    result = beam_search(ModelNextToken(model), given.source, given.source_lengths, options)
     tokens = []
-    for (best, *_), (_, target) in zip(found, pairs, strict=True):
-        ours, theirs = [*best.ids, 3], [*target, 3]
-        tokens.append(sum(a == b for a, b in zip(ours, theirs, strict=False)) / max(len(ours), len(theirs)))
+    for (best, *_), (_, target) in zip(result, pairs, strict=True):
+        actual, expected = [*best.ids, 3], [*target, 3]
+        tokens.append(sum(a == b for a, b in zip(actual, expected, strict=False)) / max(len(actual), len(expected)))
     return statistics.mean(tokens), tokens.count(1.0) / len(tokens)
 
 
@@ -184,37 +184,37 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--picture", type=Path, help="where to draw the shares: .svg or .png")
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    seconds = 60 * asked.minutes / (len(asked.tasks) * len(asked.systems) * asked.seeds)
-    print(f"{seconds:.0f} s a model, {asked.seeds} seed(s); share of right tokens, mean (range); of right outputs")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    seconds = 60 * arguments.minutes / (len(arguments.tasks) * len(arguments.systems) * arguments.seeds)
+    print(f"{seconds:.0f} s a model, {arguments.seeds} seed(s); share of right tokens, mean (range); of right outputs")
     results: dict[str, dict[str, Tensor]] = {}
-    for task in asked.tasks:
+    for task in arguments.tasks:
         short = SHORT[task]
         print(f"{task}: trained on up to {short} tokens, tested on {', '.join(f'{short * f:g}' for f in FACTORS)}")
         results[task] = {}
-        for name in asked.systems:
+        for name in arguments.systems:
             shares = []
-            for seed in range(1, asked.seeds + 1):
+            for seed in range(1, arguments.seeds + 1):
                 corpus = Sentences(seed) if task == "translate" else Symbols(task, seed)
                 model = trained(SYSTEMS[name], corpus, seconds, seed, BATCH.get(name, 128))
                 shares.append([right(model, corpus.test(factor)) for factor in FACTORS])
-            found, whole = torch.tensor(shares).unbind(2)  # (seeds, factors)
-            results[task][name] = found
+            result, whole = torch.tensor(shares).unbind(2)  # (seeds, factors)
+            results[task][name] = result
             each = [
                 f"{m:.2f} ({a:.2f}-{b:.2f}); {w:.2f}"
-                for m, a, b, w in zip(found.mean(0), found.amin(0), found.amax(0), whole.mean(0), strict=True)
+                for m, a, b, w in zip(result.mean(0), result.amin(0), result.amax(0), whole.mean(0), strict=True)
             ]
             print(f"  {name:19} {'  '.join(each)}", flush=True)
-    if asked.picture:
-        draw(results, asked.picture)
+    if arguments.picture:
+        draw(results, arguments.picture)
 
 
 def draw(results: dict[str, dict[str, Tensor]], path: Path) -> None:
     with figure(path, len(results), (1 + 4 * len(results), 4)) as axes:
         for axis, (task, systems) in zip(axes, results.items(), strict=True):
-            for name, found in systems.items():
-                axis.plot(FACTORS, found.mean(0), label=name)
+            for name, result in systems.items():
+                axis.plot(FACTORS, result.mean(0), label=name)
             axis.set(xlabel="length, as a multiple of the longest in training", ylim=(-0.03, 1.03), title=task)
         axes[0].set_ylabel("tokens that are right in their places")
         axes[0].legend(fontsize=8)

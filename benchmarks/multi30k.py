@@ -35,15 +35,15 @@ def main() -> None:
     parser.add_argument("--target", choices=["de", "fr"], default="de")
     parser.add_argument("--out", type=Path, help="keep the runs here")
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="settings other than the automatic ones")
-    asked = parser.parse_intermixed_args()
-    corpus = asked.corpus / "tok" if asked.text == "tok" else asked.corpus
-    target, tokenised = asked.target, ["--tokenize", "none"] if asked.text == "tok" else []
+    arguments = parser.parse_intermixed_args()
+    corpus = arguments.corpus / "tok" if arguments.text == "tok" else arguments.corpus
+    target, tokenised = arguments.target, ["--tokenize", "none"] if arguments.text == "tok" else []
     source, reference = corpus / "train.en", corpus / f"train.{target}"
     valid: list[str | Path] = ["--valid-source", corpus / "val.en", "--valid-target", corpus / f"val.{target}"]
 
     def learn(run: Path, source: Path, target: Path, time: str, seed: int) -> None:
         files = ["--source", source, "--target", target, *valid]
-        train(run, *files, "--time", time, f"train.seed={seed}", *asked.settings)
+        train(run, *files, "--time", time, f"train.seed={seed}", *arguments.settings)
         print_course(run, seed)
 
     def test(runs: Sequence[Path], time: str, seeds: Sequence[int]) -> None:
@@ -55,16 +55,16 @@ def main() -> None:
                 print(f"  all {len(runs)} as an ensemble {evaluate(runs, *files, *tokenised)['bleu']:.2f}", flush=True)
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = asked.out or Path(scratch)
-        runs = [folder / f"{asked.text}-{target}-{seed}" for seed in asked.seeds]
-        for seed, run in zip(asked.seeds, runs, strict=True):
-            learn(run, source, reference, asked.time, seed)
-        test(runs, asked.time, asked.seeds)
-        if asked.student:
-            name = f"{asked.text}-{target}-{'+'.join(map(str, asked.seeds))}"
+        folder = arguments.out or Path(scratch)
+        runs = [folder / f"{arguments.text}-{target}-{seed}" for seed in arguments.seeds]
+        for seed, run in zip(arguments.seeds, runs, strict=True):
+            learn(run, source, reference, arguments.time, seed)
+        test(runs, arguments.time, arguments.seeds)
+        if arguments.student:
+            name = f"{arguments.text}-{target}-{'+'.join(map(str, arguments.seeds))}"
             student = folder / f"{name}-student"
-            learn(student, *taught(runs, source, reference, folder / name), asked.student, asked.seeds[0])
-            test([student], f"{asked.student} as a student", asked.seeds[:1])
+            learn(student, *taught(runs, source, reference, folder / name), arguments.student, arguments.seeds[0])
+            test([student], f"{arguments.student} as a student", arguments.seeds[:1])
 
 
 def taught(teachers: Sequence[Path], source: Path, reference: Path, name: Path) -> tuple[Path, Path]:

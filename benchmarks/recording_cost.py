@@ -79,12 +79,12 @@ class PlainEncoderDecoder(EncoderDecoder):
         return F.linear(self.before_output(hidden), self.output_weight, self.output_bias)
 
 
-PLAIN = {each.__base__: each for each in (PlainAttention, PlainFeedForward, PlainStack, PlainEncoderDecoder)}
+PLAIN = {item.__base__: item for item in (PlainAttention, PlainFeedForward, PlainStack, PlainEncoderDecoder)}
 
 
 def untapped(model: EncoderDecoder) -> EncoderDecoder:
     """The same weights in classes that know no taps."""
-    twin = copy.deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
+    twin = copy.deepcopy(model, {id(item): item for item in (*model.parameters(), *model.buffers())})
     for module in twin.modules():
         module.__class__ = PLAIN.get(type(module), type(module))
     return twin
@@ -135,8 +135,8 @@ def checks(model: EncoderDecoder, decoder: bool) -> float:
         for feed in feeds:
             if feed._inner_hooks:
                 raise AssertionError
-        for each in stacks:
-            if each._embedded_hooks or each._placed_hooks:
+        for stack in stacks:
+            if stack._embedded_hooks or stack._placed_hooks:
                 raise AssertionError
         if model._logits_hooks:
             raise AssertionError
@@ -160,7 +160,7 @@ def compare(works: list[Callable[[], None]], turns: int) -> tuple[float, float, 
 
 def spread(ratios: list[float]) -> str:
     return "{:+.2f} % ({:+.2f} to {:+.2f})".format(
-        *(100 * (each - 1) for each in (statistics.median(ratios), min(ratios), max(ratios)))
+        *(100 * (item - 1) for item in (statistics.median(ratios), min(ratios), max(ratios)))
     )
 
 
@@ -177,7 +177,7 @@ def main() -> None:
         ("translating 8 sentences, a step", lambda model: step(model, 8), 360),
         ("translating 1 sentence, a step", lambda model: step(model, 1), 900),
     ):
-        works = [build(each) for each in models]
+        works = [build(item) for item in models]
         compare(works, 12)  # to warm up
         taps, noise, least = zip(*(compare(works, turns) for _ in range(ROUNDS)), strict=True)
         share = checks(model, decoder=build is not update) / min(least)

@@ -58,9 +58,9 @@ class Server:
         with Path(self.log.name).open("wb") as log:
             self.process = subprocess.Popen([*command, *map(str, words)], stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
-        found = re.match(r"http://127\.0\.0\.1:(\d+) ", self.process.stdout.readline())
-        assert found, "the server did not start"
-        self.port = int(found[1])
+        result = re.match(r"http://127\.0\.0\.1:(\d+) ", self.process.stdout.readline())
+        assert result, "the server did not start"
+        self.port = int(result[1])
 
     def children(self) -> list[str]:
         return Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
@@ -68,7 +68,7 @@ class Server:
     def memory(self) -> float:
         """Resident megabytes of the server and its model."""
         status = [Path(f"/proc/{pid}/status").read_text() for pid in [self.process.pid, *self.children()]]
-        return sum(int(found[1]) for text in status if (found := re.search(r"VmRSS:\s+(\d+)", text))) / 1024
+        return sum(int(result[1]) for text in status if (result := re.search(r"VmRSS:\s+(\d+)", text))) / 1024
 
     def work(self) -> tuple[float, float]:
         """Processor seconds of the server so far, and of its model."""
@@ -76,12 +76,12 @@ class Server:
 
     def took(self) -> dict[tuple[str, int], list[float]]:
         """What the log has had to say of requests since it was last asked: their seconds by route and status."""
-        found: dict[tuple[str, int], list[float]] = {}
+        result: dict[tuple[str, int], list[float]] = {}
         for line in self.log:
-            said = json.loads(line)
-            if said["event"] == "request":
-                found.setdefault((said["route"], said["status"]), []).append(said["ms"] / 1000)
-        return found
+            message = json.loads(line)
+            if message["event"] == "request":
+                result.setdefault((message["route"], message["status"]), []).append(message["ms"] / 1000)
+        return result
 
     def end(self) -> None:
         self.process.terminate()
@@ -147,9 +147,9 @@ class Benchmark:
 
     def closed(self, server: Server, requests: list[bytes]) -> tuple[float, load.Load]:
         """Requests a second of 64 clients, and what came of them."""
-        found = self.clients.submit(load.closed, server.port, requests, CLIENTS).result()
-        assert len(found.of(200)) == len(requests), (found.answers.keys(), found.problems[:3])
-        return len(requests) / found.seconds, found
+        result = self.clients.submit(load.closed, server.port, requests, CLIENTS).result()
+        assert len(result.of(200)) == len(requests), (result.answers.keys(), result.problems[:3])
+        return len(requests) / result.seconds, result
 
     def capacity(self, server: Server, rounds: int) -> float:
         file, ratios, rates, works = File(self.model, self.threads), [], [], list[list[float]]()
@@ -162,11 +162,11 @@ class Benchmark:
                 for number in range(rounds):
                     began, (http, model) = processor(file.process.pid), server.work()
                     alone = file.rate(Path(text.name))
-                    served, found = self.closed(server, self.requests)
+                    served, result = self.closed(server, self.requests)
                     after = file.rate(Path(text.name))
                     each = [1000 / len(self.lines) * seconds for seconds in (
                         (processor(file.process.pid) - began) / 2, server.work()[1] - model,
-                        server.work()[0] - http, found.processor)]  # fmt: skip
+                        server.work()[0] - http, result.processor)]  # fmt: skip
                     ratios.append(served / ((alone + after) / 2))
                     works.append(each)
                     rates.append(served)
@@ -178,7 +178,7 @@ class Benchmark:
                     )
             finally:
                 file.end()
-        took = [[each[0] / sum(each[1:end]) for each in works] for end in (2, 3, 4)]
+        took = [[work[0] / sum(work[1:end]) for work in works] for end in (2, 3, 4)]
         names = (
             "sentences a second",
             "processor seconds of the model",
@@ -203,9 +203,9 @@ class Benchmark:
         for _ in range(rounds):
             before, _ = self.closed(server, self.requests)
             print(f"at 3 x capacity ({3 * before:.0f}/s for {seconds:g} s):")
-            found = self.opened(server, 3 * before, seconds)
+            result = self.opened(server, 3 * before, seconds)
             after, _ = self.closed(server, self.requests)
-            goodput, best = len(found.of(200)) / found.seconds, (before + after) / 2
+            goodput, best = len(result.of(200)) / result.seconds, (before + after) / 2
             ratios.append(goodput / best)
             print(f"  goodput {goodput:.1f}/s, {ratios[-1]:.2f} of {best:.1f}/s")
         print(
@@ -215,22 +215,22 @@ class Benchmark:
     def opened(self, server: Server, rate: float, seconds: float) -> load.Load:
         """Requests at a rate, beside somebody who asks for /health."""
         server.took()
-        asked = self.clients.submit(load.opened, server.port, self.requests, rate, seconds)
+        arguments = self.clients.submit(load.opened, server.port, self.requests, rate, seconds)
         health = self.clients.submit(load.health, server.port, seconds)
-        found = asked.result()
-        for status, took in sorted(found.answers.items()):
+        result = arguments.result()
+        for status, took in sorted(result.answers.items()):
             print(f"  {len(took)} answers of {status}: {ms(took, 50, 99)}")
         print(f"  /health: {ms(health.result(), 50, 99)}")
         for (route, status), took in sorted(server.took().items()):
             print(f"  by the server's log, {route} {status}: {ms(took, 50, 99)}")
-        print(f"  {len(found.problems)} other; clients took {100 * found.processor / found.seconds:.0f} % of a core")
-        return found
+        print(f"  {len(result.problems)} other; clients took {100 * result.processor / result.seconds:.0f} % of a core")
+        return result
 
     def slow(self, server: Server, count: int = 200) -> None:
         """Clients that send a byte of their body a second, from one address and from many, beside a usual one."""
-        found, gone, seconds = self.clients.submit(load.slow, server.port, count, self.requests[:60], 30).result()
-        assert len(found.of(200)) == 60, found.problems
-        print(f"beside {count} slow clients: {ms(found.of(200), 50, 99)}; {gone} of them were sent away within "
+        result, gone, seconds = self.clients.submit(load.slow, server.port, count, self.requests[:60], 30).result()
+        assert len(result.of(200)) == 60, result.problems
+        print(f"beside {count} slow clients: {ms(result.of(200), 50, 99)}; {gone} of them were sent away within "
               f"{seconds:.0f} s")  # fmt: skip
 
     def drain(self, times: int) -> None:
@@ -239,16 +239,16 @@ class Benchmark:
         for number in range(times):
             server = Server(self.model, self.threads, "--drain", 20)
             endless = random.choices(self.requests, k=50_000)
-            asked = self.clients.submit(load.closed, server.port, endless, 32)
+            arguments = self.clients.submit(load.closed, server.port, endless, 32)
             time.sleep(1.0 + random.random())
             began = time.perf_counter()
             server.process.send_signal(signal.SIGTERM)
-            found = asked.result()
+            result = arguments.result()
             server.process.wait(30)
             spans.append(time.perf_counter() - began)
-            bad = [*found.problems, *(status for status in found.answers if status != 200)]
+            bad = [*result.problems, *(status for status in result.answers if status != 200)]
             bad += [f"ended with {server.process.returncode}"] if server.process.returncode else []
-            answered, lost = answered + len(found.of(200)), lost + bool(bad)
+            answered, lost = answered + len(result.of(200)), lost + bool(bad)
             if bad:
                 print(f"  drain {number + 1} lost {bad[:3]}", flush=True)
         print(f"drained under load: {times - lost} of {times} without a loss ({answered:,} answers), "
@@ -278,7 +278,7 @@ def fuzz(server: Server, count: int) -> None:
 
     url, statuses = f"http://127.0.0.1:{server.port}", []
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
-    operations = [each.ok() for each in schema.get_all_operations()]
+    operations = [get_all_operation.ok() for get_all_operation in schema.get_all_operations()]
     for operation in operations:
         for kind in schemathesis.GenerationMode:
 

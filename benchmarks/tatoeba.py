@@ -28,19 +28,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--out", type=Path, help="keep the runs here")
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="settings other than the automatic ones")
-    asked = parser.parse_intermixed_args()
+    arguments = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = asked.out or Path(scratch)
+        folder = arguments.out or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        pairs, source, reference = split(asked.corpus, folder)
-        found = []
-        for seed in asked.seeds:
+        pairs, source, reference = split(arguments.corpus, folder)
+        result = []
+        for seed in arguments.seeds:
             run = folder / f"{seed}"
-            train(run, "--pairs", pairs, "--time", asked.time, f"train.seed={seed}", *asked.settings)
+            train(run, "--pairs", pairs, "--time", arguments.time, f"train.seed={seed}", *arguments.settings)
             print_course(run, seed)
-            found.append(evaluate([run], source, reference))
+            result.append(evaluate([run], source, reference))
     for name, title in (("bleu", "BLEU"), ("chrf", "chrF")):
-        print(summary(f"after {asked.time} {title}", [each[name] for each in found], asked.seeds))
+        print(summary(f"after {arguments.time} {title}", [item[name] for item in result], arguments.seeds))
 
 
 def split(corpus: Path, folder: Path) -> tuple[Path, Path, Path]:

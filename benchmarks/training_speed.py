@@ -82,16 +82,16 @@ def main() -> None:
         write_data(task, asked.corpus)
         sides = {"heedful": heedful} | {name: PEERS[name] for name in asked.peers}
         pythons = {name: environment_of(name, asked.venvs) for name in sides}
-        found: dict[str, list[Speed]] = {name: [] for name in sides}
+        result: dict[str, list[Speed]] = {name: [] for name in sides}
         for number in range(asked.rounds):
             for name, run in sides.items():
-                found[name].append(run(task, pythons[name]))
-                speed = found[name][-1]
+                result[name].append(run(task, pythons[name]))
+                speed = result[name][-1]
                 print(f"round {number + 1}: {name:13} {speed.tokens_per_second:8,.0f} target tokens/s, "
                       f"{speed.megabytes:6,.0f} MB", flush=True)  # fmt: skip
     for name in asked.peers:
-        print_ratio(name, found["heedful"], found[name])
-    print_share(task, found["heedful"])
+        print_ratio(name, result["heedful"], result[name])
+    print_share(task, result["heedful"])
 
 
 def arguments() -> argparse.Namespace:
@@ -108,9 +108,9 @@ def arguments() -> argparse.Namespace:
 
 def write_data(task: Task, corpus: Path) -> None:
     """The corpus as text for us, and as the very subwords that we make of it for the others."""
-    for ours, theirs in (("train", "train"), ("valid", "val")):
+    for actual, expected in (("train", "train"), ("valid", "val")):
         for language in ("en", "de"):
-            (task.folder / f"{ours}.{language}").write_bytes((corpus / f"{theirs}.{language}").read_bytes())
+            (task.folder / f"{actual}.{language}").write_bytes((corpus / f"{expected}.{language}").read_bytes())
     heedful(Task(task.size, task.folder, 1, task.threads), sys.executable)
     tokenizer = Tokenizer.load(task.folder / "run" / "tokenizer.json")
     for part in ("train", "valid"):
@@ -158,7 +158,7 @@ def heedful(task: Task, python: str, *settings: str) -> Speed:
     subprocess.run(["rm", "-rf", str(out)], check=True)
     _, peak = run([python, "-m", "heedful", "train", *files, "--out", out, *words], task)
     records = map(json.loads, (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    return Speed(settled([each["tokens_per_second"] for each in records if "tokens_per_second" in each]), peak)
+    return Speed(settled([record["tokens_per_second"] for record in records if "tokens_per_second" in record]), peak)
 
 
 def joeynmt(task: Task, python: str) -> Speed:
@@ -188,7 +188,7 @@ def joeynmt(task: Task, python: str) -> Speed:
     }  # fmt: skip
     (folder / "joey.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     printed, peak = run([python, "-m", "joeynmt", "train", folder / "joey.yaml", "--skip-test"], task)
-    return Speed(settled([float(each) for each in re.findall(r"Tokens per Sec:\s*([\d.]+)", printed)]), peak)
+    return Speed(settled([float(item) for item in re.findall(r"Tokens per Sec:\s*([\d.]+)", printed)]), peak)
 
 
 def opennmt(task: Task, python: str) -> Speed:
@@ -207,7 +207,7 @@ def opennmt(task: Task, python: str) -> Speed:
     (folder / "onmt.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     program = "import sys; from onmt.bin.train import main; main()"
     printed, peak = run([python, "-c", program, "-config", folder / "onmt.yaml"], task)
-    return Speed(settled([float(each) for each in re.findall(r"\d+/\s*(\d+) tok/s", printed)]), peak)
+    return Speed(settled([float(item) for item in re.findall(r"\d+/\s*(\d+) tok/s", printed)]), peak)
 
 
 def transformers(task: Task, python: str) -> Speed:
@@ -215,7 +215,7 @@ def transformers(task: Task, python: str) -> Speed:
     printed, peak = run([python, Path(__file__).with_name("plain_loop.py"), task.folder, json.dumps(vars(task.size)),
                          str(task.updates), str(RATE)], task)  # fmt: skip
     return Speed(
-        settled([float(each) for each in re.findall(r"^([\d.]+) target tokens/s", printed, re.MULTILINE)]), peak
+        settled([float(item) for item in re.findall(r"^([\d.]+) target tokens/s", printed, re.MULTILINE)]), peak
     )
 
 
@@ -253,14 +253,14 @@ def environment_of(name: str, venvs: Path) -> str:
     return str(python)
 
 
-def print_ratio(name: str, ours: Sequence[Speed], theirs: Sequence[Speed]) -> None:
-    ratios = sorted(a.tokens_per_second / b.tokens_per_second for a, b in zip(ours, theirs, strict=True))
-    memory = statistics.median(a.megabytes for a in ours) / statistics.median(b.megabytes for b in theirs)
+def print_ratio(name: str, actual: Sequence[Speed], expected: Sequence[Speed]) -> None:
+    ratios = sorted(a.tokens_per_second / b.tokens_per_second for a, b in zip(actual, expected, strict=True))
+    memory = statistics.median(a.megabytes for a in actual) / statistics.median(b.megabytes for b in expected)
     print(f"heedful / {name}: {statistics.median(ratios):.2f} x, from {ratios[0]:.2f} to {ratios[-1]:.2f}; "
           f"memory {memory:.2f} x")  # fmt: skip
 
 
-def print_share(task: Task, ours: Sequence[Speed]) -> None:
+def print_share(task: Task, actual: Sequence[Speed]) -> None:
     """How much of the rate of products alone, measured now, the products of training make up.
 
     Alone they are torch's, and those of Muon's steps by the engine, which has instructions that torch may not use.
@@ -268,7 +268,7 @@ def print_share(task: Task, ours: Sequence[Speed]) -> None:
     size = task.size
     layer = 4 * size.width**2 + 2 * size.width * size.inner
     weights = size.layers * (2 * layer + 4 * size.width**2) + size.vocabulary * size.width
-    reached = 6 * weights * statistics.median(each.tokens_per_second for each in ours)
+    reached = 6 * weights * statistics.median(our.tokens_per_second for our in actual)
     print(f"products of the weights: {reached / 1e9:.0f} GFLOP/s")
     for dtype in (torch.float32, torch.bfloat16):
         a, b = torch.randn(4096, size.width, dtype=dtype), torch.randn(size.width, max(size.inner, 512), dtype=dtype)

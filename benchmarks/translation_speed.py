@@ -77,7 +77,7 @@ class Measured:
 
     seconds: float
     processor: float  # seconds of all threads together, which other programs on the machine change less
-    found: list[list[int]]
+    result: list[list[int]]
     times: list[float]  # of each sentence, if they came alone
     resident: float  # megabytes, when all was done
     peak: float
@@ -109,9 +109,9 @@ def heedful(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
 
     def translate(sources: Sentences) -> list[Sequence[int]]:
         some = translator.shortlist.tokens if translator.shortlist else lambda ids: None
-        asked = (SearchRequest(ids, options, (), some(ids[:-1])) for ids in sources)
+        arguments = (SearchRequest(ids, options, (), some(ids[:-1])) for ids in sources)
         pool = NativeSearchPool(engine, job.workers, job.threads, batched_calls=True)
-        return [each[0].ids for each in search_in_order(pool, asked)]
+        return [item[0].ids for item in search_in_order(pool, arguments)]
 
     return translate
 
@@ -126,7 +126,7 @@ def ctranslate2(job: Job) -> Callable[[Sentences], list[Sequence[str]]]:
     options["use_vmap"] = job.shortlist
 
     def translate(sources: Sentences) -> list[Sequence[str]]:
-        return [each.hypotheses[0] for each in translator.translate_batch(sources, max_batch_size=job.batch, **options)]
+        return [item.hypotheses[0] for item in translator.translate_batch(sources, max_batch_size=job.batch, **options)]
 
     return translate
 
@@ -143,7 +143,7 @@ def transformers(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
     options = {"num_beams": job.beam, "length_penalty": 0.0, "do_sample": False, "max_new_tokens": job.length}
 
     def translate(sources: Sentences) -> list[Sequence[int]]:
-        found: list[Sequence[int]] = [()] * len(sources)
+        result: list[Sequence[int]] = [()] * len(sources)
         order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
         for start in range(0, len(order), job.batch):
             chosen = order[start : start + job.batch]
@@ -152,8 +152,8 @@ def transformers(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
             with torch.inference_mode():
                 written = model.generate(input_ids=ids, attention_mask=(ids != pad).long(), **options)
             for index, row in zip(chosen, written[:, 1:].tolist(), strict=True):
-                found[index] = row[: row.index(eos)] if eos in row else [each for each in row if each != pad]
-        return found
+                result[index] = row[: row.index(eos)] if eos in row else [item for item in row if item != pad]
+        return result
 
     return translate
 
@@ -165,18 +165,18 @@ def work(job: Job) -> None:
     """Load, warm up, translate, and print what came out."""
     sources = json.loads(Path(job.sources).read_text(encoding="utf-8"))[: job.sentences or None]
     translate = ENGINES[job.engine](job)
-    for each in ([source] for source in sources[:5]) if job.alone else [sources[:WARM]]:
-        translate(each)
-    times, found = [], []
+    for item in ([source] for source in sources[:5]) if job.alone else [sources[:WARM]]:
+        translate(item)
+    times, result = [], []
     began, before = time.perf_counter(), time.process_time()
     for batch in ([source] for source in sources) if job.alone else [sources]:
         start = time.perf_counter()
-        found += translate(batch)
+        result += translate(batch)
         times.append(time.perf_counter() - start)
     spent = {"seconds": time.perf_counter() - began, "processor": time.process_time() - before}
     status = Path("/proc/self/status").read_text()
     resident, peak = (int(re.search(rf"{name}:\s+(\d+)", status)[1]) / 1024 for name in ("VmRSS", "VmHWM"))
-    print(json.dumps(spent | {"found": found, "times": times, "resident": resident, "peak": peak}))
+    print(json.dumps(spent | {"found": result, "times": times, "resident": resident, "peak": peak}))
 
 
 def run(job: Job, ids: dict[str, int]) -> Measured:
@@ -191,7 +191,7 @@ def run(job: Job, ids: dict[str, int]) -> Measured:
     if done.returncode:
         sys.exit(f"{job.name} failed:\n{done.stderr[-3000:]}")
     values = json.loads(done.stdout.splitlines()[-1])
-    values["found"] = [[ids[each] if isinstance(each, str) else each for each in row] for row in values["found"]]
+    values["found"] = [[ids[item] if isinstance(item, str) else item for item in row] for row in values["found"]]
     return Measured(**values)
 
 
@@ -199,21 +199,21 @@ def run(job: Job, ids: dict[str, int]) -> Measured:
 
 
 @contextmanager
-def prepared(asked: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, int], Bleu | None]]:
+def prepared(arguments: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, int], Bleu | None]]:
     """A job for each engine, the id of each piece, and what scores translations if there is a reference."""
     from heedful.inference.shortlist import load_shortlist
     from heedful.storage.folder import load_folder
 
-    opened = load_folder(asked.model)
+    opened = load_folder(arguments.model)
     with tempfile.TemporaryDirectory() as name:
-        folder, forced = Path(name), asked.size == "base"
-        shortlist = load_shortlist(opened) if asked.shortlist else None
-        rows, numbers = encoded(opened, read(asked.lines, asked.sentences), shortlist)
-        references = asked.reference and read(asked.reference, asked.sentences)
+        folder, forced = Path(name), arguments.size == "base"
+        shortlist = load_shortlist(opened) if arguments.shortlist else None
+        rows, numbers = encoded(opened, read(arguments.lines, arguments.sentences), shortlist)
+        references = arguments.reference and read(arguments.reference, arguments.sentences)
         if forced:
             frame = opened.tokenizer.specials
             opened = replace(opened, weights=base_model(frame.pad, frame.bos, frame.eos))
-        write_folders(opened, folder, asked.transformers)
+        write_folders(opened, folder, arguments.transformers)
         if shortlist is not None:
             write_shortlists(shortlist, opened, folder)
         pieces = opened.tokenizer.pieces(range(opened.model.config.vocab_size))
@@ -223,11 +223,11 @@ def prepared(asked: argparse.Namespace) -> Iterator[tuple[list[Job], dict[str, i
         (folder / "pieces").write_text(json.dumps(spelled))
         length = FORCED if forced else min(LONGEST, opened.model.config.max_length - 1)
         jobs = []
-        for engine in ["heedful", "ctranslate2", *["transformers"] * asked.transformers]:
+        for engine in ["heedful", "ctranslate2", *["transformers"] * arguments.transformers]:
             for precision in ("float32", "int8")[: 1 if engine == "transformers" else 2]:
                 sources = folder / ("pieces" if engine == "ctranslate2" else "ids")
                 jobs.append(Job(engine, precision, str(folder / f"{engine}-{precision}"), str(sources), length,
-                                shortlist=asked.shortlist))  # fmt: skip
+                                shortlist=arguments.shortlist))  # fmt: skip
         bleu = references and scorer(opened.tokenizer, [references[number] for number in numbers])
         yield jobs, {piece: number for number, piece in enumerate(pieces)}, bleu
 
@@ -251,7 +251,7 @@ def encoded(opened, lines: list[str], shortlist) -> tuple[list[list[int]], list[
 def scorer(tokenizer, references: list[str]) -> Bleu:
     from sacrebleu import corpus_bleu
 
-    return lambda found: corpus_bleu(tokenizer.decode_batch(found), [references]).score
+    return lambda result: corpus_bleu(tokenizer.decode_batch(result), [references]).score
 
 
 def base_model(pad: int = 0, bos: int = 2, eos: int = 3):
@@ -279,10 +279,10 @@ def write_folders(opened, folder: Path, with_transformers: bool) -> None:
 
     for precision in ("float32", "int8"):
         save_folder(replace(opened, path=folder / f"heedful-{precision}"), precision=precision)
-    ours = folder / "heedful-float32"
+    actual = folder / "heedful-float32"
     others = {"ctranslate2": "ctranslate2", "transformers": "huggingface"}
     for name, form in list(others.items())[: 1 + with_transformers]:
-        agreement = convert(ours, folder / f"{name}-float32", form)
+        agreement = convert(actual, folder / f"{name}-float32", form)
         print(f"{agreement.other}: the same tokens, logits at most {agreement.difference:.1e} apart")
     (folder / "ctranslate2-int8").mkdir()
     ctranslate2.write(opened, folder / "ctranslate2-int8", quantization="int8")
@@ -315,7 +315,7 @@ def settings(job: Job, batches: Sequence[int]) -> list[Job]:
 
 
 def best(job: Job, ids: dict[str, int], batches: Sequence[int]) -> Job:
-    tried = {each: run(replace(each, sentences=TRIAL), ids).speed for each in settings(job, batches)}
+    tried = {setting: run(replace(setting, sentences=TRIAL), ids).speed for setting in settings(job, batches)}
     return max(tried, key=lambda each: tried[each])
 
 
@@ -325,23 +325,23 @@ def throughput(
     for beam in (1, 5):
         print(f"\nbeam {beam}")
         chosen = [best(replace(job, beam=beam), ids, batches) for job in jobs]
-        found: dict[str, list[Measured]] = {job.name: [] for job in chosen}
+        result: dict[str, list[Measured]] = {job.name: [] for job in chosen}
         for number in range(rounds):
             for job in chosen:
                 measured = run(job, ids)
                 if forced and {len(row) for row in measured.found} != {FORCED}:
                     sys.exit(f"{job.name} did not write {FORCED} tokens for every sentence")
-                found[job.name].append(measured)
+                result[job.name].append(measured)
                 print(f"round {number + 1}: {job.name:20} {measured.speed:9,.0f} tokens/s", flush=True)
         for job in chosen:
-            print_side(job, found[job.name])
+            print_side(job, result[job.name])
         for precision in ("float32", "int8"):
-            pairs = list(zip(found[f"heedful {precision}"], found[f"ctranslate2 {precision}"], strict=True))
+            pairs = list(zip(result[f"heedful {precision}"], result[f"ctranslate2 {precision}"], strict=True))
             print_ratio(precision, [a.speed / b.speed for a, b in pairs], "times as fast")
             print_ratio(precision, [a.processor / b.processor for a, b in pairs], "of its processor time")
-        print_same(found["heedful float32"][0].found, found["ctranslate2 float32"][0].found)
+        print_same(result["heedful float32"][0].found, result["ctranslate2 float32"][0].found)
         for engine in ("heedful", "ctranslate2") if bleu else ():
-            wide, small = (bleu(found[f"{engine} {precision}"][0].found) for precision in ("float32", "int8"))
+            wide, small = (bleu(result[f"{engine} {precision}"][0].found) for precision in ("float32", "int8"))
             print(f"BLEU of {engine}: float32 {wide:.2f}, int8 {small:.2f}, {small - wide:+.2f}")
 
 
@@ -349,25 +349,25 @@ def latency(jobs: list[Job], ids: dict[str, int], rounds: int, sentences: int) -
     for threads in sorted({1, CORES}):
         print(f"\none sentence after the other, greedily, {threads} thread{'s' * (threads > 1)}: milliseconds")
         alone = [replace(job, threads=threads, sentences=sentences, alone=True) for job in jobs]
-        found: dict[str, list[tuple[float, float]]] = {job.name: [] for job in alone}
+        result: dict[str, list[tuple[float, float]]] = {job.name: [] for job in alone}
         for _ in range(rounds):
             for job in alone:
                 times = sorted(run(job, ids).times)
-                found[job.name].append((1e3 * statistics.median(times), 1e3 * times[int(0.99 * (len(times) - 1))]))
-        for name, both in found.items():
-            p50, p99 = (sorted(each) for each in zip(*both, strict=True))
+                result[job.name].append((1e3 * statistics.median(times), 1e3 * times[int(0.99 * (len(times) - 1))]))
+        for name, both in result.items():
+            p50, p99 = (sorted(item) for item in zip(*both, strict=True))
             print(f"{name:20} p50 {statistics.median(p50):7.2f} ({p50[0]:.2f} to {p50[-1]:.2f}), "
                   f"p99 {statistics.median(p99):7.2f} ({p99[0]:.2f} to {p99[-1]:.2f})")  # fmt: skip
         for precision in ("float32", "int8"):
-            pairs = list(zip(found[f"heedful {precision}"], found[f"ctranslate2 {precision}"], strict=True))
+            pairs = list(zip(result[f"heedful {precision}"], result[f"ctranslate2 {precision}"], strict=True))
             for index, name in enumerate(("p50", "p99")):
                 print_ratio(f"{precision} {name}", [a[index] / b[index] for a, b in pairs], "of its time")
 
 
 def print_side(job: Job, rounds: list[Measured]) -> None:
-    seconds, found = statistics.median(each.seconds for each in rounds), rounds[-1].found
-    peak = max(each.peak for each in rounds)
-    print(f"{job.name:20} {rounds[-1].tokens / seconds:9,.0f} tokens/s {len(found) / seconds:8,.1f} sentences/s, "
+    seconds, result = statistics.median(value.seconds for value in rounds), rounds[-1].found
+    peak = max(item.peak for item in rounds)
+    print(f"{job.name:20} {rounds[-1].tokens / seconds:9,.0f} tokens/s {len(result) / seconds:8,.1f} sentences/s, "
           f"{rounds[-1].resident:5,.0f} MB, at most {peak:5,.0f}; {job.setting}")  # fmt: skip
 
 
@@ -376,9 +376,9 @@ def print_ratio(what: str, ratios: list[float], meaning: str) -> None:
           f"from {min(ratios):.2f} to {max(ratios):.2f}")  # fmt: skip
 
 
-def print_same(ours: list[list[int]], theirs: list[list[int]]) -> None:
-    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
-    print(f"the same tokens in float32: {same:,} of {len(ours):,} sentences")
+def print_same(actual: list[list[int]], expected: list[list[int]]) -> None:
+    same = sum(a == b for a, b in zip(actual, expected, strict=True))
+    print(f"the same tokens in float32: {same:,} of {len(actual):,} sentences")
 
 
 def main() -> None:
@@ -393,13 +393,13 @@ def main() -> None:
     parser.add_argument("--alone", type=int, default=100, help="sentences whose latency is measured; 0 for none")
     parser.add_argument("--transformers", action="store_true", help="measure transformers too, which takes long")
     parser.add_argument("--shortlist", action="store_true", help="choose among the tokens of the model's shortlist")
-    asked = parser.parse_args()
-    if asked.shortlist and asked.transformers:
+    arguments = parser.parse_args()
+    if arguments.shortlist and arguments.transformers:
         parser.error("transformers has no shortlists; leave one of the two out")
-    with prepared(asked) as (jobs, ids, bleu):
-        throughput(jobs, ids, asked.rounds, asked.batches, asked.size == "base", bleu)
-        if asked.alone:
-            latency(jobs, ids, asked.rounds, asked.alone)
+    with prepared(arguments) as (jobs, ids, bleu):
+        throughput(jobs, ids, arguments.rounds, arguments.batches, arguments.size == "base", bleu)
+        if arguments.alone:
+            latency(jobs, ids, arguments.rounds, arguments.alone)
 
 
 if __name__ == "__main__":

@@ -73,23 +73,23 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    generator = Generator(open_folder(given.model)) if given.model else random_gpt()
-    for count in map(int, given.texts.split(",")):
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    generator = Generator(open_folder(arguments.model)) if arguments.model else random_gpt()
+    for count in map(int, arguments.texts.split(",")):
         rates: dict[str, list[float]] = {"together": [], "alone": []}
-        for seed in range(given.rounds + 1):
-            requests = asked(count, given.tokens, seed)
-            found = []
+        for seed in range(arguments.rounds + 1):
+            requests = asked(count, arguments.tokens, seed)
+            results = []
             for name, write in (("together", together), ("alone", alone)):
                 began = time.perf_counter()
-                found.append(write(generator, requests))
-                rates[name].append(count * given.tokens / (time.perf_counter() - began))
-            assert found[0] == found[1], "texts are not those that are written alone"
-        ratios = [a / b for a, b in zip(*(each[1:] for each in rates.values()), strict=True)]
-        mine, theirs = (statistics.median(each[1:]) for each in rates.values())
+                results.append(write(generator, requests))
+                rates[name].append(count * arguments.tokens / (time.perf_counter() - began))
+            assert results[0] == results[1], "texts are not those that are written alone"
+        ratios = [a / b for a, b in zip(*(item[1:] for item in rates.values()), strict=True)]
+        actual, expected = (statistics.median(rate[1:]) for rate in rates.values())
         print(
-            f"{count:3} texts: {mine:7.0f} tokens/s together, {theirs:7.0f} one after the other, "
+            f"{count:3} texts: {actual:7.0f} tokens/s together, {expected:7.0f} one after the other, "
             f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
             flush=True,
         )

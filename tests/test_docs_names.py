@@ -75,10 +75,10 @@ def test_settings_and_paths_that_a_page_names_exist(page: Path) -> None:
 
 def test_pages_name_no_unknown_persons() -> None:
     for page in [*PAGES, ROOT / "CHANGELOG.md"]:
-        found = re.findall(
+        result = re.findall(
             r"\b(?:whoever|somebody|nobody|everybody)\b", page.read_text(encoding="utf-8"), re.IGNORECASE
         )
-        assert not found, f"{page.name}: {found}"
+        assert not result, f"{page.name}: {result}"
 
 
 def test_names_of_the_api_page_exist() -> None:

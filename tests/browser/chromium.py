@@ -123,7 +123,7 @@ class Page:
         if event == "Runtime.exceptionThrown":
             self.complaints.append(params["exceptionDetails"].get("exception", {}).get("description", "an exception"))
         elif event == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
-            self.complaints.append(str([each.get("value") for each in params["args"]]))
+            self.complaints.append(str([param.get("value") for param in params["args"]]))
         elif event == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.complaints.append(params["entry"]["text"])
         elif event == "Network.requestWillBeSent":
@@ -131,10 +131,10 @@ class Page:
 
     def run(self, script: str) -> Any:
         """The value of an expression; a promise is waited for."""
-        found = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in found:
-            raise RuntimeError(found["exceptionDetails"]["exception"].get("description", script))
-        return found["result"].get("value")
+        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(result["exceptionDetails"]["exception"].get("description", script))
+        return result["result"].get("value")
 
     def wait(self, condition: str, seconds: float = 60) -> None:
         end = time.monotonic() + seconds
@@ -150,7 +150,7 @@ class Page:
     def processor_seconds(self) -> float:
         """What the page has cost its thread so far, however busy the machine is."""
         metrics = self.send("Performance.getMetrics")["metrics"]
-        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+        return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
 
     def resize(self, width: int, height: int) -> None:
         self.send(

@@ -34,9 +34,9 @@ def make_page(make_folder, tmp_path_factory):
     def make(family: str = "encoder-decoder", text: str = TEXT, target: str | None = None, **changes):
         key = (family, text, target, *sorted(changes.items()))
         if key not in made:
-            found, path = explain(make_folder(family, **changes), text, target), folder / f"{len(made)}.html"
-            found.save(path)
-            made[key] = found, path
+            result, path = explain(make_folder(family, **changes), text, target), folder / f"{len(made)}.html"
+            result.save(path)
+            made[key] = result, path
         return made[key]
 
     return make

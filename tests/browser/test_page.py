@@ -24,10 +24,10 @@ def opened(browser, make_page):
     pages = []
 
     def open_it(family="encoder-decoder", hash="", width=1280, media=None, **changes):
-        found, path = make_page(family, **changes)
+        result, path = make_page(family, **changes)
         page = browser.open(path, hash, width, **media or {})
         pages.append((page, path))
-        return found, page
+        return result, page
 
     yield open_it
     for page, path in pages:
@@ -65,24 +65,24 @@ def test_every_view_of_every_family_shows_data(opened, family):
 
 @pytest.mark.parametrize("family", VIEWS)
 def test_the_header_says_what_became_of_the_text(opened, family):
-    found, page = opened(family)
-    said = page.text("#sentence")
-    assert found.run.text in said
-    assert found.run.output is None or found.run.output.strip() in " ".join(said.split())
+    result, page = opened(family)
+    message = page.text("#sentence")
+    assert result.run.text in message
+    assert result.run.output is None or result.run.output.strip() in " ".join(message.split())
     assert f"family\n{family}" in page.text("#card").replace("\n\n", "\n")
 
 
 def test_the_pointer_and_the_keys_choose_words(opened):
-    found, page = opened(hash="heads/2/1/0/0")
-    weights = found.run.trace["decoder.1.cross.weights"]
-    pieces = found.run.source.pieces
+    result, page = opened(hash="heads/2/1/0/0")
+    weights = result.run.trace["decoder.1.cross.weights"]
+    pieces = result.run.source.pieces
 
     def strongest(head, query):
         return pieces[int(weights[head, query].argmax())]
 
     assert f"“{strongest(0, 0)}”" in page.text(".readout")
     page.point(".from .token[data-place='3']")
-    assert page.text(".readout").startswith(f"“{found.run.target.pieces[3]}” looks at “{strongest(0, 3)}”")
+    assert page.text(".readout").startswith(f"“{result.run.target.pieces[3]}” looks at “{strongest(0, 3)}”")
     assert page.run("[...document.querySelectorAll('.to .shade i')].some((i) => +i.style.opacity > 0.2)")
     page.point(".to .token[data-place='1']")
     assert page.text(".readout").find(f"“{pieces[1]}”") >= 0
@@ -90,7 +90,7 @@ def test_the_pointer_and_the_keys_choose_words(opened):
     page.key("ArrowDown")
     page.key("ArrowDown")
     focused = page.run("document.activeElement.dataset.place")
-    assert page.text(".readout").startswith(f"“{found.run.target.pieces[int(focused)]}” looks at")
+    assert page.text(".readout").startswith(f"“{result.run.target.pieces[int(focused)]}” looks at")
     page.key("n")
     assert page.run("location.hash").startswith("#heads/2/1/1/")
     page.key("[")
@@ -102,24 +102,24 @@ def test_the_pointer_and_the_keys_choose_words(opened):
 
 
 def test_several_heads_have_colours_of_their_own_and_words_are_joined(opened):
-    found, page = opened(hash="heads/0/0/0/1")
+    result, page = opened(hash="heads/0/0/0/1")
     page.click("#several")
     page.click("[aria-label=Heads] button:nth-of-type(3)")
     assert page.run("document.querySelectorAll('[aria-label=Heads] [aria-pressed=true]').length") == 2
     assert page.run("document.querySelector('.to .shade').children.length") == 2
-    assert page.count(".from .token") == len(found.run.source.pieces)
+    assert page.count(".from .token") == len(result.run.source.pieces)
     page.click("#join")
-    assert page.count(".from .token") == len(found.run.source.words)
+    assert page.count(".from .token") == len(result.run.source.words)
     assert (
         page.run("[...document.querySelectorAll('.from .token bdi')].map((b) => b.textContent)")
-        == found.run.source.words
+        == result.run.source.words
     )
-    weights = found.run.trace["encoder.0.self.weights"][[0, 2]].mean(0)
-    groups = torch.tensor(found.run.source.word_of)
+    weights = result.run.trace["encoder.0.self.weights"][[0, 2]].mean(0)
+    groups = torch.tensor(result.run.source.word_of)
     by_key = torch.zeros(len(weights), int(groups[-1]) + 1).index_add_(1, groups, weights)
     word = by_key[groups == 2].mean(0)
     page.point(".from .token[data-place='2']")
-    assert f"“{found.run.source.words[int(word.argmax())]}” {float(word.max()):.2f}" in page.text(".readout")
+    assert f"“{result.run.source.words[int(word.argmax())]}” {float(word.max()):.2f}" in page.text(".readout")
 
 
 SCHEMES = ["sinusoidal", "rotary", "alibi", "relative"]
@@ -129,12 +129,12 @@ STEPS += [(family, f"{family}.self", 0, positions) for family in ("decoder", "en
 
 @pytest.mark.parametrize(("family", "kind", "index", "positions"), STEPS)
 def test_the_steps_come_to_the_recorded_weights(opened, family, kind, index, positions):
-    found, page = opened(family, f"steps/{index}/1/2/4", text="The man sleeps.", positions=positions)
+    result, page = opened(family, f"steps/{index}/1/2/4", text="The man sleeps.", positions=positions)
     stack, part = kind.split(".")
     rows = "[...document.querySelectorAll('.scores tr')].slice(1)"
     cells = page.run(f"{rows}.map((row) => [...row.cells].map((cell) => cell.textContent))")
-    weights = found.run.trace[f"{stack}.1.{part}.weights"][2, 4]
-    queries, keys = (found.run.trace[f"{stack}.1.{part}.{name}"][2] for name in ("queries", "keys"))
+    weights = result.run.trace[f"{stack}.1.{part}.weights"][2, 4]
+    queries, keys = (result.run.trace[f"{stack}.1.{part}.{name}"][2] for name in ("queries", "keys"))
     assert len(cells) == len(weights)
     for row, weight, key in zip(cells, weights, keys, strict=True):
         assert float(row[-2].replace("−", "-")) == pytest.approx(float(weight), abs=0.006)
@@ -145,9 +145,9 @@ def test_the_steps_come_to_the_recorded_weights(opened, family, kind, index, pos
 
 @pytest.mark.parametrize("family", VIEWS)
 def test_temperature_and_top_k_move_the_probabilities(opened, family):
-    found, page = opened(family, hash=f"steps/{2 if family == 'encoder-decoder' else 0}/1/0/2")
+    result, page = opened(family, hash=f"steps/{2 if family == 'encoder-decoder' else 0}/1/0/2")
     with torch.inference_mode():
-        logits = found.run.folder.model.project(found.run.hidden[2]).float()
+        logits = result.run.folder.model.project(result.run.hidden[2]).float()
 
     def shown():
         script = "[...document.querySelectorAll('.chances tr')].slice(1, 13).map((row) => row.cells[2].textContent)"
@@ -166,15 +166,15 @@ def test_temperature_and_top_k_move_the_probabilities(opened, family):
 
 
 def test_the_tree_is_the_beam(opened):
-    found, page = opened(hash="decoding")
-    steps = found.run.tree.steps
+    result, page = opened(hash="decoding")
+    steps = result.run.tree.steps
     assert page.count(".node[data-node]") == sum(map(len, steps))
-    assert page.count(".node.best[data-node]") == len(found.run.labels)
+    assert page.count(".node.best[data-node]") == len(result.run.labels)
     page.click("#losers")
     over = [node for node in steps[-1] if node.fate == "live"]  # the search ended before they could go on
-    kept = sum(node.fate != "lost" for step in steps for node in step) - len(over)
-    kept += any(found.run.tree.hypotheses[0].ids == (*node.prefix, node.token) for node in over)
-    assert page.count(".node[data-node]") == kept
+    remaining = sum(node.fate != "lost" for step in steps for node in step) - len(over)
+    remaining += any(result.run.tree.hypotheses[0].ids == (*node.prefix, node.token) for node in over)
+    assert page.count(".node[data-node]") == remaining
     page.run("document.querySelector('.node[tabindex=\"0\"]').focus()")
     page.key("ArrowRight")
     assert "sum of logarithms" in page.text("#node-readout")
@@ -182,13 +182,13 @@ def test_the_tree_is_the_beam(opened):
         "[...document.querySelectorAll('section table tr')].slice(1).map((row) => row.cells[4].textContent)"
     )
     finals = [float(text.split()[0].replace("−", "-")) for text in scores]
-    assert finals[0] == pytest.approx(found.run.tree.hypotheses[0].score, abs=0.001)
+    assert finals[0] == pytest.approx(result.run.tree.hypotheses[0].score, abs=0.001)
 
 
 def test_an_alignment_can_be_taken_away(opened, browser, tmp_path):
-    found, page = opened(hash="alignment")
+    result, page = opened(hash="alignment")
     browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    expected = alignment(found.run)
+    expected = alignment(result.run)
     text = pharaoh([tuple(link) for link in expected["links"]])
     assert page.text(".pharaoh") == text
     for button, name in (
@@ -268,8 +268,8 @@ HOSTILE = (
 @pytest.mark.parametrize("family", VIEWS)
 def test_hostile_text_stays_text(opened, family):
     target = HOSTILE if family == "encoder-decoder" else None
-    found, page = opened(family, text=HOSTILE, target=target, max_length=800)
-    assert found.run.text in page.run("document.getElementById('sentence').textContent")
+    result, page = opened(family, text=HOSTILE, target=target, max_length=800)
+    assert result.run.text in page.run("document.getElementById('sentence').textContent")
     for number in range(1, len(VIEWS[family]) + 1):
         page.key(str(number))
     assert page.run("window.hacked") is None
@@ -279,8 +279,8 @@ def test_hostile_text_stays_text(opened, family):
 
 def test_two_thousand_tokens_open_and_turn_pages(opened, tokenizer):
     text = "The old man sleeps. " * 400
-    found, page = opened("decoder", text=text, target="", max_length=2048, n_heads=2, decoder_layers=1)
-    assert len(found.run.target.ids) >= 1990
+    result, page = opened("decoder", text=text, target="", max_length=2048, n_heads=2, decoder_layers=1)
+    assert len(result.run.target.ids) >= 1990
     for number in range(1, 6):
         page.key(str(number))
     page.key("2")
@@ -296,8 +296,8 @@ def large(make_page):
     """More than a hundred tokens on each side, six layers, eight heads."""
     sizes = {"d_model": 128, "n_heads": 8, "encoder_layers": 6, "decoder_layers": 6, "max_length": 256}
     text = ("The old man sleeps while the children read. " * 20)[:235].rsplit(" ", 1)[0]
-    found, path = make_page(text=text, target=text, **sizes)
-    assert 100 <= len(found.run.source.ids) <= 140
+    result, path = make_page(text=text, target=text, **sizes)
+    assert 100 <= len(result.run.source.ids) <= 140
     return path
 
 

@@ -196,8 +196,8 @@ def test_a_device_that_is_not_there(
     names = {"FOLDER": trained, "TEXT": text}
     done = call(*(names.get(word, word) for word in words), "--device", device)
     assert done.code == 2
-    said = {"cuda": "torch finds no GPU here", "cuda:7": "torch finds 1 GPU here", "gpu": "must be cpu, cuda"}
-    assert_one_sentence(done.err, "--device is", said[device])
+    message = {"cuda": "torch finds no GPU here", "cuda:7": "torch finds 1 GPU here", "gpu": "must be cpu, cuda"}
+    assert_one_sentence(done.err, "--device is", message[device])
 
 
 def test_8_bits_are_for_cpus(call: Call, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from tests.cli.test_errors import assert_one_sentence
 
 
 def contents(path: Path) -> dict[Path, str]:
-    return {each: hashlib.sha256(each.read_bytes()).hexdigest() for each in path.rglob("*") if each.is_file()}
+    return {item: hashlib.sha256(item.read_bytes()).hexdigest() for item in path.rglob("*") if item.is_file()}
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def test_it_translates_as_the_original_does_in_8_bits(
     call: Call, trained: Path, small: Path, corpus: Path, options: list[object]
 ) -> None:
     words = ["-i", corpus / "valid.en", "--scores", *options]
-    found, expected = (call("translate", model, *words, "--precision", "int8").out for model in (small, trained))
-    assert found == expected != ""
-    assert call("translate", small, *words).out == found  # which is what a machine chooses by itself
-    assert call("translate", trained, *words, "--precision", "float32").out != found
+    result, expected = (call("translate", model, *words, "--precision", "int8").out for model in (small, trained))
+    assert result == expected != ""
+    assert call("translate", small, *words).out == result  # which is what a machine chooses by itself
+    assert call("translate", trained, *words, "--precision", "float32").out != result
 
 
 def test_every_command_opens_it(call: Call, small: Path, corpus: Path, tmp_path: Path) -> None:

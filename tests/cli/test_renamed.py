@@ -72,13 +72,13 @@ def test_the_docs_use_new_names_only() -> None:
     old += [rf"{re.escape(setting)}\s*=\s*\"?{value}\b" for setting, value in renamed.VALUES]
     old += [rf"\bheedful {command}(?![\w-])" for command in renamed.COMMANDS]
     pattern = re.compile("|".join(old))
-    found = [
+    result = [
         f"{page.relative_to(ROOT)}:{number}: {match.group()}"
         for page in PAGES
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
         for match in pattern.finditer(line)
     ]
-    assert not found
+    assert not result
 
 
 def test_the_settings_page_lists_every_setting_once() -> None:

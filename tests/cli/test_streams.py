@@ -106,8 +106,8 @@ def test_what_is_read_is_not_written(
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
-    said = r"/dev/full could not be written to after 0 lines: No space left"
-    with pytest.raises(FolderError, match=said), output_lines(Path("/dev/full")) as put:
+    message = r"/dev/full could not be written to after 0 lines: No space left"
+    with pytest.raises(FolderError, match=message), output_lines(Path("/dev/full")) as put:
         put("first")
     code = (
         "import sys; from heedful.cli.streams import DASH, output_lines\n"
@@ -137,12 +137,12 @@ def test_standard_output_may_be_closed_or_full() -> None:
     "blocks", [[], [b"a\n"], [b"a"], [b"\n\n"], [b"a", b"b\nc", b"d", b"\n"], [b"a\n" * 99_999 + b"z"]]
 )
 def test_standard_input_has_the_lines_of_a_file(blocks: list[bytes]) -> None:
-    ours, theirs = os.pipe()
+    actual, reference = os.pipe()
     before = os.dup(0)
-    os.dup2(ours, 0)
+    os.dup2(actual, 0)
 
     def write() -> None:
-        with os.fdopen(theirs, "wb") as pipe:
+        with os.fdopen(reference, "wb") as pipe:
             for block in blocks:
                 pipe.write(block)
                 pipe.flush()
@@ -156,7 +156,7 @@ def test_standard_input_has_the_lines_of_a_file(blocks: list[bytes]) -> None:
         writer.join()
         os.dup2(before, 0)
         os.close(before)
-        os.close(ours)
+        os.close(actual)
 
 
 @pytest.mark.parametrize("options", [["--workers", "1"], ["--workers", "2"], ["--sample"], ["--precision", "bfloat16"]])
@@ -168,19 +168,19 @@ def test_a_line_is_out_before_the_next_one_comes(trained: Path, options: list[st
     ) as process:  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
         try:
-            found = []
+            result = []
             for line in lines:
                 process.stdin.write(f"{line}\n".encode())
                 process.stdin.flush()
                 assert select.select([process.stdout], [], [], 60)[0], f"nothing came after {line!r}"
-                found.append(process.stdout.readline().decode().removesuffix("\n"))
+                result.append(process.stdout.readline().decode().removesuffix("\n"))
             process.stdin.close()
             assert process.stdout.read() == b"" and process.wait(60) == 0
         finally:
             process.kill()
-    assert [line.startswith("Der") for line in found] == [bool(line.strip()) for line in lines]
+    assert [line.startswith("Der") for line in result] == [bool(line.strip()) for line in lines]
     if options[0] == "--workers":
-        assert found == Translator.load(trained).translate(lines, beam=1, prefix="Der")
+        assert result == Translator.load(trained).translate(lines, beam=1, prefix="Der")
 
 
 def test_ctrl_c_ends_a_program_that_waits_for_a_line(trained: Path) -> None:
@@ -231,15 +231,15 @@ def test_a_long_file_shows_a_bar_and_ctrl_c_leaves_whole_lines(
 ) -> None:
     lines = (corpus / "train.en").read_text(encoding="utf-8").splitlines()
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines) * 1000, encoding="utf-8")
-    terminal, theirs = pty.openpty()
+    terminal, reference = pty.openpty()
     words = ["-i", tmp_path / "in", "--workers", "2", *(["-o", tmp_path / "out"] if where == "a file" else [])]
     with (tmp_path / "out").open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "heedful", "translate", trained, *words],
-            stdout=subprocess.DEVNULL if where == "a file" else out, stderr=theirs,
+            stdout=subprocess.DEVNULL if where == "a file" else out, stderr=reference,
             env=os.environ | {"OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "150"},
         )  # fmt: skip
-    os.close(theirs)
+    os.close(reference)
     try:
         bar = r"engine.* [1-9]\d*/160000\S* [\d,]+ lines/s \S*\d:\d\d:\d\d"
         assert any(re.search(bar, seen) for seen in read(terminal, 120))
@@ -253,9 +253,9 @@ def test_a_long_file_shows_a_bar_and_ctrl_c_leaves_whole_lines(
         process.kill()
         os.close(terminal)
     assert "Traceback" not in last
-    found = (tmp_path / "out").read_text(encoding="utf-8")
-    assert found.endswith("\n")
-    written = found.split("\n")[:-1]
+    result = (tmp_path / "out").read_text(encoding="utf-8")
+    assert result.endswith("\n")
+    written = result.split("\n")[:-1]
     assert 0 < len(written) < 160_000
     some = len(written[:500])
     assert written[:some] == (Translator.load(trained).translate(lines) * 4)[:some]

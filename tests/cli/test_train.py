@@ -31,17 +31,17 @@ def test_a_run_leaves_a_model_and_its_metrics(trained: Path) -> None:
 
 @pytest.mark.parametrize("peak", [0.0, 0.15, 0.55, 0.6, 0.85, 9.0])
 def test_climbing_ends_at_the_best_step(peak: float) -> None:
-    asked: list[float] = []
+    requested: list[float] = []
 
     def score(x: float) -> float:
-        asked.append(x)
+        requested.append(x)
         return -((x - peak) ** 2)
 
     best, reached = climb(score, 0.6, -((0.6 - peak) ** 2), 0.2, 1.0)
     steps = [round(0.2 * i, 6) for i in range(6)]  # 0 to 1
     assert best == max(steps, key=lambda x: -((x - peak) ** 2))
     assert reached == -((best - peak) ** 2)
-    assert len(asked) == len({*asked, 0.6}) - 1  # nothing twice, and not what is known
+    assert len(requested) == len({*requested, 0.6}) - 1  # nothing twice, and not what is known
 
 
 def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
@@ -65,8 +65,8 @@ def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
     again = said(call("train", "--out", chosen, "--resume", "train.max_updates=13"))
     assert "length penalty 0.6, chosen on the validation set: BLEU 39.10" in again
     assert json.loads((chosen / "generation_config.json").read_text())["length_penalty"] == 0.6
-    given = call(*training(corpus, tmp_path / "given"), "train.max_updates=2", "search.length_penalty=0.9")
-    assert "length penalty" not in given.err
+    inputs = call(*training(corpus, tmp_path / "given"), "train.max_updates=2", "search.length_penalty=0.9")
+    assert "length penalty" not in inputs.err
     assert json.loads((tmp_path / "given" / "generation_config.json").read_text())["length_penalty"] == 0.9
 
 

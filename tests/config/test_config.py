@@ -282,9 +282,9 @@ class TestPresets:
     def test_a_preset_leaves_everything_else_at_its_default(self, name):
         run = RunConfig().with_preset(name)
         for section in SECTIONS:
-            mine, theirs = getattr(run, section), getattr(RunConfig(), section)
-            open_keys = set(type(mine).model_fields) - set(PRESETS[name].get(section, {}))
-            assert mine.model_dump(include=open_keys) == theirs.model_dump(include=open_keys)
+            actual, reference = getattr(run, section), getattr(RunConfig(), section)
+            open_keys = set(type(actual).model_fields) - set(PRESETS[name].get(section, {}))
+            assert actual.model_dump(include=open_keys) == reference.model_dump(include=open_keys)
 
     @pytest.mark.parametrize("name", PRESETS)
     def test_what_the_user_set_stays_even_at_its_default(self, name):

@@ -62,20 +62,20 @@ def test_bad_lines_of_a_text_are_left_out_and_end_no_document(tmp_path: Path) ->
     good, odd = tmp_path / "a.txt", tmp_path / "b.txt"
     good.write_bytes(lines(side=0))
     odd.write_bytes(lines(side=1) + b"before\n" + LATIN + b"\nafter\n" + NUL + b"\n")
-    asked = settings.load_config(None, ["data.documents=files"], data={"text": [good, odd], "valid_text": odd})
-    report = prepare_text(asked, tmp_path / "cache").report
+    requested = settings.load_config(None, ["data.documents=files"], data={"text": [good, odd], "valid_text": odd})
+    report = prepare_text(requested, tmp_path / "cache").report
     assert report.documents == 2
     assert report.bytes == len(lines(side=0)) + len(lines(side=1)) + len(b"before\nafter\n")
     text = "\n".join(report.lines())
     assert text.count(f"  1 line dropped: not UTF-8 (first: line 322 of {odd})") == 2
-    assert prepare_text(asked, tmp_path / "cache").report.lines() == report.lines()
+    assert prepare_text(requested, tmp_path / "cache").report.lines() == report.lines()
 
 
 def test_bad_lines_of_labeled_texts_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"a\tx\n" + LATIN + b"\ty\nb\n\tz\nb\ty\n")
     dropped = DroppedLines()
-    assert [each.label for each in read_labeled(path, dropped)] == ["a", "b"]
+    assert [item.label for item in read_labeled(path, dropped)] == ["a", "b"]
     assert {reason: each.line for reason, each in dropped.items()} == {
         "not UTF-8": 2,
         "not label TAB text [TAB second text]": 3,
@@ -89,9 +89,9 @@ def test_a_strict_corpus_has_no_bad_line(tmp_path: Path) -> None:
     line_files(tmp_path)  # which is not used again by one that is strict
     with pytest.raises(DataError, match=f"line 321 of {tmp_path / 'a.en'} is not UTF-8 .*; save the file as UTF-8, or"):
         line_files(tmp_path, strict=True)
-    asked = settings.load_config(None, ["data.strict=true"], data={"text": tmp_path / "a.en"})
+    requested = settings.load_config(None, ["data.strict=true"], data={"text": tmp_path / "a.en"})
     with pytest.raises(DataError, match=f"line 321 of {tmp_path / 'a.en'} is not UTF-8"):
-        prepare_text(asked, tmp_path / "cache")
+        prepare_text(requested, tmp_path / "cache")
 
 
 def test_a_file_of_bad_lines_alone_is_one_sentence(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_whole_words_are_chosen_or_left() -> None:
         for number in np.unique(word[row, 1:-1]):
             inside = (word[row] == number) & ~np.isin(ids[row], (2, 3))
             assert chosen[row, inside].all() or not chosen[row, inside].any()
-    words = sum(len(np.unique(each[1:-1])) for each in word)
+    words = sum(len(np.unique(item[1:-1])) for item in word)
     assert 0.13 < sum(len(np.unique(w[c])) for w, c in zip(word, chosen, strict=True)) / words < 0.17
 
 

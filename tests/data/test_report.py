@@ -40,8 +40,8 @@ def test_every_pair_is_accounted_for(report: ParallelReport) -> None:
 
 
 def test_odd_characters_are_counted_with_their_first_place(report: ParallelReport) -> None:
-    found = {name.split()[0]: odd for name, odd in report.unusual.items()}
-    assert found == {
+    result = {name.split()[0]: odd for name, odd in report.unusual.items()}
+    assert result == {
         "line": UnusualCharacter(2, "source", 321),
         "control": UnusualCharacter(1, "target", 321),
         "replacement": UnusualCharacter(2, "source", 322),

@@ -22,9 +22,9 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def texts(found: Documents) -> list[str]:
+def texts(result: Documents) -> list[str]:
     whole: list[str] = []
-    for part in found.parts():
+    for part in result.parts():
         if part.document == len(whole):
             whole.append("")
         whole[part.document] += part.text
@@ -40,10 +40,10 @@ def test_documents_end_at_blank_lines_and_file_ends(tmp_path: Path) -> None:
 def test_long_documents_come_in_parts_that_join_to_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "PART_CHARACTERS", 20)
     text = "\n".join(f"line {i}" for i in range(50))
-    found = Documents((write(tmp_path, "a.txt", text + "\n"),), "blank-lines")
-    assert len(list(found.parts())) > 10
-    assert texts(found) == [text]
-    assert [part.last for part in found.parts()].count(True) == 1
+    result = Documents((write(tmp_path, "a.txt", text + "\n"),), "blank-lines")
+    assert len(list(result.parts())) > 10
+    assert texts(result) == [text]
+    assert [part.last for part in result.parts()].count(True) == 1
 
 
 def test_whole_documents_are_held_out_and_a_tenth_of_the_text() -> None:
@@ -63,14 +63,14 @@ def test_of_one_document_the_end_is_held_out_at_a_line(
 ) -> None:
     monkeypatch.setattr(documents, "PART_CHARACTERS", part)
     text = "\n".join(f"líne {i}" for i in range(100))
-    found = Documents((write(tmp_path, "a.txt", text),), "files")
+    result = Documents((write(tmp_path, "a.txt", text),), "files")
     held = hold_out_documents(np.array([len(text.encode())]), None, seed=1)
-    stays = "".join(each.text for each, out in held.divide(found.parts()) if not out)
-    goes = "".join(each.text for each, out in held.divide(found.parts()) if out)
+    stays = "".join(each.text for each, out in held.divide(result.parts()) if not out)
+    goes = "".join(each.text for each, out in held.divide(result.parts()) if out)
     assert stays + goes == text
     assert stays.endswith("\n")
     assert 0.05 < len(goes) / len(text) < 0.12
-    assert [each.last for each, out in held.divide(found.parts()) if not out][-1]
+    assert [each.last for each, out in held.divide(result.parts()) if not out][-1]
 
 
 def test_a_text_without_line_ends_is_cut_between_characters() -> None:
@@ -113,9 +113,9 @@ def test_the_stream_is_the_text_and_every_document_ends(tmp_path: Path, kind: st
 
 def test_other_settings_are_other_corpora_and_given_validation_is_taken(tmp_path: Path) -> None:
     first = text_corpus(tmp_path)
-    given = text_corpus(tmp_path, valid_text=write(tmp_path, "valid.txt", "hello there\n\nand again, dear document\n"))
-    assert given.path != first.path
-    assert (given.report.documents, given.report.valid_documents) == (60, 2)
+    inputs = text_corpus(tmp_path, valid_text=write(tmp_path, "valid.txt", "hello there\n\nand again, dear document\n"))
+    assert inputs.path != first.path
+    assert (inputs.report.documents, inputs.report.valid_documents) == (60, 2)
     assert text_corpus(tmp_path, "data.documents=files").report.tail
     with pytest.raises(SettingError, match="remove one of the two"):
         text_corpus(tmp_path, "data.valid_size=3", valid_text=tmp_path / "valid.txt")

@@ -16,10 +16,10 @@ def test_only_text_that_should_be_plain_is_warned_of(
     tokenize: str | None, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = ["two dogs ran in the snow ."] * 100
-    found = evaluate(TOKENISED, other, tokenize=tokenize)
+    result = evaluate(TOKENISED, other, tokenize=tokenize)
     assert ("forgot to detokenize" in caplog.text) == warned
-    theirs = sacrebleu.corpus_bleu(TOKENISED, [other], force=True, **({"tokenize": tokenize} if tokenize else {}))
-    assert found.bleu == theirs.score
+    expected = sacrebleu.corpus_bleu(TOKENISED, [other], force=True, **({"tokenize": tokenize} if tokenize else {}))
+    assert result.bleu == expected.score
 
 
 def test_validation_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:

@@ -68,8 +68,8 @@ def test_pieces_concatenate_to_what_the_ids_say(kind: str, seed: int) -> None:
 def test_text_is_drawn_as_search_draws_it(generator: Generator, changes: dict[str, float]) -> None:
     prompt = generator.tokenizer.encode("The quick")
     options = SearchOptions(n_best=4, max_length=25, seed=7, constraints=(NO_UNKNOWN,), **changes)
-    found = sample(GPTNextToken(generator.model), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0]
-    expected = [generator.tokenizer.decode_text(each.ids) for each in found]
+    results = sample(GPTNextToken(generator.model), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0]
+    expected = [generator.tokenizer.decode_text(item.ids) for item in results]
     assert generator.samples("The quick", 4, max_tokens=25, seed=7, **changes) == expected
     assert [generator.generate("The quick", number=i, max_tokens=25, seed=7, **changes) for i in range(4)] == expected
 
@@ -83,9 +83,9 @@ def test_prompts_of_different_lengths_are_searched_together(generator: Generator
         (beam_search, SearchOptions(beam=3, max_length=12)),
     ):
         together = find(GPTNextToken(generator.model), source, lengths, options)
-        for ids, found in zip(prompts, together, strict=True):
+        for ids, results in zip(prompts, together, strict=True):
             (alone,) = find(GPTNextToken(generator.model), torch.tensor([ids]), torch.tensor([len(ids)]), options)
-            assert [each.ids for each in found] == [each.ids for each in alone]
+            assert [item.ids for item in results] == [value.ids for value in alone]
 
 
 def test_temperature_0_is_greedy_and_a_beam_of_one(generator: Generator) -> None:
@@ -120,7 +120,9 @@ def test_long_prompts_and_long_texts_slide_the_window(generator: Generator) -> N
 
 def test_the_cost_of_a_token_is_one_position_but_when_the_window_slides(generator: Generator) -> None:
     seen: list[int] = []
-    hook = generator.model.embedding.register_forward_hook(lambda module, given, result: seen.append(given[0].size(1)))
+    hook = generator.model.embedding.register_forward_hook(
+        lambda module, inputs, result: seen.append(inputs[0].size(1))
+    )
     window = ContextWindow(generator.model, [[5, 6, 7]])
     with torch.inference_mode():
         for _ in range(100):
@@ -173,7 +175,7 @@ def test_samples_of_a_shared_batch_equal_samples_alone(kind: str) -> None:
 
 def test_equal_prompts_are_computed_once_beside_running_samples(generator: Generator) -> None:
     sizes: list[tuple[int, ...]] = []
-    hook = generator.model.embedding.register_forward_hook(lambda module, given, result: sizes.append(given[0].shape))
+    hook = generator.model.embedding.register_forward_hook(lambda module, inputs, result: sizes.append(inputs[0].shape))
     scheduler = Scheduler(GenerationBatch(generator))
     scheduler.add([generator.text("The quick", range(3), max_tokens=9)])
     scheduler.step()
@@ -191,7 +193,7 @@ def test_stop_strings_end_the_text_and_are_not_part_of_it() -> None:
         for token in tokenizer.encode(TEXT[0]):
             if not writer.stopped:
                 piece = writer.add(token)
-                assert not any(each in text + piece for each in stop)
+                assert not any(item in text + piece for item in stop)
                 text += piece
         text += "" if writer.stopped else writer.end()
         assert text == (TEXT[0] if expected is None else expected)
@@ -207,7 +209,7 @@ def test_a_text_that_is_a_stop_string_half_is_not_lost() -> None:
 
 def test_generated_text_stops(generator: Generator) -> None:
     whole = generator.generate("The", max_tokens=60, seed=3)
-    letter = next(each for each in whole[10:] if each.isalnum())
+    letter = next(item for item in whole[10:] if item.isalnum())
     assert generator.generate("The", max_tokens=60, seed=3, stop=letter) == whole[: whole.index(letter)]
 
 
@@ -231,13 +233,13 @@ def test_repetition_becomes_less_probable(generator: Generator) -> None:
 
 def test_an_empty_prompt_begins_a_document(generator: Generator) -> None:
     begin = torch.tensor([[generator.model.config.bos_id]])
-    found = sample(
+    results = sample(
         GPTNextToken(generator.model),
         begin,
         torch.tensor([1]),
         SearchOptions(max_length=10, seed=5, constraints=(NO_UNKNOWN,)),
     )[0][0]
-    assert generator.generate(max_tokens=10, seed=5) == generator.tokenizer.decode_text(found.ids)
+    assert generator.generate(max_tokens=10, seed=5) == generator.tokenizer.decode_text(results.ids)
 
 
 @pytest.mark.parametrize(
@@ -264,20 +266,20 @@ def test_other_families_do_not_generate(generator: Generator) -> None:
 
 
 def test_steps_tell_the_end_and_what_the_model_thought(generator: Generator) -> None:
-    numbers, asked = range(2, 5), {"max_tokens": 12, "seed": 3, "temperature": 1.5}
-    steps = list(generator.steps("The", numbers, best=3, **asked))
+    numbers, requested = range(2, 5), {"max_tokens": 12, "seed": 3, "temperature": 1.5}
+    steps = list(generator.steps("The", numbers, best=3, **requested))
     for number in numbers:
-        mine = [piece for pieces in steps for piece in pieces if piece.number == number]
-        assert "".join(piece.text for piece in mine) == generator.generate("The", number=number, **asked)
-        assert [piece.end for piece in mine[:-1]] == [""] * (len(mine) - 1)
-        assert mine[-1].end == ("length" if len(mine) == 12 else "stop")
-        ids = [*generator.tokenizer.encode("The"), *(piece.token for piece in mine)]
+        actual = [piece for pieces in steps for piece in pieces if piece.number == number]
+        assert "".join(piece.text for piece in actual) == generator.generate("The", number=number, **requested)
+        assert [piece.end for piece in actual[:-1]] == [""] * (len(actual) - 1)
+        assert actual[-1].end == ("length" if len(actual) == 12 else "stop")
+        ids = [*generator.tokenizer.encode("The"), *(piece.token for piece in actual)]
         with torch.no_grad():
             log_probs = generator.model.project(generator.model(torch.tensor([ids])))[0].log_softmax(-1)
-        for place, piece in enumerate(mine, len(ids) - len(mine) - 1):
+        for place, piece in enumerate(actual, len(ids) - len(actual) - 1):
             assert piece.log_prob == pytest.approx(float(log_probs[place, piece.token]), abs=1e-4)
             assert len(piece.best) == 3
             assert piece.best[0][1] >= max(piece.log_prob, piece.best[1][1])
-    text = generator.generate("The", **asked)
-    (piece,) = list(generator.steps("The", range(1), stop=text[3:5], **asked))[-1]
+    text = generator.generate("The", **requested)
+    (piece,) = list(generator.steps("The", range(1), stop=text[3:5], **requested))[-1]
     assert piece.end == "stop"

@@ -38,8 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
     )
     model = build_model(config).eval()
     with torch.no_grad():
-        for each in model.parameters():
-            each.add_(torch.randn_like(each) * 0.2)
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
     made = ModelFolder(model, tokenizer, tokenizer, SearchSettings(beam=3), tmp_path_factory.mktemp("model"))
     save_folder(made)
     pairs = shortlist.encode_pairs(TRAIN, made)
@@ -73,10 +73,10 @@ def test_probabilities_are_those_of_the_textbook() -> None:
     ]
     expected = textbook(pairs, shortlist.ROUNDS)
     probability, source, target = shortlist.estimate_ibm1(pairs, 7)
-    found = dict(zip(zip(source.tolist(), target.tolist(), strict=True), probability.tolist(), strict=True))
-    assert found.keys() == expected.keys()
+    result = dict(zip(zip(source.tolist(), target.tolist(), strict=True), probability.tolist(), strict=True))
+    assert result.keys() == expected.keys()
     for link, value in expected.items():
-        assert found[link] == pytest.approx(value, rel=1e-9)
+        assert result[link] == pytest.approx(value, rel=1e-9)
 
 
 def test_it_knows_the_words_of_a_language(folder: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +126,9 @@ def test_too_many_pairs_are_read_in_part(folder: ModelFolder, monkeypatch: pytes
 
 def test_it_comes_back_as_it_was(folder: ModelFolder, tmp_path: Path) -> None:
     made = shortlist.build_shortlist(shortlist.encode_pairs(TRAIN, folder), folder.tokenizer, folder.tokenizer)
-    found = shortlist.load_shortlist(folder)
+    result = shortlist.load_shortlist(folder)
     for name in shortlist.TENSORS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
+        np.testing.assert_array_equal(getattr(result, name), getattr(made, name))
 
 
 def changed(**tensors: Any) -> Any:
@@ -157,12 +157,12 @@ DAMAGE = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "said"), DAMAGE, ids=[f"{n}-{said}" for n, (_, said) in enumerate(DAMAGE)])
-def test_damage_is_one_sentence(folder: ModelFolder, tmp_path: Path, damage: Any, said: str) -> None:
+@pytest.mark.parametrize(("damage", "log"), DAMAGE, ids=[f"{n}-{log}" for n, (_, log) in enumerate(DAMAGE)])
+def test_damage_is_one_sentence(folder: ModelFolder, tmp_path: Path, damage: Any, log: str) -> None:
     broken = replace(folder, path=tmp_path)
     path = shortlist.save_shortlist(shortlist.load_shortlist(folder), broken)
     damage(path, {"format": shortlist.FORMAT, "vocabulary": shortlist.vocabulary_hash(folder)})
-    with pytest.raises(FolderError, match=said) as error:
+    with pytest.raises(FolderError, match=log) as error:
         Translator([broken], shortlist=True)
     assert "\n" not in str(error.value)
 
@@ -183,20 +183,20 @@ LINES = [source for source, _ in TEST[:12]] + ["", "Zyx 𓀀 qoph!"]
 
 
 @pytest.mark.skipif(library() is None, reason="there is no compiled engine")
-@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("requested", ASKED, ids=str)
 def test_the_engine_and_torch_agree_in_every_search(
-    folder: ModelFolder, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    folder: ModelFolder, requested: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = Translator([folder], "float32", shortlist=True)
-    assert ours.engines
-    found = ours.translations(LINES, max_length=20, **asked)
-    alone = [ours.translations([line], max_length=20, **asked)[0] for line in LINES]
-    assert found == alone
+    actual = Translator([folder], "float32", shortlist=True)
+    assert actual.engines
+    result = actual.translations(LINES, max_length=20, **requested)
+    alone = [actual.translations([line], max_length=20, **requested)[0] for line in LINES]
+    assert result == alone
     plain = Translator([folder], "float32", shortlist=True)
     monkeypatch.setattr(Translator, "engines", [])
-    expected = plain.translations(LINES, max_length=20, **asked)
-    assert [[each.text for each in row] for row in found] == [[each.text for each in row] for row in expected]
-    for row, others in zip(found, expected, strict=True):
+    expected = plain.translations(LINES, max_length=20, **requested)
+    assert [[item.text for item in row] for row in result] == [[value.text for value in row] for row in expected]
+    for row, others in zip(result, expected, strict=True):
         for a, b in zip(row, others, strict=True):
             assert (a.ids, a.alignment) == (b.ids, b.alignment)
             assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-4)
@@ -210,13 +210,15 @@ def test_nothing_else_is_written_and_probabilities_sum_up_to_one(folder: ModelFo
         def step(self, sentence: torch.Tensor, prefix: torch.Tensor, log_probs: torch.Tensor) -> None:
             seen.append(log_probs)
 
-    found = translator.translations(LINES, n_best=3, max_length=20)
-    for line, ways in zip(LINES, found, strict=True):
+    result = translator.translations(LINES, n_best=3, max_length=20)
+    for line, alternatives in zip(LINES, result, strict=True):
         ids = lists.tokens(translator.source_tokenizer.encode(line))
-        for way in ways:
+        for way in alternatives:
             assert ids is None or set(way.ids) <= set(ids.tolist())
     free = Translator([folder], "float32").translations(LINES, n_best=3, max_length=20)
-    assert [[way.ids for way in ways] for ways in found] != [[way.ids for way in ways] for ways in free]
+    assert [[way.ids for way in alternatives] for alternatives in result] != [
+        [way.ids for way in alternatives] for alternatives in free
+    ]
     translator.observer = Watching()
     translator.translations(LINES[:1], max_length=5, loop_guard=False)
     some = lists.tokens(translator.source_tokenizer.encode(LINES[0]))
@@ -236,23 +238,23 @@ def test_ctranslate2_chooses_the_same(folder: ModelFolder, beam: int, tmp_path: 
     convert(folder.path, tmp_path / "theirs", "ctranslate2")
     lists = shortlist.load_shortlist(folder)
     (tmp_path / "theirs" / "vmap.txt").write_text(shortlist.vocabulary_map(lists, folder), encoding="utf-8")
-    theirs = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32", intra_threads=1)
+    reference = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32", intra_threads=1)
     options = {"beam_size": beam, "length_penalty": 0, "max_decoding_length": 20, "return_scores": True}
-    ours = Translator([folder], "float32", shortlist=True)
+    actual = Translator([folder], "float32", shortlist=True)
     known = [line for line in LINES if line and lists.tokens(folder.tokenizer.encode(line)) is not None]
     assert len(known) > 8
     for line in known:
         pieces = folder.tokenizer.pieces(folder.tokenizer.encode(line))
-        (expected,) = theirs.translate_batch([pieces], use_vmap=True, **options)
-        (found,) = ours.translations([line], beam=beam, length_penalty=0.0, max_length=20, loop_guard=False)[0]
-        assert list(found.tokens) == expected.hypotheses[0]
-        assert found.log_prob == pytest.approx(expected.scores[0], abs=1e-3)
+        (expected,) = reference.translate_batch([pieces], use_vmap=True, **options)
+        (result,) = actual.translations([line], beam=beam, length_penalty=0.0, max_length=20, loop_guard=False)[0]
+        assert list(result.tokens) == expected.hypotheses[0]
+        assert result.log_prob == pytest.approx(expected.scores[0], abs=1e-3)
 
 
 def test_an_ensemble_has_one_too(folder: ModelFolder) -> None:
     both = Translator([folder, folder], "float32", shortlist=True).translations(LINES, max_length=12)
     one = Translator([folder], "float32", shortlist=True).translations(LINES, max_length=12)
-    assert [each[0].ids for each in both] == [each[0].ids for each in one]
+    assert [item[0].ids for item in both] == [value[0].ids for value in one]
 
 
 def test_a_shortlist_of_everything_changes_nothing(folder: ModelFolder) -> None:
@@ -261,5 +263,5 @@ def test_a_shortlist_of_everything_changes_nothing(folder: ModelFolder) -> None:
     translator.shortlist = Shortlist(800, every, np.arange(801, dtype=np.int32), every)
     free = Translator([folder], "float32").translations(LINES, n_best=2, max_length=20)
     for row, others in zip(translator.translations(LINES, n_best=2, max_length=20), free, strict=True):
-        assert [each.ids for each in row] == [each.ids for each in others]
-        assert [each.score for each in row] == pytest.approx([each.score for each in others], abs=1e-4)
+        assert [item.ids for item in row] == [other.ids for other in others]
+        assert [value.score for value in row] == pytest.approx([entry.score for entry in others], abs=1e-4)

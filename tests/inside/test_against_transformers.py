@@ -14,18 +14,18 @@ pytest.importorskip("transformers")
 from tests.interop import makers
 
 
-def theirs(model, **given):
+def theirs(model, **inputs):
     model.set_attn_implementation("eager")
     with torch.no_grad():
-        return model.eval()(**given, output_attentions=True)
+        return model.eval()(**inputs, output_attentions=True)
 
 
 def check(trace, name, attentions, rows=None):
     """Layer by layer; `rows` is True where a query is no padding."""
     assert len(attentions) > 1
     for layer, expected in enumerate(attentions):
-        both = [each.transpose(1, 2) for each in (trace[name.format(layer)] + 0, expected)]
-        assert_close(*(each if rows is None else each[rows] for each in both), atol=2e-6, rtol=2e-5)
+        both = [item.transpose(1, 2) for item in (trace[name.format(layer)] + 0, expected)]
+        assert_close(*(value if rows is None else value[rows] for value in both), atol=2e-6, rtol=2e-5)
 
 
 def test_gpt2(tmp_path):
@@ -45,8 +45,8 @@ def test_bert(tmp_path):
     real = ids != pad
     with torch.no_grad(), record(folder) as trace:
         folder.model(ids)
-    found = theirs(model, input_ids=ids, attention_mask=real.long())
-    check(trace, "encoder.{}.self.weights", found.attentions, real)
+    result = theirs(model, input_ids=ids, attention_mask=real.long())
+    check(trace, "encoder.{}.self.weights", result.attentions, real)
 
 
 def test_marian(tmp_path):
@@ -58,10 +58,10 @@ def test_marian(tmp_path):
     real = source != pad
     with torch.no_grad(), record(folder) as trace:
         folder.model(source, target)
-    found = theirs(model, input_ids=source, attention_mask=real.long(), decoder_input_ids=target)
-    check(trace, "encoder.{}.self.weights", found.encoder_attentions, real)
-    check(trace, "decoder.{}.self.weights", found.decoder_attentions)
-    check(trace, "decoder.{}.cross.weights", found.cross_attentions)
+    result = theirs(model, input_ids=source, attention_mask=real.long(), decoder_input_ids=target)
+    check(trace, "encoder.{}.self.weights", result.encoder_attentions, real)
+    check(trace, "decoder.{}.self.weights", result.decoder_attentions)
+    check(trace, "decoder.{}.cross.weights", result.cross_attentions)
 
 
 def test_their_pieces_are_readable_words(tmp_path):
@@ -70,9 +70,9 @@ def test_their_pieces_are_readable_words(tmp_path):
         path = tmp_path / name
         path.mkdir()
         make(path)
-        found = explain(open_folder(path), "a man plays in the garden.")
-        side = found.run.source or found.run.target
+        result = explain(open_folder(path), "a man plays in the garden.")
+        side = result.run.source or result.run.target
         words = [word for word in side.words if not word.startswith(("[", "<"))]
         assert words[:5] == ["a", "man", "plays", "in", "the"], name
-        assert found.data()["attentions"]
+        assert result.data()["attentions"]
         assert "".join(side.pieces[1:3]).isprintable()

@@ -45,13 +45,13 @@ def test_hiding_a_token_is_a_loop_over_tokens(translator_folder, batch):
     effect = occlusion_effect(model, batch)
     for row, length in enumerate(batch.source_lengths.tolist()):
         labels = int(batch.target_lengths[row])
-        source, given = batch.source[row : row + 1, :length], batch.decoder_input[row : row + 1, :labels]
+        source, inputs = batch.source[row : row + 1, :length], batch.decoder_input[row : row + 1, :labels]
         with torch.no_grad():
             for place in range(length - 1):
                 without = source.clone()
                 without[0, place] = model.config.pad_id
-                both = [model.project(model(each, given)).log_softmax(-1)[0] for each in (source, without)]
-                loss = [each.gather(1, batch.labels[row, :labels, None])[:, 0] for each in both]
+                both = [model.project(model(item, inputs)).log_softmax(-1)[0] for item in (source, without)]
+                loss = [value.gather(1, batch.labels[row, :labels, None])[:, 0] for value in both]
                 assert_close(effect[row, :labels, place], (loss[0] - loss[1]).clamp(min=0), atol=1e-4, rtol=1e-4)
         assert not effect[row, labels:].any()
         assert not effect[row, :, length - 1 :].any()
@@ -175,11 +175,11 @@ def test_links_count_the_words_of_the_printed_text_whatever_white_space_it_has(t
     (part,) = translator.parts([source], [""])
     written = translator.decode([Hypothesis(ids, -1.0, -1.0, (-1.0,) * len(ids), True)])
     assert written[0].text == text
-    ((found,),) = translator.aligned([part], [written])
-    assert {target for _, target in found.alignment} == set(range(len(text.split())))
-    assert {source for source, _ in found.alignment} <= set(range(len(source.split())))
-    (given,) = Aligner(translator_folder).align([(source, text)])
-    assert {target for _, target in given} == set(range(len(text.split())))
+    ((result,),) = translator.aligned([part], [written])
+    assert {target for _, target in result.alignment} == set(range(len(text.split())))
+    assert {source for source, _ in result.alignment} <= set(range(len(source.split())))
+    (inputs,) = Aligner(translator_folder).align([(source, text)])
+    assert {target for _, target in inputs} == set(range(len(text.split())))
     assert max(part.words(translator.source_tokenizer)) == len(source.split()) - 1
 
 
@@ -188,8 +188,8 @@ def test_a_translation_of_nothing_but_white_space_has_no_links(translator_folder
     translator = Translator([translator_folder])
     ids = spelled(translator.tokenizer, text)
     written = translator.decode([Hypothesis(ids, -1.0, -1.0, (-1.0,) * len(ids), True)])
-    ((found,),) = translator.aligned(translator.parts(["She reads."], [""]), [written])
-    assert (found.text, found.alignment) == (text, [])
+    ((result,),) = translator.aligned(translator.parts(["She reads."], [""]), [written])
+    assert (result.text, result.alignment) == (text, [])
 
 
 def test_a_corpus_is_aligned_in_order_whatever_the_batches(translator_folder, monkeypatch):
@@ -222,10 +222,10 @@ def test_heads_are_chosen_once(translator_folder):
 def test_two_directions_are_joined(translator_folder):
     choice = HeadChoice(((1, 0),))
     forward, backward = Aligner(translator_folder, choice), Aligner(translator_folder, choice)
-    mine = list(forward.align(TEXTS))
-    theirs = [[(i, j) for j, i in links] for links in backward.align([(t, s) for s, t in TEXTS])]
+    actual = list(forward.align(TEXTS))
+    expected = [[(i, j) for j, i in links] for links in backward.align([(t, s) for s, t in TEXTS])]
     both = list(align_both(forward, backward, TEXTS))
-    assert both == [symmetrize(a, b) for a, b in zip(mine, theirs, strict=True)]
+    assert both == [symmetrize(a, b) for a, b in zip(actual, expected, strict=True)]
 
 
 def test_only_translators_align(make_folder):
@@ -235,8 +235,8 @@ def test_only_translators_align(make_folder):
 
 def test_the_translator_aligns_the_same_way(translator_folder):
     translator = Translator([translator_folder])
-    found = translator.translations([source for source, _ in TEXTS], alignments=True, beam=1)
-    for (source, _), (translation,) in zip(TEXTS, found, strict=True):
+    result = translator.translations([source for source, _ in TEXTS], alignments=True, beam=1)
+    for (source, _), (translation,) in zip(TEXTS, result, strict=True):
         assert all(i < len(source.split()) for i, _ in translation.alignment)
         assert {j for _, j in translation.alignment} == set(range(len(translation.text.split())))
 
@@ -244,9 +244,9 @@ def test_the_translator_aligns_the_same_way(translator_folder):
 def test_other_architectures_are_aligned_too(make_folder):
     for changes in ({"architecture": "rnn"}, {"architecture": "conv"}, {"universal": True}):
         aligner = Aligner(make_folder(**changes))
-        found = list(aligner.align(TEXTS))
-        assert len(found) == len(TEXTS)
-        assert all(found)
+        result = list(aligner.align(TEXTS))
+        assert len(result) == len(TEXTS)
+        assert all(result)
         assert all(name.startswith("decoder.") for name in aligner.choice.names)
     with pytest.raises(SettingError, match="has no attention over its source"):
         list(Aligner(make_folder(architecture="rnn", source_attention="none")).align(TEXTS))

@@ -96,8 +96,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), WRONG, ids=lambda each: " ".join(each) if isinstance(each, list) else "")
-def test_what_is_wrong_is_said_in_a_sentence(call: Call, model, make_folder, monkeypatch, words, said):
+@pytest.mark.parametrize(("words", "log"), WRONG, ids=lambda each: " ".join(each) if isinstance(each, list) else "")
+def test_what_is_wrong_is_said_in_a_sentence(call: Call, model, make_folder, monkeypatch, words, log):
     monkeypatch.chdir(model)
     if "bert" in words and not (model / "bert").exists():
         folder = make_folder("encoder")
@@ -107,9 +107,9 @@ def test_what_is_wrong_is_said_in_a_sentence(call: Call, model, make_folder, mon
     (model / "empty").write_text("\n")
     done = call(*words)
     assert done.code == 2
-    assert said in done.err
+    assert log in done.err
     assert "Traceback" not in done.err
-    assert said.startswith("Invalid") or len(done.err.splitlines()) == 1
+    assert log.startswith("Invalid") or len(done.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("command", ["explain", "align", "heads"])

@@ -54,7 +54,7 @@ def test_the_python_of_the_page_runs(translator_folder, tmp_path, monkeypatch, c
 def test_every_view_is_described():
     scripts = Path(__file__).parent.parent.parent / "src" / "heedful" / "inside" / "page"
     titles = re.findall(
-        r'^  title: "([^"]+)"', "\n".join(each.read_text() for each in scripts.glob("*.js")), re.MULTILINE
+        r'^  title: "([^"]+)"', "\n".join(item.read_text() for item in scripts.glob("*.js")), re.MULTILINE
     )
     assert len(titles) >= 5
     for title in [*titles, "Decoding"]:

@@ -49,9 +49,9 @@ def test_what_is_packed_comes_back():
     back = unpack(packed)
     assert back["text"] == data["text"]
     assert back["deep"][1] == [1, 2.5]
-    for mine, theirs in zip(back["a"], arrays, strict=True):
-        assert mine.dtype == theirs.dtype
-        assert np.array_equal(mine, theirs)
+    for actual, expected in zip(back["a"], arrays, strict=True):
+        assert actual.dtype == expected.dtype
+        assert np.array_equal(actual, expected)
 
 
 def test_numbers_are_rounded_and_never_infinite():
@@ -62,16 +62,16 @@ def test_numbers_are_rounded_and_never_infinite():
 
 
 def test_a_page_holds_the_recorded_weights(folder):
-    found = explain(folder, TEXT)
-    page = found.html()
+    result = explain(folder, TEXT)
+    page = result.html()
     data = unpack(re.search(r'<script id="data" type="text/plain">([^<]+)</script>', page)[1])
     assert data["text"] == TEXT
     assert len(data["attentions"]) == KINDS[folder.model.config.family]
-    for each in data["attentions"]:
+    for item in data["attentions"]:
         for layer in range(2):
-            weights = found.run.trace[f"{each['stack']}.{layer}.{each['kind']}.weights"].numpy()
-            assert np.abs(each["weights"][layer] / 65535 - weights).max() < 1e-5
-            assert len(each["work"][layer]) == 4
+            weights = result.run.trace[f"{item['stack']}.{layer}.{item['kind']}.weights"].numpy()
+            assert np.abs(item["weights"][layer] / 65535 - weights).max() < 1e-5
+            assert len(item["work"][layer]) == 4
     assert page.count("<script") == 2
     assert set(re.findall(r"\w+://[^\s\"']*", page)) == {"http://www.w3.org/2000/svg"}  # a name, which is never opened
 
@@ -81,37 +81,37 @@ def test_the_numbers_of_a_run_are_those_of_its_search(translator_folder):
     translator = Translator([translator_folder])
     with record(translator, "*") as trace:
         translator.translate(TEXT)
-    searched, found = trace.sentence(0), record_run(translator_folder, TEXT)
-    assert set(searched) - {"logits"} <= set(found.trace)
+    searched, result = trace.sentence(0), record_run(translator_folder, TEXT)
+    assert set(searched) - {"logits"} <= set(result.trace)
     for name, activation in searched.items():
         if name != "logits":
-            assert_close(activation + 0, found.trace[name], atol=1e-4, rtol=1e-4)
+            assert_close(activation + 0, result.trace[name], atol=1e-4, rtol=1e-4)
 
 
 def test_the_translation_is_the_one_that_users_get(translator_folder):
     assert record_run(translator_folder, TEXT).output == Translator([translator_folder]).translate(TEXT)
     assert record_run(translator_folder, TEXT, beam=1).output == Translator([translator_folder]).translate(TEXT, beam=1)
     assert record_run(translator_folder, TEXT, beam=1).folder.search.beam == 1  # which the page speaks of
-    given = record_run(translator_folder, TEXT, target="Der alte Mann schläft.")
-    assert given.output == "Der alte Mann schläft."
-    assert given.tree is None
+    inputs = record_run(translator_folder, TEXT, target="Der alte Mann schläft.")
+    assert inputs.output == "Der alte Mann schläft."
+    assert inputs.tree is None
 
 
 def test_a_gpt_goes_on_and_its_positions_predict_the_next(make_folder):
-    found = record_run(make_folder("decoder"), TEXT)
-    ids = found.folder.tokenizer.encode(TEXT)
-    assert found.target.ids[: len(ids)] == ids
-    assert found.labels == [*found.target.ids[1:], found.labels[-1]]
-    assert len(found.labels) == len(found.target.ids) == len(found.hidden)
-    assert found.tree.hypotheses[0].ids[0] == found.labels[len(ids) - 1]
+    result = record_run(make_folder("decoder"), TEXT)
+    ids = result.folder.tokenizer.encode(TEXT)
+    assert result.target.ids[: len(ids)] == ids
+    assert result.labels == [*result.target.ids[1:], result.labels[-1]]
+    assert len(result.labels) == len(result.target.ids) == len(result.hidden)
+    assert result.tree.hypotheses[0].ids[0] == result.labels[len(ids) - 1]
 
 
 def test_an_encoder_guesses_what_is_masked(make_folder):
     folder = make_folder("encoder")
-    found = record_run(folder, "The old <mask> sleeps.")
-    assert found.source.ids.count(folder.tokenizer.mask_id) == 1
-    assert found.source.words[3] == "<mask>"
-    assert found.source.special[0] and found.source.special[-1]
+    result = record_run(folder, "The old <mask> sleeps.")
+    assert result.source.ids.count(folder.tokenizer.mask_id) == 1
+    assert result.source.words[3] == "<mask>"
+    assert result.source.special[0] and result.source.special[-1]
     with pytest.raises(SettingError, match="an encoder generates no text"):
         record_run(folder, TEXT, target="x")
     with pytest.raises(SettingError, match="an encoder generates no text"):
@@ -119,37 +119,37 @@ def test_an_encoder_guesses_what_is_masked(make_folder):
 
 
 def test_a_text_that_is_too_long_is_cut_and_that_is_said(folder):
-    found = record_run(folder, "The old man sleeps. " * 60)
-    assert "shown is its first part" in found.note
-    longest = max(len(side.ids) for side in (found.source, found.target) if side is not None)
+    result = record_run(folder, "The old man sleeps. " * 60)
+    assert "shown is its first part" in result.note
+    longest = max(len(side.ids) for side in (result.source, result.target) if side is not None)
     assert longest <= 64
     with pytest.raises(SettingError, match="the text is empty"):
         record_run(folder, "  ")
 
 
 def test_the_rest_of_the_vocabulary_is_counted_at_every_temperature(folder):
-    found = explain(folder, TEXT)
-    outputs = found.data()["outputs"]
+    result = explain(folder, TEXT)
+    outputs = result.data()["outputs"]
     with torch.inference_mode():
-        logits = folder.model.project(found.run.hidden).float()
+        logits = folder.model.project(result.run.hidden).float()
     for place, temperature in enumerate(outputs["temperatures"]):
         best = torch.from_numpy(outputs["logits"])
-        kept = ((best - best[:, :1]) / temperature).exp()
+        remaining = ((best - best[:, :1]) / temperature).exp()
         rest = torch.from_numpy(outputs["rest"])[:, place].exp()
         whole = ((logits - best[:, :1]) / temperature).exp().sum(-1)
-        assert_close(kept.sum(-1) + rest, whole, rtol=1e-4, atol=1e-4)
+        assert_close(remaining.sum(-1) + rest, whole, rtol=1e-4, atol=1e-4)
 
 
 def test_long_texts_keep_the_largest_weights(make_folder, monkeypatch):
     monkeypatch.setattr("heedful.inside.page_data.DENSE", 100)
     monkeypatch.setattr("heedful.inside.page_data.SPARSE", 2000)
     monkeypatch.setattr("heedful.inside.page_data.STEPS", 1000)
-    found = explain(make_folder("decoder"), TEXT)
-    data = found.data()
+    result = explain(make_folder("decoder"), TEXT)
+    data = result.data()
     (each,) = data["attentions"]
     assert "weights" not in each
     assert 0 < each["kept"] < 1
-    weights = found.run.trace["decoder.1.self.weights"].numpy()
+    weights = result.run.trace["decoder.1.self.weights"].numpy()
     back = np.zeros_like(weights)
     np.put_along_axis(back, each["places"][1].astype(int), each["values"][1] / 255, -1)
     assert np.abs(np.sort(back, -1)[..., -4:] - np.sort(weights, -1)[..., -4:]).max() < 0.003
@@ -157,11 +157,11 @@ def test_long_texts_keep_the_largest_weights(make_folder, monkeypatch):
 
 
 def test_the_raw_numbers_are_plain_json(folder, tmp_path):
-    found = explain(folder, TEXT)
-    found.save_numbers(tmp_path / "x.json")
+    result = explain(folder, TEXT)
+    result.save_numbers(tmp_path / "x.json")
     numbers = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
     for name, each in numbers["attention"].items():
-        assert_close(torch.tensor(each["values"]), found.run.trace[name], atol=1e-6, rtol=0)
+        assert_close(torch.tensor(each["values"]), result.run.trace[name], atol=1e-6, rtol=0)
         assert each["axes"] == ["head", "query", "key"]
     translates = folder.model.config.family == "encoder-decoder"
     assert (numbers["alignment"] is not None) == translates
@@ -193,14 +193,14 @@ def test_pieces_become_words_whatever_they_are_spelled_with(tokenizer):
     ],
 )
 def test_every_system_shows_the_attention_it_has(make_folder, changes, shown, stepped, placed):
-    found = explain(make_folder(**changes), TEXT)
-    data, numbers = found.data(), found.numbers()
-    assert [f"{each['stack']}.{each['kind']}" for each in data["attentions"]] == shown
+    result = explain(make_folder(**changes), TEXT)
+    data, numbers = result.data(), result.numbers()
+    assert [f"{item['stack']}.{item['kind']}" for item in data["attentions"]] == shown
     assert (data["steps"] is not None, data["positions"] is not None) == (stepped, placed)
     assert data["alignment"]["links"]
-    for values in (np.array(each["values"]) for each in numbers["attention"].values()):
+    for values in (np.array(number["values"]) for number in numbers["attention"].values()):
         assert np.allclose(values.sum(-1), 1, atol=1e-4)
-    assert found.html()
+    assert result.html()
 
 
 def test_a_model_without_attention_has_no_page(make_folder):

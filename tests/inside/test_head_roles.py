@@ -30,20 +30,20 @@ def looking(place, queries=9, keys=9, weight=0.9):
     ],
 )
 def test_places_give_a_head_its_name(kind, place):
-    (found,) = head_roles(looking(place)[None], "self")
-    assert found.kind == kind
-    assert found.kind in KINDS
-    if kind in found.shares:
-        assert found.shares[kind] == pytest.approx(0.9)
-        assert max(found.shares, key=found.shares.get) == kind
+    (result,) = head_roles(looking(place)[None], "self")
+    assert result.kind == kind
+    assert result.kind in KINDS
+    if kind in result.shares:
+        assert result.shares[kind] == pytest.approx(0.9)
+        assert max(result.shares, key=result.shares.get) == kind
 
 
 def test_an_even_head_is_diffuse():
-    (found,) = head_roles(torch.full((1, 7, 7), 1 / 7), "self")
-    assert found.kind == "diffuse"
-    assert found.entropy == pytest.approx(math.log2(7))
-    assert found.evenness == pytest.approx(1)
-    assert found.distance == pytest.approx(sum(abs(i - j) for i in range(7) for j in range(7)) / 49)
+    (result,) = head_roles(torch.full((1, 7, 7), 1 / 7), "self")
+    assert result.kind == "diffuse"
+    assert result.entropy == pytest.approx(math.log2(7))
+    assert result.evenness == pytest.approx(1)
+    assert result.distance == pytest.approx(sum(abs(i - j) for i in range(7) for j in range(7)) / 49)
 
 
 def test_causal_heads_count_only_what_they_may_see():
@@ -54,18 +54,18 @@ def test_causal_heads_count_only_what_they_may_see():
     before[0, 0] = 1
     before[range(1, 6), range(5)] = 1
     kinds = head_roles(torch.stack((even, first, before)), "self", causal=True)
-    assert [each.kind for each in kinds] == ["diffuse", "first", "previous"]
+    assert [kind.kind for kind in kinds] == ["diffuse", "first", "previous"]
     assert kinds[0].evenness == pytest.approx(1)
-    assert [each.entropy for each in kinds[1:]] == [0, 0]
+    assert [item.entropy for item in kinds[1:]] == [0, 0]
     assert "end" not in kinds[0].shares and "next" not in kinds[0].shares
 
 
 def test_a_head_over_another_sequence_has_a_diagonal():
     diagonal = looking(lambda q: 2 * q, queries=5, keys=9, weight=1)
-    (found,) = head_roles(diagonal[None], "cross")
-    assert found.kind == "selective"
-    assert found.distance == pytest.approx(0)
-    assert set(found.shares) == {"first", "end"}
+    (result,) = head_roles(diagonal[None], "cross")
+    assert result.kind == "selective"
+    assert result.distance == pytest.approx(0)
+    assert set(result.shares) == {"first", "end"}
     assert head_roles(looking(lambda q: 8, queries=5)[None], "cross")[0].kind == "end"
 
 
@@ -73,5 +73,7 @@ def test_a_head_over_another_sequence_has_a_diagonal():
 def test_the_shortest_sequences_have_numbers_too(shape):
     weights = torch.rand(shape).softmax(-1)
     for kind in ("self", "cross") if shape[1] == shape[2] else ("cross",):
-        for found in head_roles(weights, kind):
-            assert all(math.isfinite(number) for number in (found.entropy, found.evenness, found.peak, found.distance))
+        for result in head_roles(weights, kind):
+            assert all(
+                math.isfinite(number) for number in (result.entropy, result.evenness, result.peak, result.distance)
+            )

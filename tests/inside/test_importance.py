@@ -14,44 +14,44 @@ REFERENCES = ["Der alte Mann schläft.", "Sie liest ein Buch.", "Ich weiß es."]
 
 
 def test_the_loss_is_the_log_probability_of_the_references(translator_folder):
-    found = importance(translator_folder, SOURCES, REFERENCES)
+    result = importance(translator_folder, SOURCES, REFERENCES)
     translator = Translator([translator_folder])
     tokens = sum(len(ids) + 1 for ids in translator_folder.tokenizer.encode_batch(REFERENCES))
     pairs = list(zip(SOURCES, REFERENCES, strict=True))
-    assert found.whole.loss == pytest.approx(-sum(translator.score(pairs)) / tokens, rel=1e-5)
-    assert list(found.without) == heads(translator_folder)
+    assert result.whole.loss == pytest.approx(-sum(translator.score(pairs)) / tokens, rel=1e-5)
+    assert list(result.without) == heads(translator_folder)
     head = Head("decoder", 1, "cross", 2)
     with heads_off(translator_folder, [head]):
-        assert found.without[head].loss == pytest.approx(-sum(translator.score(pairs)) / tokens, rel=1e-5)
-    assert found.rise(head) == found.without[head].loss - found.whole.loss
-    assert found.ranked()[0] == max(found.without, key=found.rise)
-    assert found.drop(head) is None
+        assert result.without[head].loss == pytest.approx(-sum(translator.score(pairs)) / tokens, rel=1e-5)
+    assert result.rise(head) == result.without[head].loss - result.whole.loss
+    assert result.ranked()[0] == max(result.without, key=result.rise)
+    assert result.drop(head) is None
 
 
 def test_a_head_that_passes_nothing_on_is_not_missed(make_folder):
     folder = make_folder()
     with torch.no_grad():
         folder.model.encoder.get_submodule("0").self.output.weight[:, 4:8] = 0
-    found = importance(folder, SOURCES, REFERENCES)
-    assert found.rise(Head("encoder", 0, "self", 1)) == 0
-    assert sum(found.rise(head) == 0 for head in found.without) == 1
+    result = importance(folder, SOURCES, REFERENCES)
+    assert result.rise(Head("encoder", 0, "self", 1)) == 0
+    assert sum(result.rise(head) == 0 for head in result.without) == 1
 
 
 def test_bleu_is_measured_if_asked(translator_folder):
     seen = []
-    found = importance(translator_folder, SOURCES, REFERENCES, bleu=True, progress=lambda head, n: seen.append(n))
+    result = importance(translator_folder, SOURCES, REFERENCES, bleu=True, progress=lambda head, n: seen.append(n))
     assert seen == list(range(1, 25))
-    numbers = found.as_json()
+    numbers = result.as_json()
     assert set(numbers["whole"]) == {"loss", "bleu"}
-    assert all(each["drop"] == found.whole.bleu - each["bleu"] for each in numbers["heads"])
+    assert all(number["drop"] == result.whole.bleu - number["bleu"] for number in numbers["heads"])
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder"])
 def test_language_models_are_measured_on_text_alone(make_folder, family):
     folder = make_folder(family)
-    found = importance(folder, [*SOURCES, "", "word " * 100])
-    assert len(found.without) == 8
-    assert all(measure.loss > 0 for measure in found.without.values())
+    result = importance(folder, [*SOURCES, "", "word " * 100])
+    assert len(result.without) == 8
+    assert all(measure.loss > 0 for measure in result.without.values())
     with pytest.raises(SettingError, match=f"a model of the {family} family has no references"):
         importance(folder, SOURCES, REFERENCES)
 

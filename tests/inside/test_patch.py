@@ -15,10 +15,10 @@ SOURCE, TARGET = torch.tensor([[9, 300, 310, 41, 3], [300, 8, 3, 0, 0]]), torch.
 
 
 def test_heads_are_counted_encoder_first(translator_folder, make_folder):
-    found = heads(translator_folder.model)
-    assert len(found) == 2 * 4 + 2 * 4 + 2 * 4
-    assert [str(head) for head in (found[0], found[-1])] == ["encoder.0.self.0", "decoder.1.cross.3"]
-    assert all(Head.parse(str(head)) == head for head in found)
+    result = heads(translator_folder.model)
+    assert len(result) == 2 * 4 + 2 * 4 + 2 * 4
+    assert [str(head) for head in (result[0], result[-1])] == ["encoder.0.self.0", "decoder.1.cross.3"]
+    assert all(Head.parse(str(head)) == head for head in result)
     assert {head.kind for head in heads(make_folder("decoder").model)} == {"self"}
 
 
@@ -27,11 +27,11 @@ def test_a_head_that_is_off_is_a_zero_block_of_the_output_matrix(translator_fold
     with torch.no_grad(), heads_off(model, [Head.parse("decoder.1.cross.2")]):
         off = model(SOURCE, TARGET)
     weight = model.decoder.get_submodule("1").cross.output.weight
-    kept = weight.detach().clone()
+    remaining = weight.detach().clone()
     with torch.no_grad():
         weight[:, 8:12] = 0
         by_hand = model(SOURCE, TARGET)
-        weight.copy_(kept)
+        weight.copy_(remaining)
         whole = model(SOURCE, TARGET)
     assert_close(off, by_hand)
     assert (whole - off).abs().max() > 1e-3

@@ -152,7 +152,7 @@ def test_hooks_are_gone_afterwards_even_after_an_error(translator_folder):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"positions": each} for each in ("sinusoidal", "rotary", "alibi", "relative")]
+    [{"positions": item} for item in ("sinusoidal", "rotary", "alibi", "relative")]
     + [SYSTEMS[name] for name in ("rnn", "rnn of GRU with dot products", "convolutions", "universal with act_halting")],
     ids=str,
 )
@@ -162,21 +162,21 @@ def test_a_search_leaves_the_trace_of_its_best_outputs(make_folder, changes, opt
     translator = Translator([make_folder(**changes)])
     model = translator.models[0].double()  # what differs is not rounding
     with record(translator, "*") as trace:
-        found = translator.translations(TEXTS, **options)
+        results = translator.translations(TEXTS, **options)
     assert len(trace.searches) <= 2  # the second one is of sentences with a loop
     hypotheses = {i: search.hypotheses[p][0] for search in trace.searches for p, i in search.indices.items()}
     longest = max(len(hypothesis.token_log_probs) for hypothesis in hypotheses.values())
     assert trace["decoder.0.cross.weights"].shape[::2] == (4, longest)
     for number, text in enumerate(TEXTS):
         ids = hypotheses[number].ids
-        assert translator.tokenizer.decode(ids) == found[number][0].text
+        assert translator.tokenizer.decode(ids) == results[number][0].text
         batch = collate(Pairs.of([(translator.source_tokenizer.encode(text), ids)]), [0], translator.tokenizer.specials)
-        given = batch.decoder_input[:, : len(hypotheses[number].token_log_probs)]
+        inputs = batch.decoder_input[:, : len(hypotheses[number].token_log_probs)]
         with torch.no_grad(), record(model, "*") as alone:
-            model.project(model(batch.source, given))
-        mine = trace.sentence(number)
-        assert set(mine) == set(alone)
-        for name, activation in mine.items():
+            model.project(model(batch.source, inputs))
+        actual = trace.sentence(number)
+        assert set(actual) == set(alone)
+        for name, activation in actual.items():
             assert activation.axes == alone[name].axes[1:]
             assert_close(activation + 0, alone[name][0], atol=1e-4, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
             padded = trace[name][number]
@@ -206,9 +206,9 @@ def test_recording_changes_no_translation(translator_folder, monkeypatch):
     assert trace["decoder.0.cross.weights"].size(0) == len(TEXTS)
     monkeypatch.setattr("heedful.inference.translator.library", lambda: None)
     assert translator.translations(TEXTS, n_best=3, alignments=True) == heard  # the same body, to the last bit
-    for ours, theirs in zip(chain(*heard), chain(*compiled), strict=True):  # and another body to its rounding
-        assert (ours.text, ours.alignment) == (theirs.text, theirs.alignment)
-        assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-4)
+    for ours, expected in zip(chain(*heard), chain(*compiled), strict=True):  # and another body to its rounding
+        assert (ours.text, ours.alignment) == (expected.text, expected.alignment)
+        assert ours.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-4)
 
 
 def test_sentences_of_several_searches_stand_in_the_order_they_were_given(translator_folder, monkeypatch):
@@ -233,12 +233,12 @@ def test_what_another_thread_computes_meanwhile_is_not_recorded():
     model = build_model(
         ModelConfig(vocab_size=19, d_model=16, d_ff=24, n_heads=4, encoder_layers=2, decoder_layers=2)
     ).eval()
-    ours, theirs = torch.randint(4, 19, (2, 3, 7))
+    ours, expected = torch.randint(4, 19, (2, 3, 7))
     with record(model) as alone:
         model(ours, ours)
     with record(model) as trace:
         model(ours, ours)
-        other = Thread(target=model, args=(theirs, theirs))
+        other = Thread(target=model, args=(expected, expected))
         other.start()
         other.join()
     assert trace.calls.keys() == alone.calls.keys()

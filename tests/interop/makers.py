@@ -57,8 +57,8 @@ def pieces(model: bytes) -> list[str]:
 
 def table(*spms: bytes) -> dict[str, int]:
     """As OPUS-MT has it: eos first, pad last."""
-    found = [piece for model in spms for piece in pieces(model) if piece not in ("<s>", "</s>", "<unk>")]
-    return {piece: i for i, piece in enumerate(["</s>", "<unk>", ">>fr<<", *dict.fromkeys(found), "<pad>"])}
+    result = [piece for model in spms for piece in pieces(model) if piece not in ("<s>", "</s>", "<unk>")]
+    return {piece: i for i, piece in enumerate(["</s>", "<unk>", ">>fr<<", *dict.fromkeys(result), "<pad>"])}
 
 
 def marian(
@@ -68,8 +68,8 @@ def marian(
     both = table(spm(0), spm(1))
     source, target = (table(spm(0)), table(spm(1))) if separate else (both, both)
     if separate:  # pad has one id for both sides
-        for each in (source, target):
-            each["<pad>"], each[next(k for k, v in each.items() if v == 3)] = 3, each["<pad>"]
+        for item in (source, target):
+            item["<pad>"], item[next(k for k, v in item.items() if v == 3)] = 3, item["<pad>"]
     pad = target["<pad>"]
     settings = {
         "vocab_size": len(source), "decoder_vocab_size": len(target), "d_model": 16, "encoder_layers": 2,

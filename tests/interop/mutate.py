@@ -69,7 +69,7 @@ def _change_json(file: Path, draw: random.Random) -> None:
         return
     place = content
     while draw.random() < 0.7 and (
-        inner := [each for each in _values(place) if isinstance(each, dict | list) and each]
+        inner := [value for value in _values(place) if isinstance(value, dict | list) and value]
     ):
         place = draw.choice(inner)
     key = draw.choice(sorted(place) if isinstance(place, dict) else range(len(place)))
@@ -140,7 +140,7 @@ def _remove(file: Path, draw: random.Random) -> None:
 
 
 def _swap(file: Path, draw: random.Random) -> None:
-    other = draw.choice(sorted(each for each in file.parent.iterdir() if each.is_file()))
+    other = draw.choice(sorted(item for item in file.parent.iterdir() if item.is_file()))
     one, two = file.read_bytes(), other.read_bytes()
     file.write_bytes(two)
     other.write_bytes(one)

@@ -41,7 +41,7 @@ def code(mark: str) -> str:
 
 def stacked(module: str, name: str, argument: str) -> bytes:
     """The same with STACK_GLOBAL of protocol 4."""
-    short = [b"\x8c" + bytes([len(each)]) + each.encode() for each in (module, name)]
+    short = [b"\x8c" + bytes([len(item)]) + item.encode() for item in (module, name)]
     return b"\x80\x04" + short[0] + short[1] + b"\x93" + text(argument) + b"\x85R."
 
 

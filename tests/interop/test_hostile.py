@@ -41,8 +41,8 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / f"{name}-bin/model.safetensors").unlink()
     (root / "bert/vocab.txt").unlink()
     (root / "bert/tokenizer.json").write_text(word_pieces())
-    for each in root.iterdir():
-        interop.open_folder(each)
+    for item in root.iterdir():
+        interop.open_folder(item)
     return root
 
 
@@ -264,7 +264,7 @@ def test_a_pickle_may_mention_a_string_twice_but_not_a_tuple(tmp_path: Path) -> 
 
 
 def test_mutated_folders_load_or_get_one_sentence(clean: Path, tmp_path: Path) -> None:
-    names = sorted(each.name for each in clean.iterdir())
+    names = sorted(item.name for item in clean.iterdir())
     outcomes = {"opened": 0, "refused": 0}
     for seed in range(500):
         draw = random.Random(seed)

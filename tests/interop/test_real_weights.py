@@ -53,15 +53,15 @@ def embed(opened: ModelFolder, sentences: list[str]) -> torch.Tensor:
 
 @torch.inference_mode()
 def test_embeddings_are_those_of_transformers(path: Path) -> None:
-    model, tokenizer = (each.from_pretrained(path) for each in (transformers.AutoModel, transformers.AutoTokenizer))
-    given = tokenizer(SENTENCES, padding=True, return_tensors="pt")
-    keep = given["attention_mask"].unsqueeze(2)
-    theirs = F.normalize((model.eval()(**given).last_hidden_state * keep).sum(1) / keep.sum(1))
-    ours = embed(interop.open_folder(path), SENTENCES)
-    cosine = (ours * theirs).sum(1)
-    print(f"smallest cosine {cosine.min().item():.8f}, largest difference {(ours - theirs).abs().max().item():.1e}")
+    model, tokenizer = (item.from_pretrained(path) for item in (transformers.AutoModel, transformers.AutoTokenizer))
+    inputs = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    keep = inputs["attention_mask"].unsqueeze(2)
+    expected = F.normalize((model.eval()(**inputs).last_hidden_state * keep).sum(1) / keep.sum(1))
+    actual = embed(interop.open_folder(path), SENTENCES)
+    cosine = (actual * expected).sum(1)
+    print(f"smallest cosine {cosine.min().item():.8f}, largest difference {(actual - expected).abs().max().item():.1e}")
     assert cosine.min() >= 0.99999
-    assert ours[0] @ ours[1] > ours[0] @ ours[3]  # a meal is nearer to food than a capital is
+    assert actual[0] @ actual[1] > actual[0] @ actual[3]  # a meal is nearer to food than a capital is
 
 
 def test_they_come_back_to_the_byte(path: Path, tmp_path: Path) -> None:

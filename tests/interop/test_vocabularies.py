@@ -67,38 +67,38 @@ def test_a_vocabulary_that_fails_in_use_is_told_in_one_sentence(
 @pytest.mark.parametrize("change", [without_unknown, panics])
 def test_the_worker_of_a_server_survives_a_vocabulary_that_fails(copy: Path, change: Callable[[Any], None]) -> None:
     change_vocabulary(copy, change)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        worker = Worker(ours, interop.open_folder(copy), "float32")
+    actual, expected = socket.socketpair()
+    with actual, expected:
+        worker = Worker(actual, interop.open_folder(copy), "float32")
         worker._handle(WorkerTask(1, {"texts": ["日本" + LONG], "fields": ("text",)}))
         worker._handle(WorkerTask(2, {"texts": [""], "fields": ("text",)}))
         worker._report(worker._steps())
-        events = {event.task: event for event in MessageReader()(theirs.recv(1 << 16)) if event.task}
+        events = {event.task: event for event in MessageReader()(expected.recv(1 << 16)) if event.task}
     assert events[1].kind == "failed" and "tokenizer.json is damaged" in events[1].value
     assert events[2].kind == "done"
 
 
 @pytest.mark.parametrize(
-    ("family", "asked"),
+    ("family", "requested"),
     [
         ("encoder-decoder", {"texts": ["the town"], "fields": ("text",), "search": {"max_length": 4}}),
         ("decoder", {"prompt": "the town", "n": 1, "max_tokens": 1}),
     ],
 )
 def test_a_request_whose_answer_cannot_be_decoded_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, asked: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, requested: dict[str, Any]
 ) -> None:
     def damaged(self: Tokenizer, ids: object) -> str:
         raise FolderError("tokenizer.json is damaged.")
 
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        worker = Worker(ours, make(tmp_path / "model", family=family), "float32")
+    actual, expected = socket.socketpair()
+    with actual, expected:
+        worker = Worker(actual, make(tmp_path / "model", family=family), "float32")
         monkeypatch.setattr(Tokenizer, "decode_text", damaged)
-        worker._handle(WorkerTask(1, asked))
+        worker._handle(WorkerTask(1, requested))
         while not worker.workload.idle():
             worker._report(worker._steps())
-        events = [event for event in MessageReader()(theirs.recv(1 << 16)) if event.task]
+        events = [event for event in MessageReader()(expected.recv(1 << 16)) if event.task]
     assert [(event.kind, event.value) for event in events] == [("failed", "tokenizer.json is damaged.")]
 
 

@@ -53,18 +53,18 @@ def use(path: Path) -> None:
 
 def serve(path: Path) -> None:
     """Let a worker of the server answer; raise what it would not survive, or what it takes for a bug of ours."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs, contextlib.closing(_worker(ours, interop.open_folder(path))) as workers:
+    actual, expected = socket.socketpair()
+    with actual, expected, contextlib.closing(_worker(actual, interop.open_folder(path))) as workers:
         worker = next(workers)
-        for number, asked in enumerate(_requests(worker.folder), 1):
-            worker._handle(WorkerTask(number, asked))
+        for number, requested in enumerate(_requests(worker.folder), 1):
+            worker._handle(WorkerTask(number, requested))
             for _ in range(MOST_STEPS):
                 if worker.workload.idle():
                     break
                 worker._report(worker._steps())
             assert worker.workload.idle(), "the worker does not come to an end"
-        theirs.setblocking(False)
-        _check(theirs)
+        expected.setblocking(False)
+        _check(expected)
 
 
 def _worker(pipe: socket.socket, folder: ModelFolder) -> Iterator[Worker]:

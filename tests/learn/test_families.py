@@ -80,16 +80,16 @@ def bert(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_bert_fills_the_blanks_of_a_tiny_grammar(bert: Path) -> None:
     encoder = heedful.load(bert)
     assert isinstance(encoder, Encoder)
-    asked = []
+    requested = []
     for animal, (verb, place) in FACTS.items():
         for time in TIMES:
-            asked += [
+            requested += [
                 (f"the [MASK] {verb} {time} in the {place}.", animal),
                 (f"the {animal} <mask> {time} in the {place}.", verb),
                 (f"the {animal} {verb} {time} in the [MASK].", place),
             ]
-    right = sum(encoder.fill_mask(text, top=1)[0][0].token == answer for text, answer in asked)
-    assert right / len(asked) >= 0.95
+    right = sum(encoder.fill_mask(text, top=1)[0][0].token == answer for text, answer in requested)
+    assert right / len(requested) >= 0.95
     (best,) = encoder.fill_mask("the bird [MASK] today in the tree.", top=1)
     assert best[0].probability > 0.8
     assert best[0].text == "the bird sings today in the tree."
@@ -107,14 +107,14 @@ def test_sentences_about_the_same_are_near_each_other(bert: Path) -> None:
 @pytest.mark.long
 def test_a_classifier_learns(bert: Path, tmp_path: Path) -> None:
     water = {"fish", "bee"}
-    examples = [(("wet" if any(each in line for each in water) else "dry"), line) for line in sentences(300, 9)]
+    examples = [(("wet" if any(value in line for value in water) else "dry"), line) for line in sentences(300, 9)]
     (tmp_path / "train.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in examples), encoding="utf-8")
     train = {"init": bert, "max_updates": 120, "checkpoint_every": 60, "batch_tokens": 512}
     out = trained(tmp_path / "tagger", "classification", {"labeled": tmp_path / "train.tsv"}, train)
     encoder = heedful.load(out)
     texts = [f"the {animal} {verb} in the {place}." for animal, (verb, place) in FACTS.items()]
     expected = ["wet" if animal in water else "dry" for animal in FACTS]
-    assert [each.label for each in encoder.classify(texts)] == expected
+    assert [item.label for item in encoder.classify(texts)] == expected
     last = [record for record in read_metrics(out) if "valid_loss" in record][-1]
     assert last["valid_accuracy"] == last["valid_macro_f1"] == 100
 
@@ -125,7 +125,7 @@ def test_a_classifier_compares_two_texts(bert: Path, tmp_path: Path) -> None:
     for first in sentences(600, 3):
         same = chosen.random() < 0.5
         animal = first.split()[1]
-        other = animal if same else chosen.choice([each for each in FACTS if each != animal])
+        other = animal if same else chosen.choice([item for item in FACTS if item != animal])
         lines.append(f"{'same' if same else 'other'}\t{first}\tthe {other} {FACTS[other][0]}.\n")
     (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
     train = {"init": bert, "max_updates": 400, "checkpoint_every": 100, "batch_tokens": 1024, "learning_rate": 1e-3}

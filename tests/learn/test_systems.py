@@ -88,14 +88,14 @@ def test_copying_and_reversing_are_learned(name: str) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     test = batch(100, 10**6)
-    found = written(model.eval(), test.source, test.source_lengths)
-    expected = [row[1:-1].tolist() for row in (each[each != 0] for each in test.target)]
-    assert sum(a == b for a, b in zip(found, expected, strict=True)) >= 0.95 * len(expected)
+    result = written(model.eval(), test.source, test.source_lengths)
+    expected = [row[1:-1].tolist() for row in (item[item != 0] for item in test.target)]
+    assert sum(a == b for a, b in zip(result, expected, strict=True)) >= 0.95 * len(expected)
 
 
 def written(model: torch.nn.Module, source: Tensor, lengths: Tensor) -> list[list[int]]:
     hypotheses = beam_search(ModelNextToken(model), source, lengths, SearchOptions(beam=1, max_length=8))
-    return [list(found[0].ids) for found in hypotheses]
+    return [list(result[0].ids) for result in hypotheses]
 
 
 @pytest.mark.parametrize("name", ["rnn-additive", "conv", "linformer", "linear", "act_halting"])
@@ -105,16 +105,16 @@ def test_killed_and_resumed_equals_never_interrupted(corpus: Path, tmp_path: Pat
         with pytest.raises(SettingError, match="does not work with"):
             open_(settings(corpus, tmp_path / "store", *changes), tmp_path / "refused")
         changes.append("train.rdrop=0")
-    asked = settings(corpus, tmp_path / "store", *changes, "train.max_updates=5", "train.checkpoint_every=2")
-    train(open_(asked, tmp_path / "whole"))
-    run = open_(asked, tmp_path / "killed")
+    requested = settings(corpus, tmp_path / "store", *changes, "train.max_updates=5", "train.checkpoint_every=2")
+    train(open_(requested, tmp_path / "whole"))
+    run = open_(requested, tmp_path / "killed")
     run.loss_of = killing(run, 4, 2)  # type: ignore[method-assign]
     with pytest.raises(Killed):
         train(run)
     torch.manual_seed(12345)
-    train(open_(asked, tmp_path / "killed", resume=True))
+    train(open_(requested, tmp_path / "killed", resume=True))
     for file in ("model.safetensors", "checkpoints/step-5/optimizer.safetensors"):
-        ours, theirs = load_file(tmp_path / "killed" / file), load_file(tmp_path / "whole" / file)
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+        actual, reference = load_file(tmp_path / "killed" / file), load_file(tmp_path / "whole" / file)
+        assert actual.keys() == reference.keys()
+        assert all(torch.equal(actual[key], reference[key]) for key in actual)
     assert folder.load_folder(tmp_path / "killed").model.config == run.config.model

@@ -19,26 +19,26 @@ NO_POSITION = Position(small(), 1)
 EPS = 1e-5
 
 
-def attention_in_torch(ours: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
+def attention_in_torch(actual: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
     """Our tensors (weights or gradients) under the names of `nn.MultiheadAttention`."""
     theirs = {
-        f"in_proj_{kind}": torch.cat([ours[f"{prefix}{part}.{kind}"] for part in ("query", "key", "value")])
+        f"in_proj_{kind}": torch.cat([actual[f"{prefix}{part}.{kind}"] for part in ("query", "key", "value")])
         for kind in ("weight", "bias")
     }
-    return theirs | {f"out_proj.{kind}": ours[f"{prefix}output.{kind}"] for kind in ("weight", "bias")}
+    return theirs | {f"out_proj.{kind}": actual[f"{prefix}output.{kind}"] for kind in ("weight", "bias")}
 
 
-def block_in_torch(ours: dict[str, Tensor], cross: bool) -> dict[str, Tensor]:
+def block_in_torch(actual: dict[str, Tensor], cross: bool) -> dict[str, Tensor]:
     """Our tensors under the names of `nn.TransformerEncoderLayer` or `nn.TransformerDecoderLayer`."""
-    theirs = {f"self_attn.{name}": x for name, x in attention_in_torch(ours, "self.").items()}
+    theirs = {f"self_attn.{name}": x for name, x in attention_in_torch(actual, "self.").items()}
     names = {"feed.up": "linear1", "feed.down": "linear2", "self_residual.norm": "norm1"}
     if cross:
-        theirs |= {f"multihead_attn.{name}": x for name, x in attention_in_torch(ours, "cross.").items()}
+        theirs |= {f"multihead_attn.{name}": x for name, x in attention_in_torch(actual, "cross.").items()}
         names |= {"cross_residual.norm": "norm2", "feed_residual.norm": "norm3"}
     else:
         names |= {"feed_residual.norm": "norm2"}
     kinds = ("weight", "bias")
-    return theirs | {f"{b}.{kind}": ours[f"{a}.{kind}"] for a, b in names.items() for kind in kinds}
+    return theirs | {f"{b}.{kind}": actual[f"{a}.{kind}"] for a, b in names.items() for kind in kinds}
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:
@@ -49,11 +49,11 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def assert_same_gradients(inputs: list[Tensor], ours: Tensor, theirs: Tensor) -> None:
+def assert_same_gradients(inputs: list[Tensor], actual: Tensor, theirs: Tensor) -> None:
     """Gradients for the inputs here; those for the weights are left in `.grad` on both sides."""
-    upstream = random(*ours.shape, seed=9)
+    upstream = random(*actual.shape, seed=9)
     pairs = []
-    for out in (ours, theirs):
+    for out in (actual, theirs):
         for x in inputs:
             x.grad = None
         out.backward(upstream)
@@ -71,9 +71,9 @@ def padding(lengths: list[int]) -> Tensor:
 def test_attention_equals_multihead_attention(batch, over, masks):
     queries, lengths = 5, [7, 4, 2][:batch] if over == "memory" else [5, 4, 2][:batch]
     torch.manual_seed(1)
-    ours = stir(MultiHeadAttention(small()))
+    actual = stir(MultiHeadAttention(small()))
     theirs = nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
-    theirs.load_state_dict(attention_in_torch(ours.state_dict()))
+    theirs.load_state_dict(attention_in_torch(actual.state_dict()))
     x = random(batch, queries, 16).requires_grad_()
     memory = random(batch, lengths[0], 16, seed=1).requires_grad_() if over == "memory" else x
 
@@ -85,17 +85,17 @@ def test_attention_equals_multihead_attention(batch, over, masks):
         keep = keep & causal(queries, lengths[0])
         options["attn_mask"] = ~causal(queries, lengths[0])[0, 0]
     seen = []
-    with ours.weights.register_forward_hook(lambda module, given, weights: seen.append(weights)):
+    with actual.weights.register_forward_hook(lambda module, given, weights: seen.append(weights)):
         if over == "itself":
-            out = ours.self_attention(x, LayerContext(NO_POSITION, keep))
+            out = actual.self_attention(x, LayerContext(NO_POSITION, keep))
         else:
-            out = ours.cross_attention(x, LayerContext(NO_POSITION, memory=memory, memory_keep=keep))
+            out = actual.cross_attention(x, LayerContext(NO_POSITION, memory=memory, memory_keep=keep))
     expected, weights = theirs(x, memory, memory, **options, average_attn_weights=False)
 
     torch.testing.assert_close(out, expected)
     torch.testing.assert_close(seen, [weights])
     assert_same_gradients([x, memory], out, expected)
-    torch.testing.assert_close(attention_in_torch(gradients(ours)), gradients(theirs))
+    torch.testing.assert_close(attention_in_torch(gradients(actual)), gradients(theirs))
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -104,24 +104,24 @@ def test_attention_equals_multihead_attention(batch, over, masks):
 @pytest.mark.parametrize("cross", [False, True])
 def test_block_equals_the_layers_of_torch(cross, activation, norm, batch):
     torch.manual_seed(2)
-    ours = stir(Block(small(pre_norm=norm == "pre", activation=activation), cross))
+    actual = stir(Block(small(pre_norm=norm == "pre", activation=activation), cross))
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     theirs = kind(16, 4, 24, 0.0, activation, EPS, batch_first=True, norm_first=norm == "pre", dtype=torch.float64)
-    theirs.load_state_dict(block_in_torch(ours.state_dict(), cross))
+    theirs.load_state_dict(block_in_torch(actual.state_dict(), cross))
     lengths, memory_lengths = [6, 4, 3][:batch], [5, 5, 2][:batch]
     x, memory = random(batch, 6, 16).requires_grad_(), random(batch, 5, 16, seed=1).requires_grad_()
     keep = padding(lengths)[:, None, None, :]
     if cross:
         memory_keep = padding(memory_lengths)[:, None, None, :]
-        out = ours(x, LayerContext(NO_POSITION, keep & causal(6, 6), memory, memory_keep))
+        out = actual(x, LayerContext(NO_POSITION, keep & causal(6, 6), memory, memory_keep))
         options = {"tgt_key_padding_mask": ~padding(lengths), "memory_key_padding_mask": ~padding(memory_lengths)}
         expected = theirs(x, memory, tgt_mask=~causal(6, 6)[0, 0], **options)
     else:
-        out = ours(x, LayerContext(NO_POSITION, keep))
+        out = actual(x, LayerContext(NO_POSITION, keep))
         expected = theirs(x, src_key_padding_mask=~padding(lengths))
     torch.testing.assert_close(out, expected)
     assert_same_gradients([x, memory] if cross else [x], out, expected)
-    torch.testing.assert_close(block_in_torch(gradients(ours), cross), gradients(theirs))
+    torch.testing.assert_close(block_in_torch(gradients(actual), cross), gradients(theirs))
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -129,13 +129,13 @@ def test_block_equals_the_layers_of_torch(cross, activation, norm, batch):
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("layers", [(2, 2), (3, 1)])
 def test_the_whole_model_equals_the_stacks_of_torch(layers, activation, norm):
-    ours = fresh(
+    actual = fresh(
         small(pre_norm=norm == "pre", activation=activation, encoder_layers=layers[0], decoder_layers=layers[1])
     )
     options = {"batch_first": True, "norm_first": norm == "pre", "dtype": torch.float64}
     theirs = nn.Transformer(16, 4, layers[0], layers[1], 24, 0.0, activation, **options)
     for name in ("encoder", "decoder"):
-        stack, twin = getattr(ours, name), getattr(theirs, name)
+        stack, twin = getattr(actual, name), getattr(theirs, name)
         for block, layer in zip(stack.blocks, twin.layers, strict=True):
             layer.load_state_dict(block_in_torch(block.state_dict(), name == "decoder"))
         if norm == "pre":
@@ -150,7 +150,7 @@ def test_the_whole_model_equals_the_stacks_of_torch(layers, activation, norm):
         place, column = np.meshgrid(np.arange(ids.size(1)), np.arange(16), indexing="ij")
         angle = place / 10_000 ** (column // 2 * 2 / 16)
         table = torch.from_numpy(np.where(column % 2, np.cos(angle), np.sin(angle)))
-        return ours.embedding.weight[ids] * math.sqrt(16) + table
+        return actual.embedding.weight[ids] * math.sqrt(16) + table
 
     expected = theirs(
         embed(source),
@@ -160,14 +160,16 @@ def test_the_whole_model_equals_the_stacks_of_torch(layers, activation, norm):
         tgt_key_padding_mask=target == 0,
         memory_key_padding_mask=source == 0,
     )
-    out = ours(source, target)
+    out = actual(source, target)
     assert torch.equal(not_padding(source, 0)[:, 0, 0], source != 0)
     torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)  # our table of positions is in single precision
-    logits = ours.project(out)
-    torch.testing.assert_close(logits, out @ ours.embedding.weight.t())
-    (gradient,) = torch.autograd.grad(logits[target != 0].logsumexp(-1).sum(), ours.embedding.weight)
-    reference = (expected @ ours.embedding.weight.t())[target != 0].logsumexp(-1).sum()
-    torch.testing.assert_close(gradient, torch.autograd.grad(reference, ours.embedding.weight)[0], atol=1e-5, rtol=1e-5)
+    logits = actual.project(out)
+    torch.testing.assert_close(logits, out @ actual.embedding.weight.t())
+    (gradient,) = torch.autograd.grad(logits[target != 0].logsumexp(-1).sum(), actual.embedding.weight)
+    reference = (expected @ actual.embedding.weight.t())[target != 0].logsumexp(-1).sum()
+    torch.testing.assert_close(
+        gradient, torch.autograd.grad(reference, actual.embedding.weight)[0], atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "gelu_tanh", "silu", "swiglu"])

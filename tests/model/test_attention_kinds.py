@@ -189,7 +189,7 @@ def test_kernel_attention_is_its_quadratic_form(family):
     (block,) = stack.blocks
     a = block.self
     q, k, v = (a.split_heads(layer(x)) for layer in (a.query, a.key, a.value))
-    q, k = (torch.where(each > 0, each + 1, each.exp()) for each in (q, k))
+    q, k = (torch.where(item > 0, item + 1, item.exp()) for item in (q, k))
     rows = []
     for i in range(length):
         end = i + 1 if family == "decoder" else length

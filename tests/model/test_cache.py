@@ -16,12 +16,12 @@ SHAPES = [
     for p, n, a in product(POSITIONS, NORMS, ACTIVATIONS)
 ] + [pytest.param(shape, id=name) for name, shape in SYSTEMS.items()]
 every_shape = pytest.mark.parametrize("shape", SHAPES)
-every_decoder = pytest.mark.parametrize("shape", [each for each in SHAPES if "decoder" in families(each.values[0])])
+every_decoder = pytest.mark.parametrize("shape", [item for item in SHAPES if "decoder" in families(item.values[0])])
 SOURCE_LENGTHS = [7, 3, 5]
 
 
-def assert_same(ours: Tensor, theirs: Tensor) -> None:
-    torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-9)
+def assert_same(actual: Tensor, reference: Tensor) -> None:
+    torch.testing.assert_close(actual, reference, atol=1e-11, rtol=1e-9)
 
 
 def in_pieces(model, cache: KVCache, ids: Tensor, sizes: list[int]) -> Tensor:

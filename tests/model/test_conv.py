@@ -67,8 +67,8 @@ def test_a_layer_is_torchs_convolution_and_gate():
     ids = sentences([9, 9])
     x = model.decoder.position.embed(model.embedding(ids))
     convolve = model.decoder.layers[0].convolution.convolve
-    theirs = F.glu(F.conv1d(F.pad(x.transpose(1, 2), (2, 0)), convolve.weight, convolve.bias), 1).transpose(1, 2)
-    torch.testing.assert_close(model(ids), (x + theirs) * HALF)
+    expected = F.glu(F.conv1d(F.pad(x.transpose(1, 2), (2, 0)), convolve.weight, convolve.bias), 1).transpose(1, 2)
+    torch.testing.assert_close(model(ids), (x + expected) * HALF)
 
 
 @pytest.mark.parametrize("dilated", [False, True])
@@ -79,8 +79,8 @@ def test_a_separable_layer_is_the_full_one_with_a_product_as_its_kernel(dilated)
     depthwise, pointwise = layer.convolve.depthwise.weight[:, 0], layer.convolve.pointwise.weight[:, :, 0]
     kernel, step = pointwise[:, :, None] * depthwise[None], 2 if dilated else 1
     padded = F.pad(x.transpose(1, 2), (2 * step, 0))
-    theirs = F.glu(F.conv1d(padded, kernel, layer.convolve.pointwise.bias, dilation=step), 1).transpose(1, 2)
-    torch.testing.assert_close(layer(x), theirs)
+    expected = F.glu(F.conv1d(padded, kernel, layer.convolve.pointwise.bias, dilation=step), 1).transpose(1, 2)
+    torch.testing.assert_close(layer(x), expected)
 
 
 @pytest.mark.parametrize(("dilated", "reach"), [(False, 2 * 4), (True, 2 * (1 + 2 + 4 + 8))])

@@ -43,11 +43,11 @@ def test_the_load_is_the_probability_to_be_among_the_best():
     generator = torch.Generator().manual_seed(2)
     clean, noisy, deviation = (torch.randn(3, 6, generator=generator, dtype=torch.float64) for _ in range(3))
     deviation = deviation.abs() + 0.1
-    found = selection_probability(clean, noisy, deviation, 2)
+    result = selection_probability(clean, noisy, deviation, 2)
     for row, expert in np.ndindex(3, 6):
         others = sorted((float(noisy[row, e]) for e in range(6) if e != expert), reverse=True)
         z = (float(clean[row, expert]) - others[1]) / float(deviation[row, expert])
-        assert float(found[row, expert]) == pytest.approx(0.5 * (1 + math.erf(z / math.sqrt(2))))
+        assert float(result[row, expert]) == pytest.approx(0.5 * (1 + math.erf(z / math.sqrt(2))))
 
 
 def test_the_load_is_what_redrawn_noise_selects():
@@ -55,12 +55,12 @@ def test_the_load_is_what_redrawn_noise_selects():
     torch.manual_seed(0)
     clean, deviation = torch.tensor([0.3, -0.2, 0.5, 0.1]), torch.tensor([0.5, 1.0, 0.7, 0.4])
     noisy = clean + torch.randn(4) * deviation
-    found = selection_probability(clean[None], noisy[None], deviation[None], 2)[0]
+    result = selection_probability(clean[None], noisy[None], deviation[None], 2)[0]
     for expert in range(4):
         trials = noisy.repeat(20_000, 1)
         trials[:, expert] = clean[expert] + torch.randn(20_000) * deviation[expert]
         selected = (trials.topk(2, -1).indices == expert).any(-1).float().mean()
-        assert abs(float(selected - found[expert])) < 0.02
+        assert abs(float(selected - result[expert])) < 0.02
 
 
 def test_the_load_balancing_loss_counts_real_tokens_only():
@@ -79,7 +79,7 @@ def test_the_load_balancing_loss_counts_real_tokens_only():
         heard: list[torch.Tensor] = []
         for mixture in (module for module in model.modules() if isinstance(module, MixtureOfExperts)):
             for tap in (mixture.gates, mixture.load):
-                tap.register_forward_hook(lambda tap, given, out, heard=heard: heard.append(out))
+                tap.register_forward_hook(lambda tap, inputs, out, heard=heard: heard.append(out))
         torch.manual_seed(4)  # of the noise
         losses[weight] = translation_loss(model, batch)
     expected = 0.0

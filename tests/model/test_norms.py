@@ -27,28 +27,28 @@ def states() -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize(("kind", "theirs"), [("layer", nn.LayerNorm), ("rms", nn.RMSNorm)])
 def test_norms_of_a_token_are_torchs(kind, theirs):
-    ours, (x, real) = made(kind), states()
+    actual, (x, real) = made(kind), states()
     reference = theirs(16, eps=1e-5).double()
-    reference.load_state_dict(ours.state_dict())
-    torch.testing.assert_close(ours(x, real), reference(x))
+    reference.load_state_dict(actual.state_dict())
+    torch.testing.assert_close(actual(x, real), reference(x))
 
 
 def test_batch_norm_is_torchs_over_real_tokens_and_so_are_its_running_statistics():
-    ours, (x, real) = made("batch"), states()
+    actual, (x, real) = made("batch"), states()
     reference = nn.BatchNorm1d(16).double()
-    reference.load_state_dict(ours.state_dict() | {"num_batches_tracked": torch.tensor(0)})
+    reference.load_state_dict(actual.state_dict() | {"num_batches_tracked": torch.tensor(0)})
     for scale in (1.0, 2.0):
-        torch.testing.assert_close(ours(scale * x, real)[real], reference(scale * x[real]))
-    torch.testing.assert_close(ours.running_mean, reference.running_mean)
-    torch.testing.assert_close(ours.running_var, reference.running_var)
-    torch.testing.assert_close(ours.eval()(x)[real], reference.eval()(x[real]))
+        torch.testing.assert_close(actual(scale * x, real)[real], reference(scale * x[real]))
+    torch.testing.assert_close(actual.running_mean, reference.running_mean)
+    torch.testing.assert_close(actual.running_var, reference.running_var)
+    torch.testing.assert_close(actual.eval()(x)[real], reference.eval()(x[real]))
 
 
 def test_instance_norm_is_torchs_over_each_sequence():
-    ours, (x, real) = made("instance"), states()
+    actual, (x, real) = made("instance"), states()
     reference = nn.InstanceNorm1d(16, affine=True).double()
-    reference.load_state_dict(ours.state_dict())
-    out = ours(x, real)
+    reference.load_state_dict(actual.state_dict())
+    out = actual(x, real)
     for row, length in enumerate(LENGTHS):
         expected = reference(x[row : row + 1, :length].transpose(1, 2)).transpose(1, 2)
         torch.testing.assert_close(out[row : row + 1, :length], expected)

@@ -19,8 +19,8 @@ every_shape = pytest.mark.parametrize("shape", SHAPES)
 SOURCE_LENGTHS, TARGET_LENGTHS = [7, 3, 5], [4, 6, 2]
 
 
-def assert_same(ours: Tensor, theirs: Tensor) -> None:
-    torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-9)
+def assert_same(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, atol=1e-11, rtol=1e-9)
 
 
 def assert_causal(model, length: int, source: Tensor | None = None) -> None:

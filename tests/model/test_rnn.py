@@ -197,15 +197,15 @@ def test_every_cell_of_torch_is_there():
     assert set(rnn.CELLS) == set(CELLS) == set(CELL_STATES) - {"flstm"}
 
 
-def torchs_lstm(ours: FactorizedLSTM, input_size: int) -> nn.LSTM:
+def torchs_lstm(result: FactorizedLSTM, input_size: int) -> nn.LSTM:
     """`torch.nn.LSTM` with the product of our two factors as its weight."""
-    theirs = nn.LSTM(input_size, ours.hidden_size, batch_first=True, bidirectional=ours.bidirectional).double()
+    theirs = nn.LSTM(input_size, result.hidden_size, batch_first=True, bidirectional=result.bidirectional).double()
     with torch.no_grad():
-        for direction in ("", "_reverse") if ours.bidirectional else ("",):
-            whole = ours.get_parameter(f"weight_out_l0{direction}") @ ours.get_parameter(f"weight_in_l0{direction}")
+        for direction in ("", "_reverse") if result.bidirectional else ("",):
+            whole = result.get_parameter(f"weight_out_l0{direction}") @ result.get_parameter(f"weight_in_l0{direction}")
             theirs.get_parameter(f"weight_ih_l0{direction}").copy_(whole[:, :input_size])
             theirs.get_parameter(f"weight_hh_l0{direction}").copy_(whole[:, input_size:])
-            theirs.get_parameter(f"bias_ih_l0{direction}").copy_(ours.get_parameter(f"bias_l0{direction}"))
+            theirs.get_parameter(f"bias_ih_l0{direction}").copy_(result.get_parameter(f"bias_l0{direction}"))
             theirs.get_parameter(f"bias_hh_l0{direction}").zero_()
     return theirs
 
@@ -213,16 +213,16 @@ def torchs_lstm(ours: FactorizedLSTM, input_size: int) -> nn.LSTM:
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_a_factorized_lstm_is_torchs_with_the_product_of_its_factors(bidirectional):
     torch.manual_seed(0)
-    ours = FactorizedLSTM(10, 6, 4, bidirectional).double()
-    theirs, x = torchs_lstm(ours, 10), torch.randn(3, 7, 10, dtype=torch.float64)
+    result = FactorizedLSTM(10, 6, 4, bidirectional).double()
+    theirs, x = torchs_lstm(result, 10), torch.randn(3, 7, 10, dtype=torch.float64)
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(SOURCE_LENGTHS), batch_first=True, enforce_sorted=False)
     unpack = partial(nn.utils.rnn.pad_packed_sequence, batch_first=True)
-    (mine, state), (reference, expected) = ours(packed), theirs(packed)
-    torch.testing.assert_close(unpack(mine)[0], unpack(reference)[0])
+    (actual, state), (reference, expected) = result(packed), theirs(packed)
+    torch.testing.assert_close(unpack(actual)[0], unpack(reference)[0])
     torch.testing.assert_close(torch.stack(state), torch.stack(expected))
     if not bidirectional:
-        (mine, state), (reference, expected) = ours(x, state), theirs(x, expected)
-        torch.testing.assert_close(mine, reference)
+        (actual, state), (reference, expected) = result(x, state), theirs(x, expected)
+        torch.testing.assert_close(actual, reference)
         torch.testing.assert_close(torch.stack(state), torch.stack(expected))
 
 

@@ -50,19 +50,19 @@ def test_saved_and_loaded_it_is_the_same():
 
 def test_the_gradient_is_the_sum_over_the_steps():
     """Of the same model with three blocks of their own, whose depth encodings are put in by hand."""
-    ours = fresh(universal(family="encoder", positions="rotary", pre_norm=True))
+    actual = fresh(universal(family="encoder", positions="rotary", pre_norm=True))
     apart = fresh(small(family="encoder", positions="rotary", pre_norm=True, encoder_layers=3))
-    state = dict(ours.state_dict())
+    state = dict(actual.state_dict())
     block = {k.removeprefix("encoder.0."): v for k, v in state.items() if k.startswith("encoder.0.")}
     apart.load_state_dict(state | {f"encoder.{i}.{k}": v for i in range(3) for k, v in block.items()})
     for step, each in enumerate(apart.encoder.blocks):
         depth = torch.from_numpy(position_tables.sinusoids(3, 16)[step]).double()
         each.register_forward_pre_hook(lambda module, given, depth=depth: (given[0] + depth, *given[1:]))
     ids = sentences([6, 4])
-    for model in (ours, apart):
+    for model in (actual, apart):
         model(ids)[ids != 0].square().cos().sum().backward()
-    theirs = sum(each.feed.up.weight.grad for each in apart.encoder.blocks)
-    torch.testing.assert_close(ours.encoder.blocks[0].feed.up.weight.grad, theirs)
+    reference = sum(item.feed.up.weight.grad for item in apart.encoder.blocks)
+    torch.testing.assert_close(actual.encoder.blocks[0].feed.up.weight.grad, reference)
 
 
 def halt_by_hand(model, ids):
@@ -111,8 +111,8 @@ def test_different_tokens_think_for_different_times_and_a_batch_ends_with_its_la
         halt.bias.fill_(bias)
         model(sentences([40]))
     steps = [(ponder - 0.005).floor() for ponder in pondered]  # the remainder is at most 1
-    assert max(each.unique().numel() for each in steps) > 2
-    assert [float(each.mean()) for each in steps] == sorted((float(each.mean()) for each in steps), reverse=True)
+    assert max(item.unique().numel() for item in steps) > 2
+    assert [float(step.mean()) for step in steps] == sorted((float(value.mean()) for value in steps), reverse=True)
     halt.bias.fill_(30.0)
     calls.clear()
     model(sentences([40]))

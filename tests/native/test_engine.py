@@ -35,8 +35,8 @@ def model(seed: int = 1, **changes: Any) -> EncoderDecoder:
     sizes = {"vocab_size": VOCABULARY, "d_model": 24, "d_ff": 40, "n_heads": 3, "encoder_layers": 2}
     made = build_model(ModelConfig(**sizes | {"decoder_layers": 2, "max_length": 64, "dropout": 0.0} | changes))
     with torch.no_grad():
-        for each in made.parameters():  # biases and norms that matter, and distributions with a shape
-            each.add_(torch.randn_like(each) * 0.3)
+        for parameter in made.parameters():  # biases and norms that matter, and distributions with a shape
+            parameter.add_(torch.randn_like(parameter) * 0.3)
     return made.eval()
 
 
@@ -84,12 +84,12 @@ KINDS: list[dict[str, Any]] = [
 def test_every_step_has_the_numbers_of_torch(kind: dict[str, Any]) -> None:
     plain = model(**kind)
     source, lengths = padded(sources([7, 1, 12, 3]))
-    theirs, ours = ModelNextToken(plain), EngineNextToken(Engine(ModuleWeights(plain), int8=False))
-    caches = theirs.start(source, lengths), ours.start(source, lengths)
+    reference, actual = ModelNextToken(plain), EngineNextToken(Engine(ModuleWeights(plain), int8=False))
+    caches = reference.start(source, lengths), actual.start(source, lengths)
     ids, generator = torch.full((4,), 2), torch.Generator().manual_seed(3)
     for step in range(6):
-        expected, found = theirs.step(ids, caches[0]), ours.step(ids, caches[1])
-        torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-4)
+        expected, outcome = reference.step(ids, caches[0]), actual.step(ids, caches[1])
+        torch.testing.assert_close(outcome, expected, atol=2e-4, rtol=1e-4)
         rows, left = torch.arange(len(ids)), None
         if step == 1:  # three rows of each sentence
             rows = rows.repeat_interleave(3)
@@ -118,66 +118,68 @@ SEARCHES = [
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_search_is_that_of_python(options: SearchOptions, seed: int) -> None:
     plain = model(seed)
-    asked = sources([7, 1, 12, 3, 5, 9], seed)
+    requested = sources([7, 1, 12, 3, 5, 9], seed)
     prefixes = [(), (8,), (), (9, 10, 11), (), (1,)]
     engine = Engine(ModuleWeights(plain), int8=False)
     expected = beam_search(
-        EngineNextToken(engine), *padded(asked), options.model_copy(update={"prefix": tuple(prefixes)})
+        EngineNextToken(engine), *padded(requested), options.model_copy(update={"prefix": tuple(prefixes)})
     )
-    found = list(search_all(engine, [SearchRequest(s, options, p) for s, p in zip(asked, prefixes, strict=True)]))
-    assert [[(h.ids, h.finished) for h in each] for each in found] == [
-        [(h.ids, h.finished) for h in each] for each in expected
+    outcome = list(search_all(engine, [SearchRequest(s, options, p) for s, p in zip(requested, prefixes, strict=True)]))
+    assert [[(h.ids, h.finished) for h in item] for item in outcome] == [
+        [(h.ids, h.finished) for h in value] for value in expected
     ]
-    for ours, theirs in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
-        assert ours.score == pytest.approx(theirs.score, abs=1e-5)
-        assert ours.token_log_probs == pytest.approx(theirs.token_log_probs, abs=1e-5)
+    for actual, reference in zip(itertools.chain(*outcome), itertools.chain(*expected), strict=True):
+        assert actual.score == pytest.approx(reference.score, abs=1e-5)
+        assert actual.token_log_probs == pytest.approx(reference.token_log_probs, abs=1e-5)
 
 
 @pytest.mark.parametrize("int8", [False, True])
 def test_a_sentence_is_the_same_alone_together_late_and_with_threads(int8: bool) -> None:
     engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8)
-    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
-    alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
+    requested, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
+    alone = [next(search_all(engine, [SearchRequest(item, options)])) for item in requested]
     for workers, threads in ((1, 1), (3, 1), (1, 2)):
-        assert list(search_all(engine, [SearchRequest(each, options) for each in asked], workers, threads)) == alone
-    search, numbers, found = EngineSearch(engine), dict[Any, int](), dict[int, Any]()
-    for index, each in enumerate(asked):  # one joins at every step
+        assert (
+            list(search_all(engine, [SearchRequest(value, options) for value in requested], workers, threads)) == alone
+        )
+    search, numbers, outcome = EngineSearch(engine), dict[Any, int](), dict[int, Any]()
+    for index, each in enumerate(requested):  # one joins at every step
         numbers[search.add(SearchRequest(each, options))] = index
-        found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
+        outcome |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
     while search.rows:
-        found |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
-    assert [found[index] for index in range(len(asked))] == alone
+        outcome |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
+    assert [outcome[index] for index in range(len(requested))] == alone
 
 
 @pytest.mark.parametrize("searches", [1, 3])
 def test_requests_that_join_at_every_step_of_a_pool_have_the_same_results(searches: int) -> None:
     engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8=False)
-    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
+    requested, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
     scheduler, results = Scheduler(NativeSearchPool(engine, searches)), dict[QueuedRequest, Any]()
     requests = []
-    for each in asked:
-        requests.append(add_request(scheduler, each, options))
+    for item in requested:
+        requests.append(add_request(scheduler, item, options))
         results |= step_outcomes(scheduler)
     while not scheduler.idle():
         results |= step_outcomes(scheduler)
     assert [results[request] for request in requests] == list(
-        search_all(engine, [SearchRequest(each, options) for each in asked])
+        search_all(engine, [SearchRequest(value, options) for value in requested])
     )
 
 
 def test_searches_of_a_pool_do_not_wait_for_each_other_and_requests_can_be_cancelled() -> None:
     engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8=False)
-    asked, options = sources([7, 12, 9, 5]), SearchOptions(beam=3, n_best=1, max_length=25)
-    alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
+    requested, options = sources([7, 12, 9, 5]), SearchOptions(beam=3, n_best=1, max_length=25)
+    alone = [next(search_all(engine, [SearchRequest(item, options)])) for item in requested]
     pool, go = NativeSearchPool(engine, 2), threading.Event()
     scheduler, results = Scheduler(pool), dict[QueuedRequest, Any]()
     slow = pool.searches[0].search
     step, slow.step = slow.step, lambda *calls: go.wait(60) and step(*calls)
-    requests = [add_request(scheduler, each, options) for each in asked[:3]]  # 0 and 2 wait in the slow one
+    requests = [add_request(scheduler, value, options) for value in requested[:3]]  # 0 and 2 wait in the slow one
     while requests[1] not in results:
         results |= step_outcomes(scheduler)
     scheduler.cancel({requests[0]})
-    late = add_request(scheduler, asked[3], options)
+    late = add_request(scheduler, requested[3], options)
     while late not in results:
         results |= step_outcomes(scheduler)
     assert results == {requests[1]: alone[1], late: alone[3]}
@@ -192,11 +194,11 @@ def test_searches_of_a_pool_do_not_wait_for_each_other_and_requests_can_be_cance
 def test_requests_that_join_and_leave_at_any_time_have_the_same_results_as_alone(searches: int) -> None:
     engine = Engine(ModuleWeights(model()), int8=False)
     random = np.random.default_rng(3)
-    asked, options = sources(random.integers(3, 15, 200).tolist()), SearchOptions(beam=2, max_length=12)
-    alone = list(search_all(engine, (SearchRequest(each, options) for each in asked)))
+    requested, options = sources(random.integers(3, 15, 200).tolist()), SearchOptions(beam=2, max_length=12)
+    alone = list(search_all(engine, (SearchRequest(item, options) for item in requested)))
     scheduler, requests, results = Scheduler(NativeSearchPool(engine, searches)), [], dict[QueuedRequest, Any]()
     cancelled = set[QueuedRequest]()
-    for index, each in enumerate(asked):
+    for index, each in enumerate(requested):
         requests.append(add_request(scheduler, each, options))
         if index % 3 == 0:
             running = [request for request in requests if request not in results.keys() | cancelled]
@@ -226,8 +228,8 @@ def test_the_threads_of_a_pool_end_with_it() -> None:
 
 def test_an_error_ends_the_requests_of_its_search_alone() -> None:
     engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8=False)
-    asked, options = sources([7, 12, 9]), SearchOptions(beam=3, n_best=1, max_length=25)
-    alone = [next(search_all(engine, [SearchRequest(each, options)])) for each in asked]
+    requested, options = sources([7, 12, 9]), SearchOptions(beam=3, n_best=1, max_length=25)
+    alone = [next(search_all(engine, [SearchRequest(item, options)])) for item in requested]
     pool, broken = NativeSearchPool(engine, 2), threading.Event()
     scheduler, results = Scheduler(pool), dict[QueuedRequest, Any]()
     step = pool.searches[1].search.step
@@ -239,11 +241,11 @@ def test_an_error_ends_the_requests_of_its_search_alone() -> None:
         raise SettingError("broken")
 
     pool.searches[1].search.step = breaks
-    first, second = (add_request(scheduler, each, options) for each in asked[:2])
+    first, second = (add_request(scheduler, value, options) for value in requested[:2])
     while not scheduler.idle():
         results |= step_outcomes(scheduler)
     assert results[first] == alone[0] and str(results[second]) == "broken"
-    last = add_request(scheduler, asked[2], options)
+    last = add_request(scheduler, requested[2], options)
     while not scheduler.idle():
         results |= step_outcomes(scheduler)
     assert results[last] == alone[2]
@@ -254,35 +256,35 @@ def shortlists(count: int, seed: int = 7) -> list[Any]:
     """Some tokens for most sentences, a few for others, none for every fourth."""
     random = np.random.default_rng(seed)
     chosen = [random.choice(np.arange(12, VOCABULARY), size, replace=False) for size in random.integers(1, 40, count)]
-    lists = [np.unique(np.concatenate([np.arange(12), each])).astype(np.int32) for each in chosen]
+    lists = [np.unique(np.concatenate([np.arange(12), item])).astype(np.int32) for item in chosen]
     return [None if index % 4 == 2 else each for index, each in enumerate(lists)]
 
 
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[3], KINDS[6] | {"vocab_size": VOCABULARY}], ids=str)
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_shortlists_are_those_of_python(options: SearchOptions, kind: dict[str, Any]) -> None:
-    plain, asked = model(**kind), sources([7, 1, 12, 3, 5, 9])
+    plain, requested = model(**kind), sources([7, 1, 12, 3, 5, 9])
     prefixes, lists = [(), (8,), (), (9, 10, 11), (), (1,)], shortlists(6)
     changes = {"prefix": tuple(prefixes), "shortlists": tuple(lists)}
-    given = [SearchRequest(s, options, p, ids) for s, p, ids in zip(asked, prefixes, lists, strict=True)]
+    inputs = [SearchRequest(s, options, p, ids) for s, p, ids in zip(requested, prefixes, lists, strict=True)]
     for int8 in (False, True):
         engine = Engine(ModuleWeights(plain), int8, shortlists=True)
-        theirs = EngineNextToken(engine) if int8 else ModelNextToken(plain)
-        expected = beam_search(theirs, *padded(asked), options.model_copy(update=changes))
-        found = list(search_all(engine, given))
-        for ours, others in zip(itertools.chain(*found), itertools.chain(*expected), strict=True):
-            assert (ours.ids, ours.finished) == (others.ids, others.finished)
-            assert ours.token_log_probs == pytest.approx(others.token_log_probs, abs=1e-4)
+        reference = EngineNextToken(engine) if int8 else ModelNextToken(plain)
+        expected = beam_search(reference, *padded(requested), options.model_copy(update=changes))
+        outcome = list(search_all(engine, inputs))
+        for actual, others in zip(itertools.chain(*outcome), itertools.chain(*expected), strict=True):
+            assert (actual.ids, actual.finished) == (others.ids, others.finished)
+            assert actual.token_log_probs == pytest.approx(others.token_log_probs, abs=1e-4)
 
 
 @pytest.mark.parametrize("int8", [False, True])
 def test_a_shortlist_depends_on_no_other_sentence(int8: bool) -> None:
     engine = Engine(ModuleWeights(model(d_model=128, d_ff=256, n_heads=4)), int8, shortlists=True)
-    asked, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
-    given = [SearchRequest(s, options, (), ids) for s, ids in zip(asked, shortlists(18), strict=True)]
-    alone = [next(search_all(engine, [each])) for each in given]
+    requested, options = sources([7, 1, 12, 3, 30, 9] * 3), SearchOptions(beam=3, n_best=3, max_length=25)
+    inputs = [SearchRequest(s, options, (), ids) for s, ids in zip(requested, shortlists(18), strict=True)]
+    alone = [next(search_all(engine, [item])) for item in inputs]
     for workers, threads in ((1, 1), (3, 1), (1, 2)):
-        assert list(search_all(engine, given, workers, threads)) == alone
+        assert list(search_all(engine, inputs, workers, threads)) == alone
 
 
 @pytest.mark.parametrize("wrong", [[0, 2, 3, 5, 4], [2, 3, 5], [0, 2, 3, VOCABULARY], [-1, 0, 2, 3], [0, 2, 3]])
@@ -307,14 +309,14 @@ def test_sentences_have_options_of_their_own_and_may_leave() -> None:
     engine, (one, other, third) = Engine(ModuleWeights(model()), False), sources([5, 9, 4])
     wide, narrow = SearchOptions(beam=4, n_best=2, max_length=12), SearchOptions(beam=1, max_length=5)
     search = EngineSearch(engine)
-    first, gone, last = (search.add(SearchRequest(*each)) for each in ((one, wide), (other, wide), (third, narrow)))
+    first, gone, last = (search.add(SearchRequest(*item)) for item in ((one, wide), (other, wide), (third, narrow)))
     unread = search.add(SearchRequest(other, wide))
     search.drop(unread)
-    found = dict(search.step())
+    outcome = dict(search.step())
     search.drop(gone)
     while search.options:
-        found |= dict(search.step())
-    assert found == {
+        outcome |= dict(search.step())
+    assert outcome == {
         first: next(search_all(engine, [SearchRequest(one, wide)])),
         last: next(search_all(engine, [SearchRequest(third, narrow)])),
     }
@@ -323,10 +325,10 @@ def test_sentences_have_options_of_their_own_and_may_leave() -> None:
 def test_sampling_and_constraints_see_the_same_model() -> None:
     plain = model()
     engine = EngineNextToken(Engine(ModuleWeights(plain), False))
-    given = padded(sources([7, 1, 12, 3]))
+    inputs = padded(sources([7, 1, 12, 3]))
     options = SearchOptions(n_best=3, max_length=12, top_k=9)
-    ours, theirs = sample(engine, *given, options), sample(ModelNextToken(plain), *given, options)
-    assert [[h.ids for h in each] for each in ours] == [[h.ids for h in each] for each in theirs]
+    actual, reference = sample(engine, *inputs, options), sample(ModelNextToken(plain), *inputs, options)
+    assert [[h.ids for h in our] for our in actual] == [[h.ids for h in their] for their in reference]
 
 
 def fake_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -345,22 +347,22 @@ def fake_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 def test_int8_is_whole_numbers_of_64_and_127(extreme: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = model(d_model=34, n_heads=1, d_ff=51, pre_norm=True)  # no multiple of four
     if extreme:  # all weights are 64 or -64, more than sums of 16 bits can take
-        for each in (weight for weight in plain.parameters() if weight.dim() > 1):
-            each.copy_(each.sign() * each.std())
+        for item in (weight for weight in plain.parameters() if weight.dim() > 1):
+            item.copy_(item.sign() * item.std())
     scale = plain.embedding.weight.abs().amax(1, keepdim=True) / 64
     whole = plain.embedding.weight / scale
     source, lengths = padded(sources([7, 1, 12]))
     ids = torch.full((3,), 2)
-    found = EngineNextToken(Engine(ModuleWeights(plain), int8=True))
-    cache = found.start(source, lengths)
-    ours = found.step(ids, cache)
+    outcome = EngineNextToken(Engine(ModuleWeights(plain), int8=True))
+    cache = outcome.start(source, lengths)
+    actual = outcome.step(ids, cache)
     monkeypatch.setattr("torch.nn.functional.linear", fake_linear)
     plain.embedding.weight.copy_(whole.round() * scale)
-    theirs = ModelNextToken(plain)
-    expected = theirs.step(ids, theirs.start(source, lengths))
+    reference = ModelNextToken(plain)
+    expected = reference.step(ids, reference.start(source, lengths))
     # a number that lies between two whole ones may be rounded either way; nearly all agree
-    assert ((ours - expected).abs() < 1e-3).float().mean() > 0.6
-    assert (ours - expected).abs().max() < 0.15
+    assert ((actual - expected).abs() < 1e-3).float().mean() > 0.6
+    assert (actual - expected).abs().max() < 0.15
 
 
 def test_weights_that_are_no_numbers_are_said() -> None:
@@ -382,9 +384,9 @@ def test_what_it_does_not_know_is_left_to_torch() -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("empty", [{0}, {0, 1, 2}, {2}, {1, 2}])
 def test_sentences_of_no_tokens_keep_their_places(empty: set[int], workers: int) -> None:
-    asked = [SearchRequest([] if i in empty else [5, 6, 3], SearchOptions(beam=2, max_length=4)) for i in range(3)]
-    found = list(search_all(Engine(ModuleWeights(model()), False), asked, workers))
-    assert [not each for each in found] == [i in empty for i in range(3)]
+    requested = [SearchRequest([] if i in empty else [5, 6, 3], SearchOptions(beam=2, max_length=4)) for i in range(3)]
+    outcome = list(search_all(Engine(ModuleWeights(model()), False), requested, workers))
+    assert [not item for item in outcome] == [i in empty for i in range(3)]
 
 
 def test_a_problem_in_a_worker_reaches_the_caller_and_an_early_end_stops_them() -> None:

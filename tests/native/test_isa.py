@@ -45,8 +45,8 @@ def test_the_highest_instruction_set_is_taken_or_the_one_that_is_asked_for(fresh
     assert best is not None and best.name == available[-1] and best.path.parent == fresh
     for name in available:
         monkeypatch.setenv(isa.VARIABLE, name)
-        found = isa.choose_library()
-        assert found is not None and found.name == name and name in found.library._name
+        result = isa.choose_library()
+        assert result is not None and result.name == name and name in result.library._name
 
 
 def test_none_turns_the_engine_off_without_a_notice(fresh: Path, monkeypatch, caplog) -> None:
@@ -92,14 +92,14 @@ def noticed(caplog: pytest.LogCaptureFixture) -> str:
     with caplog.at_level(logging.WARNING):
         assert library() is None
         assert library() is None
-    (said,) = caplog.messages
-    assert said.startswith("no native engine (") and said.endswith("PyTorch is used, which is slower.")
-    return said
+    (log,) = caplog.messages
+    assert log.startswith("no native engine (") and log.endswith("PyTorch is used, which is slower.")
+    return log
 
 
 def test_a_missing_library_is_one_line(fresh: Path, caplog) -> None:
     isa.library_path("portable").unlink(missing_ok=True)
-    assert "portable" in (said := noticed(caplog)) and "is missing; install heedful again" in said
+    assert "portable" in (log := noticed(caplog)) and "is missing; install heedful again" in log
 
 
 @needs_engine
@@ -143,13 +143,13 @@ def test_a_library_that_was_cut_off_does_not_kill_the_process(tmp_path: Path) ->
         cut.append(tmp_path / f"cut-{size}.so")
         cut[-1].write_bytes(whole[:size])
     done = subprocess.run([sys.executable, "-c", code, *cut], capture_output=True, text=True, check=False)
-    said = done.stdout.splitlines()
-    assert done.returncode == 0 and len(said) == len(cut), done.stderr
+    log = done.stdout.splitlines()
+    assert done.returncode == 0 and len(log) == len(cut), done.stderr
     assert all(
-        f"{path} is truncated; install heedful again" in line for path, line in zip(cut[2:], said[2:], strict=True)
+        f"{path} is truncated; install heedful again" in line for path, line in zip(cut[2:], log[2:], strict=True)
     )
 
 
 def test_structures_have_the_sizes_of_c() -> None:
     """As a C compiler lays them out on every 64-bit system."""
-    assert [ctypes.sizeof(each) for each in capi.STRUCTURES] == [100, 32, 32, 40, 96, 16]
+    assert [ctypes.sizeof(item) for item in capi.STRUCTURES] == [100, 32, 32, 40, 96, 16]

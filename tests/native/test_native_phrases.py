@@ -34,8 +34,8 @@ def model(seed: int) -> EncoderDecoder:
     sizes = {"vocab_size": VOCABULARY, "d_model": 24, "d_ff": 40, "n_heads": 3, "encoder_layers": 1}
     made = build_model(ModelConfig(**sizes | {"decoder_layers": 1, "max_length": 99, "dropout": 0.0}))
     with torch.no_grad():
-        for each in made.parameters():
-            each.add_(torch.randn_like(each) * 0.3)
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
     return made.eval()
 
 
@@ -50,24 +50,24 @@ def test_the_constrained_search_is_that_of_python(beam: int, shortlist: bool) ->
     options = SearchOptions(beam=beam, n_best=1, max_length=60)
     for seed in range(4):
         engine = Engine(ModuleWeights(model(seed)), int8=False, shortlists=shortlist)
-        asked, prefixes = sources(seed), [(), (8,), (7,), (), (), (9, 10)]
+        requested, prefixes = sources(seed), [(), (8,), (7,), (), (), (9, 10)]
         allowed = np.setdiff1d(np.arange(VOCABULARY), [40, 41, 42, 55]).astype(np.int32) if shortlist else None
         requests = [
             SearchRequest(source, options, prefix, allowed, phrases)
-            for source, prefix, phrases in zip(asked, prefixes, CONSTRAINTS, strict=True)
+            for source, prefix, phrases in zip(requested, prefixes, CONSTRAINTS, strict=True)
         ]
-        lengths = torch.tensor([len(source) for source in asked])
-        padded = torch.zeros(len(asked), int(lengths.max()), dtype=torch.long)
-        for row, source in zip(padded, asked, strict=True):
+        lengths = torch.tensor([len(source) for source in requested])
+        padded = torch.zeros(len(requested), int(lengths.max()), dtype=torch.long)
+        for row, source in zip(padded, requested, strict=True):
             row[: len(source)] = torch.tensor(source)
         changes = {"prefix": tuple(prefixes), "phrases": tuple(CONSTRAINTS), "shortlists": (allowed,) * 6}
         expected = beam_search(EngineNextToken(engine), padded, lengths, options.model_copy(update=changes))
-        found = list(search_in_order(NativeSearchPool(engine), requests))
-        for mine, theirs in zip(found, expected, strict=True):
-            assert [(h.ids, h.finished) for h in mine] == [(h.ids, h.finished) for h in theirs]
-            assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=1e-4)
+        result = list(search_in_order(NativeSearchPool(engine), requests))
+        for actual, reference in zip(result, expected, strict=True):
+            assert [(h.ids, h.finished) for h in actual] == [(h.ids, h.finished) for h in reference]
+            assert [h.score for h in actual] == pytest.approx([h.score for h in reference], abs=1e-4)
         plain = list(search_in_order(NativeSearchPool(engine), [r._replace(phrases=None) for r in requests]))
-        assert [found[0], found[5]] == [plain[0], plain[5]]  # to the bit
+        assert [result[0], result[5]] == [plain[0], plain[5]]  # to the bit
 
 
 def test_a_phrase_outside_the_vocabulary_or_the_shortlist_is_refused() -> None:

@@ -15,11 +15,11 @@ SIZES = {"vocab_size": 31, "d_model": 24, "d_ff": 20, "n_heads": 3, "encoder_lay
 def test_its_tables_are_those_of_the_modules(positions: str) -> None:
     config = ModelConfig(**SIZES | {"positions": positions, "max_length": 40})
     buffers = dict(build_model(config).named_buffers())
-    found = dict(position_tensors(config))
-    assert len(found) == len(buffers) == 2
-    for name, table in found.items():
-        theirs = buffers[name if name in buffers else name.replace("table", "rotations")]
-        assert torch.equal(torch.from_numpy(table), theirs)
+    result = dict(position_tensors(config))
+    assert len(result) == len(buffers) == 2
+    for name, table in result.items():
+        expected = buffers[name if name in buffers else name.replace("table", "rotations")]
+        assert torch.equal(torch.from_numpy(table), expected)
 
 
 OTHER_SYSTEMS = [{"norm": "rms"}, {"norm": "batch"}, {"norm": "instance"}, {"experts": 2}, {"positions": "syntax"}]

@@ -53,14 +53,14 @@ def gradients(model, loss_of, seed=5):
     model.zero_grad()
     loss = loss_of()
     (loss.smoothed / loss.tokens).backward()
-    found = {name: each.grad.clone() for name, each in model.named_parameters()}
-    return found, loss.smoothed.item(), loss.likelihood.item()
+    result = {name: each.grad.clone() for name, each in model.named_parameters()}
+    return result, loss.smoothed.item(), loss.likelihood.item()
 
 
-def assert_same(found, expected):
-    assert found[1:] == pytest.approx(expected[1:], rel=1e-5)
+def assert_same(result, expected):
+    assert result[1:] == pytest.approx(expected[1:], rel=1e-5)
     for name, gradient in expected[0].items():
-        apart = (found[0][name] - gradient).abs().max()
+        apart = (result[0][name] - gradient).abs().max()
         assert apart <= 4e-5 * gradient.abs().max() + 2e-6, name  # the narrower the registers, the longer the sums
 
 
@@ -75,11 +75,11 @@ def test_loss_and_gradients_are_those_of_torch(shape, sentences, threads, monkey
     assert_same(gradients(model, lambda: native_trainer(model).loss(batch, 0.1)), expected)
 
 
-def assert_near(found, expected, bound):
+def assert_near(result, expected, bound):
     """All gradients together, and each that is not small, within the rounding error of bf16."""
-    assert found[1:] == pytest.approx(expected[1:], rel=2e-3)
+    assert result[1:] == pytest.approx(expected[1:], rel=2e-3)
     apart, lengths = ({name: float(each.norm()) for name, each in of.items()} for of in (
-        {name: found[0][name] - each for name, each in expected[0].items()}, expected[0]))  # fmt: skip
+        {name: result[0][name] - each for name, each in expected[0].items()}, expected[0]))  # fmt: skip
     whole = math.hypot(*lengths.values())
     assert math.hypot(*apart.values()) < bound * whole
     for name in apart:
@@ -101,8 +101,8 @@ def test_bfloat16_is_right_to_its_precision(shape, sentences, threads, monkeypat
 def test_sampled_softmax_in_bfloat16_is_right_to_its_precision(negatives, smoothing):
     model, batch = model_of(), batch_of(20)
     expected = gradients(model, lambda: translation_loss(model, batch, smoothing, negatives))
-    found = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, smoothing, negatives))
-    assert_near(found, expected, 0.04)
+    result = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, smoothing, negatives))
+    assert_near(result, expected, 0.04)
 
 
 @pytest.mark.parametrize("rdrop", [0.0, 5.0])
@@ -115,9 +115,9 @@ def test_gradients_of_confident_predictions_are_as_small_in_bfloat16(rdrop):
         (loss.smoothed / loss.tokens).backward()
         optimizer.step()
     expected, *_ = gradients(model, lambda: engine.loss(batch, rdrop=rdrop))
-    found, *_ = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, rdrop=rdrop))
-    apart, whole = (math.hypot(*(float(each.norm()) for each in of)) for of in (
-        [found[name] - each for name, each in expected.items()], expected.values()))  # fmt: skip
+    result, *_ = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, rdrop=rdrop))
+    apart, whole = (math.hypot(*(float(item.norm()) for item in of)) for of in (
+        [result[name] - each for name, each in expected.items()], expected.values()))  # fmt: skip
     assert apart < 0.5 * whole
 
 
@@ -189,17 +189,17 @@ def test_gradients_with_dropout_predict_the_change_of_the_loss(rdrop):
     """Finite differences along the gradient, with the same dropout masks."""
     model, batch = model_of(dropout=0.3), batch_of(12).doubled()
     by, tokens = native_trainer(model), batch.tokens // 2 if rdrop else batch.tokens
-    found, _, _ = gradients(model, lambda: by.loss(batch, 0.1, 0, rdrop))
-    length = math.sqrt(sum(float(each.pow(2).sum()) for each in found.values()))
+    result, _, _ = gradients(model, lambda: by.loss(batch, 0.1, 0, rdrop))
+    length = math.sqrt(sum(float(item.pow(2).sum()) for item in result.values()))
     losses = []
     for step in (-1e-3, 1e-3):
         with torch.no_grad():
             for name, each in model.named_parameters():
-                each.add_(found[name], alpha=step / length)
+                each.add_(result[name], alpha=step / length)
         losses.append(gradients(model, lambda: by.loss(batch, 0.1, 0, rdrop))[1] / tokens)
         with torch.no_grad():
             for name, each in model.named_parameters():
-                each.sub_(found[name], alpha=step / length)
+                each.sub_(result[name], alpha=step / length)
     assert (losses[1] - losses[0]) / 2e-3 == pytest.approx(length, rel=0.02)
 
 
@@ -226,10 +226,10 @@ def test_dropout_has_its_rate_and_independent_masks(rate):
     ids = batch.decoder_input[0].unique()
     dropped = []
     for seed in range(400):
-        found, _, _ = gradients(model, lambda: native_trainer(model).loss(batch, 0.0, sampled_softmax=1), seed)
+        result, _, _ = gradients(model, lambda: native_trainer(model).loss(batch, 0.0, sampled_softmax=1), seed)
         # a token that is not a label has a gradient only as decoder input
         only_read = [i for i in ids.tolist() if i not in batch.labels[0].tolist()]
-        dropped.append(found["embedding.weight"][only_read] == 0)
+        dropped.append(result["embedding.weight"][only_read] == 0)
     zeros = torch.stack(dropped).float()  # (seeds, tokens, D)
     assert float(zeros.mean()) == pytest.approx(rate, abs=5 * math.sqrt(rate * (1 - rate) / zeros.numel()))
     places = zeros.mean(0)

@@ -125,8 +125,8 @@ def compare(model: Model, batch: TrainingBatch, smoothing: float = 0.1, sampled:
         torch.manual_seed(9)
         loss = trainer.loss(batch, smoothing, sampled)
         assert loss.tokens == expected.tokens
-        for ours, theirs in ((loss.smoothed, expected.smoothed), (loss.likelihood, expected.likelihood)):
-            assert ours.item() == pytest.approx(theirs.item(), rel=tolerance / 10)
+        for actual, reference in ((loss.smoothed, expected.smoothed), (loss.likelihood, expected.likelihood)):
+            assert actual.item() == pytest.approx(reference.item(), rel=tolerance / 10)
         for name, grad in gradients_of(model, loss).items():
             apart = (grad - expected_grads[name]).norm()
             assert apart <= tolerance * (expected_grads[name].norm() + 0.3 * size), f"{name} in {precision}"

@@ -119,7 +119,7 @@ def test_dropout_acts_on_the_weights_and_keeps_their_mean(body):
     query, key = torch.randn(2, 1, 2, 8, 4)
     query, key = query.expand(2000, -1, -1, -1), key.expand(2000, -1, -1, -1)
     value = torch.eye(8).expand(2000, 2, -1, -1)  # with the identity for values, the output is the weights
-    kept, whole = body(query, key, value, rate=0.25), body(query, key, value)
-    assert abs((kept == 0).double().mean() - 0.25) < 0.005
-    torch.testing.assert_close(kept[kept > 0], whole[kept > 0] / 0.75)
-    torch.testing.assert_close(kept.mean(0), whole.mean(0), atol=0.05, rtol=0)
+    remaining, whole = body(query, key, value, rate=0.25), body(query, key, value)
+    assert abs((remaining == 0).double().mean() - 0.25) < 0.005
+    torch.testing.assert_close(remaining[remaining > 0], whole[remaining > 0] / 0.75)
+    torch.testing.assert_close(remaining.mean(0), whole.mean(0), atol=0.05, rtol=0)

@@ -125,8 +125,8 @@ def test_bfloat16_is_right_to_its_precision(chunk, smoothing):
     fast = values_and_gradients(linear_cross_entropy, tensors, labels, smoothing)
     right = values_and_gradients(linear_cross_entropy_plain, exact, labels, smoothing)
     assert [x.dtype for x in fast] == [torch.float32] * 2 + [torch.bfloat16] * 3
-    for mine, theirs in zip(fast, right, strict=True):
-        assert (mine.double() - theirs).norm() < 2**-7 * theirs.norm()
+    for actual, reference in zip(fast, right, strict=True):
+        assert (actual.double() - reference).norm() < 2**-7 * reference.norm()
 
 
 @pytest.mark.parametrize("hidden", [torch.float32, torch.bfloat16])
@@ -135,9 +135,9 @@ def test_autocast_leaves_gradients_in_float32(hidden):
     with torch.autocast("cpu", torch.bfloat16):
         fast = values_and_gradients(lambda h, *rest: linear_cross_entropy(h.to(hidden), *rest), tensors, labels, 0.1)
     right = values_and_gradients(linear_cross_entropy_plain, tensors, labels, 0.1)
-    for mine, theirs in zip(fast, right, strict=True):
-        assert mine.dtype == torch.float32
-        assert (mine - theirs).norm() < 2**-6 * theirs.norm()
+    for actual, reference in zip(fast, right, strict=True):
+        assert actual.dtype == torch.float32
+        assert (actual - reference).norm() < 2**-6 * reference.norm()
 
 
 def sampled(samples, tensors, labels, smoothing, seed):
@@ -164,7 +164,7 @@ def test_samples_represent_all_other_tokens(bias):
     errors = []
     for samples in (2, 5, 12):
         draws = [sampled(samples, tensors, labels, 0.1, seed) for seed in range(200)]
-        means = [torch.stack(each).mean(0) for each in zip(*draws, strict=True)]
+        means = [torch.stack(item).mean(0) for item in zip(*draws, strict=True)]
         errors.append([((mean - right).norm() / right.norm()).item() for mean, right in zip(means, exact, strict=True)])
     assert all(few > some > many for few, some, many in zip(*errors, strict=True))
     assert max(errors[-1]) < 0.1
@@ -197,9 +197,9 @@ def test_samples_in_autocast_leave_gradients_in_float32():
     tensors, labels = example(9)
     with torch.autocast("cpu", torch.bfloat16):
         estimate = sampled(5, tensors, labels, 0.1, 0)
-    for mine, right in zip(estimate, sampled(5, tensors, labels, 0.1, 0), strict=True):
-        assert mine.dtype == torch.float32
-        assert (mine - right).norm() < 2**-6 * right.norm()
+    for actual, right in zip(estimate, sampled(5, tensors, labels, 0.1, 0), strict=True):
+        assert actual.dtype == torch.float32
+        assert (actual - right).norm() < 2**-6 * right.norm()
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -207,7 +207,7 @@ def test_samples_in_autocast_leave_gradients_in_float32():
 def test_twins_are_the_mean_of_both_and_how_far_they_are_apart(bias, smoothing):
     tensors, labels = example(38, bias)
     labels = torch.cat((labels[:19], labels[:19]))
-    found = values_and_gradients(lambda *given: linear_rdrop_cross_entropy(*given, 0, 3.0), tensors, labels, smoothing)
+    result = values_and_gradients(lambda *given: linear_rdrop_cross_entropy(*given, 0, 3.0), tensors, labels, smoothing)
     logits = F.linear(*tensors)
     p, q = logits.log_softmax(-1).chunk(2)
     apart = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
@@ -215,7 +215,7 @@ def test_twins_are_the_mean_of_both_and_how_far_they_are_apart(bias, smoothing):
     expected = both / 2 + 3 / 4 * apart
     inputs = [x for x in tensors if x is not None]
     likelihood = F.cross_entropy(logits, labels, reduction="sum") / 2
-    torch.testing.assert_close(found, [expected, likelihood, *torch.autograd.grad(expected, inputs)])
+    torch.testing.assert_close(result, [expected, likelihood, *torch.autograd.grad(expected, inputs)])
 
 
 @pytest.mark.parametrize("samples", [0, 5, VOCABULARY])
@@ -225,6 +225,6 @@ def test_twins_that_agree_lose_what_one_loses(samples):
     expected = values_and_gradients(lambda *given: linear_cross_entropy(*given, samples), tensors, labels, 0.1)
     hidden, *rest = tensors
     torch.manual_seed(7)
-    found = linear_rdrop_cross_entropy(torch.cat((hidden, hidden)), *rest, labels.repeat(2), 0.1, samples, 5.0)
-    gradients = torch.autograd.grad(found[0], tensors)
-    torch.testing.assert_close([*found, *gradients], expected, atol=1e-4, rtol=1e-4)
+    result = linear_rdrop_cross_entropy(torch.cat((hidden, hidden)), *rest, labels.repeat(2), 0.1, samples, 5.0)
+    gradients = torch.autograd.grad(result[0], tensors)
+    torch.testing.assert_close([*result, *gradients], expected, atol=1e-4, rtol=1e-4)

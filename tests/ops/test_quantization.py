@@ -14,11 +14,11 @@ def test_whole_numbers_and_scales_are_those_of_a_loop(shape: tuple[int, ...]) ->
     weight = (np.random.default_rng(1).standard_normal(shape) * sizes).astype(np.float32)
     whole, scale = quantize(weight)
     assert whole.dtype == np.int8 and whole.shape == weight.shape and scale.shape == shape[:1]
-    for row, found, step in zip(weight, whole, scale, strict=True):
+    for row, result, step in zip(weight, whole, scale, strict=True):
         bound = np.abs(row).max()
         assert step == bound / np.float32(64)
-        np.testing.assert_array_equal(found, np.rint(row * (np.float32(64) / bound)))
-        assert np.abs(found).max() == 64
+        np.testing.assert_array_equal(result, np.rint(row * (np.float32(64) / bound)))
+        assert np.abs(result).max() == 64
     np.testing.assert_allclose(dequantize(whole, scale), weight, atol=float(scale.max()) * 0.501)
 
 

@@ -26,7 +26,7 @@ print(torch.get_num_threads())
 
 
 @pytest.mark.parametrize(
-    "variable, words, said",
+    "variable, words, log",
     [
         pytest.param("2", [], "[2] 2 2", marks=pytest.mark.long),
         pytest.param("2", ["1"], "[2, 1] 1 1", marks=pytest.mark.long),
@@ -34,13 +34,13 @@ print(torch.get_num_threads())
         ("2,1", [], "[2] 2 2"),
     ],
 )
-def test_torch_takes_what_was_said_before_it_came(variable: str, words: list[str], said: str) -> None:
+def test_torch_takes_what_was_said_before_it_came(variable: str, words: list[str], log: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE, *words],
         env=os.environ | {"OMP_NUM_THREADS": variable},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.splitlines() == [said, "1"]
+    assert done.stdout.splitlines() == [log, "1"]
 
 
 def test_torch_is_asked_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,13 +31,13 @@ class ToyCache:
     def select(self, rows: torch.Tensor, sources: torch.Tensor | None = None) -> None:
         self.selects += 1
         old_width = len(self.state) // len(self.memory)
-        kept = torch.arange(len(self.memory)) if sources is None else sources
-        assert (kept[1:] > kept[:-1]).all(), "sources must ascend"
-        assert len(kept) and len(rows) % len(kept) == 0, "every sentence needs equally many rows"
-        assert torch.equal(rows // old_width, kept.repeat_interleave(len(rows) // len(kept))), (
+        remaining = torch.arange(len(self.memory)) if sources is None else sources
+        assert (remaining[1:] > remaining[:-1]).all(), "sources must ascend"
+        assert len(remaining) and len(rows) % len(remaining) == 0, "every sentence needs equally many rows"
+        assert torch.equal(rows // old_width, remaining.repeat_interleave(len(rows) // len(remaining))), (
             "rows left their sentence"
         )
-        self.memory, self.state = self.memory[kept], self.state[rows]
+        self.memory, self.state = self.memory[remaining], self.state[rows]
 
 
 class Toy:
@@ -105,17 +105,17 @@ def exhaustive(toy: Toy, source: tuple[int, ...], limit: int, alpha: float, pref
     """Every output of at most `limit` tokens -> (finished, score, ids), best first, finished before cut off."""
     model = Conditional(toy, source)
     words = [v for v in range(toy.vocab_size) if v not in (PAD, BOS, EOS)]
-    found = []
+    result = []
     for length in range(len(prefix), limit + 1):
         for tail in itertools.product(words, repeat=length - len(prefix)):
             ids = (*prefix, *tail)
             total = math.fsum(model.log_probs(ids[:i])[ids[i]] for i in range(length))
             if length < limit:
                 ended = total + model.log_probs(ids)[EOS]
-                found.append((True, ended / gnmt(length + 1, alpha), ids))
+                result.append((True, ended / gnmt(length + 1, alpha), ids))
             else:
-                found.append((False, total / gnmt(length, alpha), ids))
-    return sorted(found, key=lambda each: (not each[0], -each[1]))
+                result.append((False, total / gnmt(length, alpha), ids))
+    return sorted(result, key=lambda each: (not each[0], -each[1]))
 
 
 def greedy(toy: Toy, source: tuple[int, ...], limit: int) -> tuple[tuple[int, ...], bool]:
@@ -148,7 +148,7 @@ def reference_beam(toy: Toy, source: tuple[int, ...], beam: int, n_best: int, li
             if token == EOS:
                 ended.append((True, -negative / gnmt(length, alpha), live[row][1]))
         # 3. the best W that go on
-        going = [each for each in extensions if each[2] != EOS][:beam]
+        going = [extension for extension in extensions if extension[2] != EOS][:beam]
         live = [(-negative, (*live[row][1], token)) for negative, row, token in going]
         # 4. done?
         ended.sort(key=lambda each: -each[1])

@@ -25,11 +25,11 @@ def run(toy, sentences, **options):
 @pytest.mark.parametrize("vocab_size, max_extra", [(5, 2), (6, 1)])
 def test_a_wide_beam_finds_what_exhaustive_search_finds_in_the_same_order(alpha, vocab_size, max_extra):
     toy = Toy(vocab_size, seed=3)
-    found = run(toy, SENTENCES, beam=300, n_best=20, length_penalty=alpha, max_extra=max_extra)
-    for sentence, mine in zip(SENTENCES, found, strict=True):
+    result = run(toy, SENTENCES, beam=300, n_best=20, length_penalty=alpha, max_extra=max_extra)
+    for sentence, actual in zip(SENTENCES, result, strict=True):
         all_of_them = exhaustive(toy, sentence, len(sentence) + max_extra, alpha)[:20]
-        assert [(h.finished, h.ids) for h in mine] == [(finished, ids) for finished, _, ids in all_of_them]
-        assert [h.score for h in mine] == pytest.approx([score for _, score, _ in all_of_them], abs=1e-9)
+        assert [(h.finished, h.ids) for h in actual] == [(finished, ids) for finished, _, ids in all_of_them]
+        assert [h.score for h in actual] == pytest.approx([score for _, score, _ in all_of_them], abs=1e-9)
 
 
 @settings(max_examples=18, deadline=None)
@@ -43,29 +43,29 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds_in_the_same_order(alpha,
 def test_beams_equal_a_reference_in_plain_loops(seed, beam, alpha, eos, data):
     toy = Toy(9, seed=seed, eos=eos)
     n_best = data.draw(st.integers(1, beam))
-    found = run(toy, SENTENCES, beam=beam, n_best=n_best, length_penalty=alpha, max_extra=4)
+    result = run(toy, SENTENCES, beam=beam, n_best=n_best, length_penalty=alpha, max_extra=4)
     steps_taken, longest = len(toy.rows), 0
-    for sentence, mine in zip(SENTENCES, found, strict=True):
-        theirs, steps = reference_beam(toy, sentence, beam, n_best, len(sentence) + 4, alpha)
+    for sentence, actual in zip(SENTENCES, result, strict=True):
+        expected, steps = reference_beam(toy, sentence, beam, n_best, len(sentence) + 4, alpha)
         longest = max(longest, steps)
-        assert [(h.ids, h.finished) for h in mine] == [(ids, finished) for ids, _, finished in theirs]
-        assert [h.score for h in mine] == pytest.approx([score for _, score, _ in theirs], abs=1e-9)
+        assert [(h.ids, h.finished) for h in actual] == [(ids, finished) for ids, _, finished in expected]
+        assert [h.score for h in actual] == pytest.approx([score for _, score, _ in expected], abs=1e-9)
     assert steps_taken == longest  # it stops as soon as it may
 
 
 def test_a_beam_in_a_large_vocabulary_equals_the_reference():
     toy = Toy(1003, seed=5, sharp=3.0, eos=6.0)
-    found = run(toy, SENTENCES, beam=3, n_best=3, max_extra=8)
-    for sentence, mine in zip(SENTENCES, found, strict=True):
-        theirs, _ = reference_beam(toy, sentence, 3, 3, len(sentence) + 8, 0.6)
-        assert [(h.ids, h.finished) for h in mine] == [(ids, finished) for ids, _, finished in theirs]
+    result = run(toy, SENTENCES, beam=3, n_best=3, max_extra=8)
+    for sentence, actual in zip(SENTENCES, result, strict=True):
+        expected, _ = reference_beam(toy, sentence, 3, 3, len(sentence) + 8, 0.6)
+        assert [(h.ids, h.finished) for h in actual] == [(ids, finished) for ids, _, finished in expected]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_beam_of_one_is_greedy(seed):
     toy = Toy(12, seed=seed)
-    for sentence, (mine,) in zip(SENTENCES, run(toy, SENTENCES, beam=1, max_extra=6), strict=True):
-        assert (mine.ids, mine.finished) == greedy(toy, sentence, len(sentence) + 6)
+    for sentence, (actual,) in zip(SENTENCES, run(toy, SENTENCES, beam=1, max_extra=6), strict=True):
+        assert (actual.ids, actual.finished) == greedy(toy, sentence, len(sentence) + 6)
 
 
 def test_the_length_penalty_by_hand():
@@ -77,23 +77,23 @@ def test_the_length_penalty_by_hand():
 
 def test_a_hypothesis_carries_the_numbers_of_the_model():
     toy = Toy(8, seed=1, eos=1.0)
-    for sentence, (mine, *_) in zip(SENTENCES, run(toy, SENTENCES, beam=4, max_extra=9), strict=True):
+    for sentence, (actual, *_) in zip(SENTENCES, run(toy, SENTENCES, beam=4, max_extra=9), strict=True):
         model = Conditional(toy, sentence)
-        said = (*mine.ids, EOS) if mine.finished else mine.ids
-        real = [model.log_probs(said[:i])[token] for i, token in enumerate(said)]
-        assert mine.token_log_probs == tuple(real)
-        assert mine.log_prob == pytest.approx(math.fsum(real))
-        assert mine.score == pytest.approx(mine.log_prob / ((5 + len(said)) / 6) ** 0.6)
+        output = (*actual.ids, EOS) if actual.finished else actual.ids
+        real = [model.log_probs(output[:i])[token] for i, token in enumerate(output)]
+        assert actual.token_log_probs == tuple(real)
+        assert actual.log_prob == pytest.approx(math.fsum(real))
+        assert actual.score == pytest.approx(actual.log_prob / ((5 + len(output)) / 6) ** 0.6)
 
 
 def test_the_n_best_are_sorted_distinct_and_never_hold_special_tokens():
-    for each in run(Toy(9, seed=2), SENTENCES, beam=5, n_best=5, max_extra=5):
-        assert len({h.ids for h in each}) == len(each) == 5
-        finished = [h.score for h in each if h.finished]
-        cut = [h.score for h in each if not h.finished]
-        assert [h.finished for h in each] == [True] * len(finished) + [False] * len(cut)
+    for item in run(Toy(9, seed=2), SENTENCES, beam=5, n_best=5, max_extra=5):
+        assert len({h.ids for h in item}) == len(item) == 5
+        finished = [h.score for h in item if h.finished]
+        cut = [h.score for h in item if not h.finished]
+        assert [h.finished for h in item] == [True] * len(finished) + [False] * len(cut)
         assert finished == sorted(finished, reverse=True) and cut == sorted(cut, reverse=True)
-        assert not {PAD, BOS, EOS} & {token for h in each for token in h.ids}
+        assert not {PAD, BOS, EOS} & {token for h in item for token in h.ids}
 
 
 sentence = st.lists(st.integers(3, 9), min_size=1, max_size=6).map(tuple)
@@ -115,8 +115,8 @@ def test_a_sentence_gives_the_same_alone_and_in_any_batch(
     options = {"beam": beam, "n_best": (beam + 1) // 2, "length_penalty": alpha, "max_extra": 5}
     alone, rows = [], []
     shuffled = order.sample(sentences, len(sentences))
-    for each in shuffled:
-        alone += run(toy, [each], **options)
+    for item in shuffled:
+        alone += run(toy, [item], **options)
         rows.append(toy.rows)
         toy.rows = []
     assert run(toy, shuffled, **options) == alone
@@ -150,8 +150,8 @@ class Ties(Toy):
 
 @pytest.mark.parametrize("vocab_size", [8, 700])
 def test_ties_go_to_the_lowest_row_and_the_lowest_id(vocab_size):
-    (found,) = run(Ties(vocab_size), [(3, 4)], beam=3, n_best=3, length_penalty=0, max_extra=1)
-    assert [h.ids for h in found] == [(), (3,), (3, 3)]
+    (result,) = run(Ties(vocab_size), [(3, 4)], beam=3, n_best=3, length_penalty=0, max_extra=1)
+    assert [h.ids for h in result] == [(), (3,), (3, 3)]
 
 
 def test_a_search_ends_when_nothing_can_improve():
@@ -193,22 +193,22 @@ def test_a_row_that_may_still_win_is_waited_for_after_a_short_sentence_has_left(
         return {3: 0.0} if t < 13 else {EOS: 0.0}
 
     toy = Script(script)
-    short, (mine,) = run(toy, [(3,), (3,) * 19], beam=2, length_penalty=1, max_extra=0)
+    short, (actual,) = run(toy, [(3,), (3,) * 19], beam=2, length_penalty=1, max_extra=0)
     assert [h.ids for h in short] == [(3,)]
-    assert mine.ids == (3,) * 12 and mine.score == pytest.approx(-2 / 3)  # and not -1 / (7 / 6) after two steps
+    assert actual.ids == (3,) * 12 and actual.score == pytest.approx(-2 / 3)  # and not -1 / (7 / 6) after two steps
 
 
 def test_a_vocabulary_smaller_than_the_beam_is_enough():
-    (found,) = run(Toy(4, seed=1), [(3,)], beam=10, n_best=10, max_extra=2)
-    assert sorted(h.ids for h in found) == [(), (3,), (3, 3), (3, 3, 3)]
-    assert [h.finished for h in found] == [True, True, True, False]
+    (result,) = run(Toy(4, seed=1), [(3,)], beam=10, n_best=10, max_extra=2)
+    assert sorted(h.ids for h in result) == [(), (3,), (3, 3), (3, 3, 3)]
+    assert [h.finished for h in result] == [True, True, True, False]
 
 
 def test_lengths_come_from_the_source_unless_they_are_given():
     never = Toy(10, eos=-60.0)
-    assert [len(each[0].ids) for each in run(never, SENTENCES, beam=2, max_extra=3)] == [5, 4, 7, 6, 5]
-    assert [len(each[0].ids) for each in run(never, SENTENCES, beam=2, max_length=4)] == [4] * 5
-    assert [len(each[0].ids) for each in run(never, SENTENCES, beam=2, max_extra=3, limit=6)] == [5, 4, 6, 6, 5]
+    assert [len(item[0].ids) for item in run(never, SENTENCES, beam=2, max_extra=3)] == [5, 4, 7, 6, 5]
+    assert [len(value[0].ids) for value in run(never, SENTENCES, beam=2, max_length=4)] == [4] * 5
+    assert [len(entry[0].ids) for entry in run(never, SENTENCES, beam=2, max_extra=3, limit=6)] == [5, 4, 6, 6, 5]
     assert [len(each[0].ids) for each in run(never, [()], beam=2, max_extra=0)] == [1]
 
 
@@ -219,7 +219,7 @@ def test_no_sentences_give_no_hypotheses():
 def test_eos_may_double_as_bos_and_pad():
     toy = Toy(6, eos=2.0)
     toy.bos_id = toy.pad_id = EOS
-    assert all(each[0].finished for each in run(toy, SENTENCES, beam=2))
+    assert all(item[0].finished for item in run(toy, SENTENCES, beam=2))
 
 
 def test_more_hypotheses_than_beams_are_refused():

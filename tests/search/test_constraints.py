@@ -41,8 +41,8 @@ def both(toy, **options):
 @pytest.mark.parametrize("length", [0, 1, 9])
 def test_the_repetition_penalty_is_that_of_transformers(penalty, length):
     ids = prefixes(length=length)
-    theirs = RepetitionPenaltyLogitsProcessor(penalty)(ids, table()) if length else table()
-    assert torch.allclose(penalize_repetition(penalty)(table(), ids, SENTENCE), theirs)
+    expected = RepetitionPenaltyLogitsProcessor(penalty)(ids, table()) if length else table()
+    assert torch.allclose(penalize_repetition(penalty)(table(), ids, SENTENCE), expected)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -55,8 +55,8 @@ def test_n_grams_are_banned_as_by_transformers(n, length):
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 4])
 def test_the_minimal_length_is_that_of_transformers(length):
     ids = prefixes(length=length)
-    theirs = MinLengthLogitsProcessor(3, EOS)(ids, table())
-    assert torch.equal(min_length(3, EOS)(table(), ids, SENTENCE), theirs)
+    expected = MinLengthLogitsProcessor(3, EOS)(ids, table())
+    assert torch.equal(min_length(3, EOS)(table(), ids, SENTENCE), expected)
 
 
 def test_banned_tokens_are_gone_and_nothing_else_changes():
@@ -71,9 +71,9 @@ def test_constraints_apply_one_after_the_other():
         return log_probs * 2
 
     out = compose(double, penalize_repetition(3.0), double)(table(), prefixes(length=1), SENTENCE)
-    theirs = table() * 4
-    theirs.scatter_(1, prefixes(length=1), theirs.gather(1, prefixes(length=1)) * 3)
-    assert torch.allclose(out, theirs)
+    expected = table() * 4
+    expected.scatter_(1, prefixes(length=1), expected.gather(1, prefixes(length=1)) * 3)
+    assert torch.allclose(out, expected)
 
 
 def test_a_forced_token_keeps_its_number_whatever_the_other_constraints_say():
@@ -87,11 +87,11 @@ def test_a_forced_token_keeps_its_number_whatever_the_other_constraints_say():
 def test_a_forced_prefix_gives_what_exhaustive_search_under_it_gives(alpha):
     toy = Toy(6, seed=8)
     options = SearchOptions(beam=200, n_best=5, length_penalty=alpha, max_extra=3, prefix=PREFIXES)
-    found = beam_search(toy, *batch(SENTENCES), options)
-    for sentence, prefix, mine in zip(SENTENCES, PREFIXES, found, strict=True):
-        theirs = exhaustive(toy, sentence, max(len(sentence) + 3, len(prefix) + 1), alpha, prefix)[:5]
-        assert [(h.finished, h.ids) for h in mine] == [(finished, ids) for finished, _, ids in theirs]
-        assert [h.score for h in mine] == pytest.approx([score for _, score, _ in theirs], abs=1e-9)
+    result = beam_search(toy, *batch(SENTENCES), options)
+    for sentence, prefix, actual in zip(SENTENCES, PREFIXES, result, strict=True):
+        expected = exhaustive(toy, sentence, max(len(sentence) + 3, len(prefix) + 1), alpha, prefix)[:5]
+        assert [(h.finished, h.ids) for h in actual] == [(finished, ids) for finished, _, ids in expected]
+        assert [h.score for h in actual] == pytest.approx([score for _, score, _ in expected], abs=1e-9)
 
 
 def test_outputs_begin_with_their_prefix_at_the_model_s_log_probabilities():
@@ -106,8 +106,8 @@ def test_outputs_begin_with_their_prefix_at_the_model_s_log_probabilities():
 
 def test_a_prefix_longer_than_source_and_extra_is_not_cut():
     options = SearchOptions(beam=2, max_extra=0, prefix=((4, 4, 4, 4),))
-    (found,) = beam_search(Toy(eos=9.0), *batch([(3,)]), options)
-    assert found[0].ids == (4, 4, 4, 4) and found[0].finished
+    (result,) = beam_search(Toy(eos=9.0), *batch([(3,)]), options)
+    assert result[0].ids == (4, 4, 4, 4) and result[0].finished
 
 
 @pytest.mark.parametrize(
@@ -128,52 +128,52 @@ def test_impossible_prefixes_are_refused(prefix, more, message):
 
 
 def test_banned_tokens_never_come():
-    assert not {4, 7} & {token for each in both(Toy(8), constraints=(ban([4, 7]),)) for h in each for token in h.ids}
+    assert not {4, 7} & {token for item in both(Toy(8), constraints=(ban([4, 7]),)) for h in item for token in h.ids}
 
 
 def test_no_n_gram_comes_twice():
-    for each in both(Toy(6, eos=-30.0), constraints=(no_repeat(2),)):
-        for h in each:
+    for item in both(Toy(6, eos=-30.0), constraints=(no_repeat(2),)):
+        for h in item:
             pairs = list(zip(h.ids, h.ids[1:], strict=False))
             assert len(pairs) == len(set(pairs)) > 0
 
 
 def test_no_output_is_shorter_than_asked_for():
-    found = both(Toy(8, eos=3.0), constraints=(min_length(4, EOS),))
-    assert {len(h.ids) >= 4 for each in found for h in each} == {True}
-    assert {len(h.ids) for each in found for h in each} >= {4}
+    result = both(Toy(8, eos=3.0), constraints=(min_length(4, EOS),))
+    assert {len(h.ids) >= 4 for item in result for h in item} == {True}
+    assert {len(h.ids) for value in result for h in value} >= {4}
 
 
 def test_a_repetition_penalty_is_part_of_the_score():
     toy, penalty = Toy(5, seed=3, eos=-1.0), 1.7
-    found = both(toy, constraints=(penalize_repetition(penalty),))
-    for sentence, each in zip(SENTENCES, found, strict=True):
+    result = both(toy, constraints=(penalize_repetition(penalty),))
+    for sentence, each in zip(SENTENCES, result, strict=True):
         model = Conditional(toy, sentence)
         for h in each:
-            said = (*h.ids, EOS) if h.finished else h.ids
-            real = [model.log_probs(said[:i])[v] * (penalty if v in said[:i] else 1) for i, v in enumerate(said)]
+            output = (*h.ids, EOS) if h.finished else h.ids
+            real = [model.log_probs(output[:i])[v] * (penalty if v in output[:i] else 1) for i, v in enumerate(output)]
             assert np.allclose(h.token_log_probs, real)
 
 
 def test_constraints_that_leave_no_token_end_the_output_where_it_is():
-    for each in both(Toy(5), constraints=(no_repeat(1), min_length(99, EOS))):
-        assert [h.finished for h in each] == [False] * 5
-        assert sorted(h.ids for h in each[:2]) == [(3, 4), (4, 3)]  # beams; the other three are samples
-        assert {tuple(sorted(h.ids)) for h in each} == {(3, 4)}
-    for each in both(Toy(5), constraints=(ban([3, 4, EOS]),)):
-        assert [(h.ids, h.log_prob, h.finished) for h in each] == [((), 0.0, False)] * 4
+    for item in both(Toy(5), constraints=(no_repeat(1), min_length(99, EOS))):
+        assert [h.finished for h in item] == [False] * 5
+        assert sorted(h.ids for h in item[:2]) == [(3, 4), (4, 3)]  # beams; the other three are samples
+        assert {tuple(sorted(h.ids)) for h in item} == {(3, 4)}
+    for value in both(Toy(5), constraints=(ban([3, 4, EOS]),)):
+        assert [(h.ids, h.log_prob, h.finished) for h in value] == [((), 0.0, False)] * 4
 
 
 def test_no_token_is_not_an_end_even_if_eos_is_the_last_id():
     toy = Toy(5)
     toy.eos_id = 4
-    assert [h.finished for each in both(toy, constraints=(ban([2, 3, 4]),)) for h in each] == [False] * 16
+    assert [h.finished for item in both(toy, constraints=(ban([2, 3, 4]),)) for h in item] == [False] * 16
 
 
 def test_what_can_only_end_is_not_cut_off_as_well():
-    for each in beam_search(Toy(5), *batch(SENTENCES), SearchOptions(beam=9, n_best=9, constraints=(no_repeat(1),))):
-        assert {h.ids for h in each} == {(), (3,), (4,), (3, 4), (4, 3)}
-        assert [h.finished for h in each] == [True] * 5
+    for item in beam_search(Toy(5), *batch(SENTENCES), SearchOptions(beam=9, n_best=9, constraints=(no_repeat(1),))):
+        assert {h.ids for h in item} == {(), (3,), (4,), (3, 4), (4, 3)}
+        assert [h.finished for h in item] == [True] * 5
 
 
 def test_a_sentence_is_known_by_its_place_in_the_batch():

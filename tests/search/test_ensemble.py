@@ -19,21 +19,22 @@ def test_models_with_one_opinion_keep_it():
     options = SearchOptions(beam=4, n_best=4, max_extra=4)
     alone = beam_search(toy, *batch(SENTENCES), options)
     for together in (Ensemble([toy]), Ensemble([toy, Toy(9, seed=1), Toy(9, seed=1)])):
-        for mine, theirs in zip(beam_search(together, *batch(SENTENCES), options), alone, strict=True):
-            assert [h.ids for h in mine] == [h.ids for h in theirs]
-            assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=1e-5)
+        for actual, expected in zip(beam_search(together, *batch(SENTENCES), options), alone, strict=True):
+            assert [h.ids for h in actual] == [h.ids for h in expected]
+            assert [h.score for h in actual] == pytest.approx([h.score for h in expected], abs=1e-5)
 
 
 @pytest.mark.parametrize("search", [beam_search, sample])
 def test_two_models_say_the_mean_of_their_probabilities(search):
     toys = [Toy(9, seed=1), Toy(9, seed=2)]
-    found = search(Ensemble(toys), *batch(SENTENCES), SearchOptions(beam=3, n_best=3, max_extra=4))
-    for sentence, each in zip(SENTENCES, found, strict=True):
+    result = search(Ensemble(toys), *batch(SENTENCES), SearchOptions(beam=3, n_best=3, max_extra=4))
+    for sentence, each in zip(SENTENCES, result, strict=True):
         models = [Conditional(toy, sentence) for toy in toys]
         for h in each:
-            said = (*h.ids, 2) if h.finished else h.ids
+            output = (*h.ids, 2) if h.finished else h.ids
             real = [
-                np.log(np.mean([np.exp(m.log_probs(said[:i])[token]) for m in models])) for i, token in enumerate(said)
+                np.log(np.mean([np.exp(m.log_probs(output[:i])[token]) for m in models]))
+                for i, token in enumerate(output)
             ]
             assert h.token_log_probs == pytest.approx(real, abs=1e-5)
 

@@ -116,7 +116,7 @@ def test_a_cancelled_sentence_is_not_searched_again_to_its_end():
 def test_samples_pass_short_runs_and_end_long_ones():
     def longest(guard: bool) -> int:
         options = SearchOptions(n_best=2, max_length=80, loop_guard=guard, seed=3)
-        return max(max_copies(each.ids) for each in sample(Stuck(eos=-9.0), *batch([PLAIN]), options)[0])
+        return max(max_copies(item.ids) for item in sample(Stuck(eos=-9.0), *batch([PLAIN]), options)[0])
 
     assert longest(False) == 80
     assert longest(True) == 32

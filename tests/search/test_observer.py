@@ -46,14 +46,14 @@ def test_a_diary_holds_the_rows_and_endings_of_a_beam():
             assert (index, hypothesis.ids, EOS) in diary.ended
     seen = {(index, ids) for index, ids, _ in diary.seen}
     grown = {(index, ids) for index, each in diary.lived for ids in each}
-    assert {each for each in seen if each[1]} <= grown
+    assert {item for item in seen if item[1]} <= grown
 
 
 def test_sampling_is_watched_too():
     toy, diary = Toy(8, seed=1, eos=1.0), Diary()
     options = SearchOptions(n_best=2, max_extra=5, observer=diary)
-    found = sample(toy, *batch(SENTENCES), options)
+    result = sample(toy, *batch(SENTENCES), options)
     seen = {(index, ids) for index, ids, _ in diary.seen}
-    for index, each in enumerate(found):
+    for index, each in enumerate(result):
         for hypothesis in each:
             assert all((index, hypothesis.ids[:length]) in seen for length in range(len(hypothesis.token_log_probs)))

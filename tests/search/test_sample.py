@@ -93,15 +93,15 @@ def test_tokens_are_drawn_from_the_filtered_distribution(options):
 def test_whole_samples_follow_the_model(options):
     """First and second token of many samples of one sentence, drawn through the model."""
     toy, source = Toy(7, seed=2, sharp=1.0), (4, 5)
-    (found,) = run(toy, [source], n_best=1000, max_length=2, **options)
+    (result,) = run(toy, [source], n_best=1000, max_length=2, **options)
     model = Conditional(toy, source)
-    given = [options.get(name, off) for name, off in OFF.items()]
-    said = [(*h.ids, EOS)[:2] for h in found]
-    counts = np.bincount([ids[0] for ids in said], minlength=7)
-    assert not unlikely(counts, filtered_by_loop(masked(model.log_probs(())), *given))
+    inputs = [options.get(name, off) for name, off in OFF.items()]
+    output = [(*h.ids, EOS)[:2] for h in result]
+    counts = np.bincount([ids[0] for ids in output], minlength=7)
+    assert not unlikely(counts, filtered_by_loop(masked(model.log_probs(())), *inputs))
     first = int(np.argmax(np.where(np.arange(7) == EOS, 0, counts)))
-    after = np.bincount([ids[1] for ids in said if ids[0] == first], minlength=7)
-    assert not unlikely(after, filtered_by_loop(masked(model.log_probs((first,))), *given))
+    after = np.bincount([ids[1] for ids in output if ids[0] == first], minlength=7)
+    assert not unlikely(after, filtered_by_loop(masked(model.log_probs((first,))), *inputs))
 
 
 def masked(row: np.ndarray) -> np.ndarray:
@@ -114,20 +114,20 @@ def masked(row: np.ndarray) -> np.ndarray:
 def test_top_p_is_that_of_transformers_and_of_a_loop(columns, p, sharp):
     scores = table(columns=columns, sharp=sharp)
     exact = scores.double()  # in float32 transformers' sum may round across p, on some CPUs
-    ours, theirs = keep_top_p(exact, p), TopPLogitsWarper(p)(None, exact)
-    assert torch.equal(ours.sort().values, theirs.sort().values)  # of equal scores their sort keeps any
-    mine = keep_top_p(scores, p)
-    for row, kept in zip(scores.numpy(), (mine > -torch.inf).numpy(), strict=True):
-        assert kept.tolist() == (filtered_by_loop(row, 1.0, 0, p, 0.0) > 0).tolist()
+    ours, reference = keep_top_p(exact, p), TopPLogitsWarper(p)(None, exact)
+    assert torch.equal(ours.sort().values, reference.sort().values)  # of equal scores their sort keeps any
+    actual = keep_top_p(scores, p)
+    for row, remaining in zip(scores.numpy(), (actual > -torch.inf).numpy(), strict=True):
+        assert remaining.tolist() == (filtered_by_loop(row, 1.0, 0, p, 0.0) > 0).tolist()
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 1.0])
 def test_min_p_is_that_of_transformers_and_of_a_loop(share):
     scores = table()
-    mine = keep_min_p(scores, share)
-    assert torch.equal(mine, MinPLogitsWarper(share)(None, scores))
-    for row, kept in zip(scores.numpy(), (mine > -torch.inf).numpy(), strict=True):
-        assert kept.tolist() == (filtered_by_loop(row, 1.0, 0, 1.0, share) > 0).tolist()
+    actual = keep_min_p(scores, share)
+    assert torch.equal(actual, MinPLogitsWarper(share)(None, scores))
+    for row, remaining in zip(scores.numpy(), (actual > -torch.inf).numpy(), strict=True):
+        assert remaining.tolist() == (filtered_by_loop(row, 1.0, 0, 1.0, share) > 0).tolist()
 
 
 def test_all_filters_together_leave_what_transformers_leaves():
@@ -169,14 +169,14 @@ def test_the_same_seed_gives_the_same_and_another_seed_another_text():
     toy = Toy(20, seed=1, eos=-2.0)
     first, again, other = (run(toy, SENTENCES, n_best=4, max_extra=9, seed=seed) for seed in (5, 5, 6))
     assert first == again
-    assert all(mine != theirs for mine, theirs in zip(first, other, strict=True))
+    assert all(actual != reference for actual, reference in zip(first, other, strict=True))
 
 
 def test_samples_of_a_sentence_differ_and_more_samples_begin_with_the_same():
     toy = Toy(20, seed=1, eos=-2.0)
     few, many = (run(toy, SENTENCES, n_best=n, max_extra=9) for n in (2, 6))
-    assert [each[:2] for each in many] == few
-    assert all(len({h.ids for h in each}) == 6 for each in many)
+    assert [item[:2] for item in many] == few
+    assert all(len({h.ids for h in value}) == 6 for value in many)
 
 
 def test_the_dice_are_even_and_belong_to_source_seed_and_number():
@@ -207,22 +207,22 @@ def test_a_sentence_gives_the_same_alone_and_in_any_batch(
 ):
     toy = Toy(10, seed=seed, eos=0.5)
     options = {"n_best": n, "max_extra": 5, "top_p": 0.9, "seed": seed}
-    alone = {each: run(toy, [each], **options)[0] for each in sentences}
+    alone = {item: run(toy, [item], **options)[0] for item in sentences}
     shuffled = order.sample(sentences, len(sentences))
-    assert run(toy, shuffled, **options) == [alone[each] for each in shuffled]
+    assert run(toy, shuffled, **options) == [alone[value] for value in shuffled]
 
 
 def test_a_sample_carries_the_numbers_of_the_model_before_any_filter():
     toy = Toy(8, seed=1)
-    found = run(toy, SENTENCES, n_best=5, max_extra=4, temperature=0.7, top_k=4)
-    assert {h.finished for each in found for h in each} == {True, False}
-    for source, each in zip(SENTENCES, found, strict=True):
+    result = run(toy, SENTENCES, n_best=5, max_extra=4, temperature=0.7, top_k=4)
+    assert {h.finished for item in result for h in item} == {True, False}
+    for source, each in zip(SENTENCES, result, strict=True):
         model = Conditional(toy, source)
         for h in each:
-            said = (*h.ids, EOS) if h.finished else h.ids
+            output = (*h.ids, EOS) if h.finished else h.ids
             assert h.finished or len(h.ids) == len(source) + 4
-            assert h.token_log_probs == tuple(model.log_probs(said[:i])[v] for i, v in enumerate(said))
-            assert h.score == pytest.approx(h.log_prob / ((5 + len(said)) / 6) ** 0.6)
+            assert h.token_log_probs == tuple(model.log_probs(output[:i])[v] for i, v in enumerate(output))
+            assert h.score == pytest.approx(h.log_prob / ((5 + len(output)) / 6) ** 0.6)
 
 
 def test_sentences_whose_samples_have_ended_leave_the_batch():

@@ -37,17 +37,21 @@ def test_every_sentence_of_a_text_is_in_the_language_that_its_beginning_asks_for
     with serving({"en-fr": tmp_path}) as server, server.client() as client:
 
         def ways(text):
-            asked = {"text": text, "alignments": True, "prefix": "A man plays"}  # as this model says nothing by itself
-            (found,) = client.post("/v1/translations", json=asked).json()["translations"]
-            return [each["translations"][0] if each["translations"] else None for each in found["sentences"]]
+            requested = {
+                "text": text,
+                "alignments": True,
+                "prefix": "A man plays",
+            }  # as this model says nothing by itself
+            (result,) = client.post("/v1/translations", json=requested).json()["translations"]
+            return [item["translations"][0] if item["translations"] else None for item in result["sentences"]]
 
         alone = [ways(f">>fr<< {text}")[0] for text in ("A man plays.", "Two children ride.")]
         together, below = ways(">>fr<< A man plays. Two children ride."), ways(">>fr<<\nTwo children ride.")
         assert together[0] == alone[0] and below[0] is None
         links = alone[1].pop("alignment")  # where the code is a word of the text
-        for found in (together[1], below[1]):
-            assert found.pop("alignment") == [[source - 1, target] for source, target in links if source] != []
-            assert found == alone[1]
+        for result in (together[1], below[1]):
+            assert result.pop("alignment") == [[source - 1, target] for source, target in links if source] != []
+            assert result == alone[1]
         assert ways("Two children ride.")[0]["log_prob"] != alone[1]["log_prob"]
 
 
@@ -62,7 +66,7 @@ def test_a_form_is_as_good_as_json(client):
 
 
 def test_alternatives_are_other_translations(client, translator):
-    ways = [each.text for each in translator.translations(["The dog sleeps."], n_best=3)[0]]
+    ways = [translation.text for translation in translator.translations(["The dog sleeps."], n_best=3)[0]]
     answer = ask(client, q="The dog sleeps.", alternatives=2).json()
     assert [answer["translatedText"], *answer["alternatives"]] == list(dict.fromkeys(ways))
 
@@ -81,25 +85,25 @@ def test_languages_and_settings(client):
 def test_a_language_can_be_found(client):
     answer = ask(client, source="auto").json()
     assert answer["detectedLanguage"]["language"] == "en"  # the only one that is translated into German
-    found = client.post("/detect", json={"q": TEXT}).json()
-    assert sorted(each["language"] for each in found) == ["de", "en"]
-    assert found[0]["confidence"] >= found[1]["confidence"] > 0
+    result = client.post("/detect", json={"q": TEXT}).json()
+    assert sorted(item["language"] for item in result) == ["de", "en"]
+    assert result[0]["confidence"] >= result[1]["confidence"] > 0
 
 
 def test_ours_gives_scores_alignments_and_attention(client, translator):
     body = {"text": TEXT, "source": "en", "target": "de", "n_best": 2, "attention": True, "prefix": "Der"}
     answer = client.post("/v1/translations", json=body).json()
-    (found,) = answer["translations"]
+    (result,) = answer["translations"]
     assert answer["model"] == "en-de"
-    for part, line in zip(found["sentences"], ["The dog sleeps.", "The old man reads a book."], strict=True):
+    for part, line in zip(result["sentences"], ["The dog sleeps.", "The old man reads a book."], strict=True):
         assert part["source"] == line == TEXT[part["start"] : part["end"]]
         expected = translator.translations([line], n_best=2, alignments=True, prefix="Der")[0]
-        for mine, theirs in zip(part["translations"], expected, strict=True):
-            assert mine["text"] == theirs.text
-            assert mine["score"] == pytest.approx(theirs.score, abs=1e-5)
-            assert mine["token_log_probs"] == pytest.approx(list(theirs.token_log_probs), abs=1e-5)
-            assert [tuple(link) for link in mine["alignment"]] == theirs.alignment
-            (attention,) = mine["attention"]
+        for actual, theirs in zip(part["translations"], expected, strict=True):
+            assert actual["text"] == theirs.text
+            assert actual["score"] == pytest.approx(theirs.score, abs=1e-5)
+            assert actual["token_log_probs"] == pytest.approx(list(theirs.token_log_probs), abs=1e-5)
+            assert [tuple(link) for link in actual["alignment"]] == theirs.alignment
+            (attention,) = actual["attention"]
             assert attention["target_tokens"] == list(theirs.tokens)
             assert len(attention["weights"]) == len(theirs.tokens)
             assert all(len(row) == len(attention["source_tokens"]) for row in attention["weights"])
@@ -110,14 +114,14 @@ def test_models_are_asked_by_name_or_by_pair(client):
     by_name = client.post("/v1/translations", json={"text": TEXT, "model": "de-en"}).json()
     assert by_pair == by_name
     assert by_pair["target"] == "en"
-    tasks = {each["name"]: each["task"] for each in client.get("/models").json()}
+    tasks = {item["name"]: item["task"] for item in client.get("/models").json()}
     assert tasks == {"en-de": "translate", "de-en": "translate", "gpt": "write", "bert": "fill"}
 
 
 def test_blanks_are_filled(client):
     answer = client.post("/v1/fill", json={"text": "The [MASK] reads a <mask>.", "top": 3}).json()
     assert answer["model"] == "bert"
-    assert [len(each) for each in answer["blanks"]] == [3, 3]
+    assert [len(item) for item in answer["blanks"]] == [3, 3]
     assert answer["blanks"][0][0]["probability"] >= answer["blanks"][0][1]["probability"]
     assert "[MASK]" not in answer["blanks"][0][0]["text"]
 
@@ -202,7 +206,7 @@ def test_the_description_is_complete_and_readable(client):
     document = client.get("/openapi.json").json()
     assert {"/translate", "/languages", "/v1/completions", "/v1/translations", "/health"} <= set(document["paths"])
     references = set(json.dumps(document).split('"#/components/schemas/')[1:])
-    assert {each.split('"')[0] for each in references} <= set(document["components"]["schemas"])
+    assert {reference.split('"')[0] for reference in references} <= set(document["components"]["schemas"])
     page = client.get("/docs").text
     for path in document["paths"]:
         assert path in page

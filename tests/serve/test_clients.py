@@ -16,7 +16,7 @@ def test_libretranslates_client(running, folders):
     client = LibreTranslateAPI(running.url)
     expected = Translator([load_folder(folders["en-de"])]).translate(["The dog sleeps.", "The old man reads a book."])
     assert client.translate(TEXT, "en", "de") == " ".join(expected)
-    assert {each["code"] for each in client.languages()} == {"en", "de"}
+    assert {language["code"] for language in client.languages()} == {"en", "de"}
     assert client.detect(TEXT)[0]["language"] in ("en", "de")
 
 
@@ -71,8 +71,8 @@ def test_log_probabilities_echo_stop_and_several_prompts(gpt, generator):
 
 
 def test_without_a_seed_texts_differ(gpt):
-    asked = {"model": "gpt", "prompt": "The", "max_tokens": 20, "temperature": 2.0}
-    assert len({gpt.completions.create(**asked).choices[0].text for _ in range(4)}) > 1
+    requested = {"model": "gpt", "prompt": "The", "max_tokens": 20, "temperature": 2.0}
+    assert len({gpt.completions.create(**requested).choices[0].text for _ in range(4)}) > 1
 
 
 def test_models_and_errors_are_openais(gpt):

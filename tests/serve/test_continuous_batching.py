@@ -30,12 +30,12 @@ def work(translator) -> TranslationWorkload:
 
 
 def test_requests_join_at_every_step_and_are_the_same_as_alone(work, translator):
-    found = {}
+    result = {}
     for number, line in enumerate(LINES, 1):
         work.add(WorkerTask(number, {"texts": [line]}))
-        found |= {event.task: event.value for event in work.step()}
-    found |= finish(work)
-    assert [texts(found[number])[0] for number in range(1, 41)] == translator.translate(LINES)
+        result |= {event.task: event.value for event in work.step()}
+    result |= finish(work)
+    assert [texts(result[number])[0] for number in range(1, 41)] == translator.translate(LINES)
 
 
 def test_shortlists_are_those_of_the_translator(folders, tmp_path):
@@ -45,20 +45,20 @@ def test_shortlists_are_those_of_the_translator(folders, tmp_path):
     translator = Translator([opened], shortlist=True)
     work = TranslationWorkload(translator, clock=Clock())
     work.add(WorkerTask(1, {"texts": LINES}))
-    found = texts(finish(work)[1])
-    assert found == translator.translate(LINES) != Translator([opened]).translate(LINES)
+    result = texts(finish(work)[1])
+    assert result == translator.translate(LINES) != Translator([opened]).translate(LINES)
 
 
 def test_each_has_options_of_its_own(work, translator):
     work.add(WorkerTask(1, {"texts": LINES[:3], "search": {"beam": 1}}))
     work.add(WorkerTask(2, {"texts": LINES[3:6], "search": {"beam": 2, "n_best": 2}}))
     work.add(WorkerTask(3, {"texts": LINES[6:8], "prefix": "Der"}))
-    found = {event.task: event.value for event in work.step()}
+    result = {event.task: event.value for event in work.step()}
     assert work.counts.batches == [8]  # all of them at once
-    found |= finish(work)
-    assert texts(found[1]) == translator.translate(LINES[:3], beam=1)
-    assert texts(found[3]) == translator.translate(LINES[6:8], prefix="Der")
-    assert all(len(ways) == 2 for ways in translations(found[2][1]))
+    result |= finish(work)
+    assert texts(result[1]) == translator.translate(LINES[:3], beam=1)
+    assert texts(result[3]) == translator.translate(LINES[6:8], prefix="Der")
+    assert all(len(alternatives) == 2 for alternatives in translations(result[2][1]))
 
 
 def test_young_requests_do_not_wait_for_all_of_a_long_one(work):
@@ -76,11 +76,11 @@ def test_young_requests_do_not_wait_for_all_of_a_long_one(work):
 def test_who_hangs_up_leaves_the_search(work):
     work.add(WorkerTask(1, {"texts": LINES[:30]}))
     work.add(WorkerTask(2, {"texts": LINES[30:31]}))
-    found = {event.task for event in work.step()}
+    result = {event.task for event in work.step()}
     work.cancel(1)
     assert not any(place.task == 1 for place in work.places.values())
     assert len(work.scheduler.running) <= 1
-    assert found | set(finish(work)) == {2}
+    assert result | set(finish(work)) == {2}
     assert not work.scheduler.backend.rows and not work.tasks
 
 

@@ -43,19 +43,19 @@ PAYLOADS = [  # inert in the parts of HTML that they are in
 
 def translated(markup: str, words: dict[str, str] | None = None, turned: bool = False) -> str:
     """Translate word by word, in the same order or turned around, with the alignment that this has."""
-    found = []
+    result = []
     for item in parse_blocks(markup):
         if isinstance(item, str):
             continue
         text = re.sub(r"\s", " ", item.text)
-        parts, ways = split_sentences(text), []
+        parts, alternatives = split_sentences(text), []
         for part in parts:
-            mine = [(words or {}).get(word, word.upper()) for word in part.text.split()]
-            last = len(mine) - 1
-            order = [(n, last - n if turned else n) for n in range(len(mine))]
-            ways.append([{"text": " ".join(mine[::-1] if turned else mine), "alignment": order}])
-        found.append(SentenceTranslations(text, parts, ways))
-    return replace_blocks(markup, found)
+            actual = [(words or {}).get(word, word.upper()) for word in part.text.split()]
+            last = len(actual) - 1
+            order = [(n, last - n if turned else n) for n in range(len(actual))]
+            alternatives.append([{"text": " ".join(actual[::-1] if turned else actual), "alignment": order}])
+        result.append(SentenceTranslations(text, parts, alternatives))
+    return replace_blocks(markup, result)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_sentences_that_white_space_does_not_separate_share_a_word():
     block = TaggedText("狗。貓 睡。x y", [InlineTag("<b>", "</b>", 8, 9)])
     parts = split_sentences(block.text)
     assert [part.text for part in parts] == ["狗。", "貓 睡。", "x y"]
-    ways = [
+    alternatives = [
         [{"text": " A.", "alignment": [(0, 0)]}],
         [{"text": "B\u00a0C.", "alignment": [(0, 0), (1, 1)]}],
         [{"text": "X Y", "alignment": [(0, 0), (1, 1)]}],
     ]
-    assert write_block(block, SentenceTranslations(block.text, parts, ways)) == "A. B\u00a0C. X <b>Y</b>"
+    assert write_block(block, SentenceTranslations(block.text, parts, alternatives)) == "A. B\u00a0C. X <b>Y</b>"
 
 
 class Balance(HTMLParser):
@@ -169,12 +169,12 @@ COPIED = {"a", "b", "i"}  # parsers copy formatting elements that are closed in 
 
 def seen(markup: str) -> Counter[object]:
     """Elements with their attributes, and comments, as Lexbor's parser finds them; formatting elements count once."""
-    found: Counter[tuple[object, ...]] = Counter()
+    result: Counter[tuple[object, ...]] = Counter()
     root = LexborHTMLParser(markup).root
     for node in root.traverse(include_text=False) if root else ():
         attributes = tuple(sorted((name, str(value)) for name, value in (node.attributes or {}).items()))
-        found[(node.tag, attributes, node.html if node.is_comment_node else "")] += 1
-    return Counter({key: 1 if key[0] in COPIED else count for key, count in found.items()})
+        result[(node.tag, attributes, node.html if node.is_comment_node else "")] += 1
+    return Counter({key: 1 if key[0] in COPIED else count for key, count in result.items()})
 
 
 @settings(max_examples=100, deadline=None)
@@ -218,9 +218,9 @@ spans = st.lists(st.integers(1, 4), max_size=20)
 @given(spans, st.integers(0, 40), st.integers(0, 12), st.booleans())
 def test_a_tag_holds_the_words_that_it_covers_more_than_half_of(lengths, start, length, dense):
     words, at = [], 0
-    for each in lengths:
-        words.append((at, at + each))
-        at += each + (not dense)
+    for item in lengths:
+        words.append((at, at + item))
+        at += item + (not dense)
     tag = InlineTag("<b>", "</b>", start, start + length)
     held = [n for n, (a, b) in enumerate(words) if 2 * (min(b, tag.end) - max(a, tag.start)) > b - a]
     assert list(TagPlacer("", words, [], [])._held(tag)) == held
@@ -268,15 +268,15 @@ def test_the_server_keeps_tags(client):
 
 
 def test_the_model_s_process_reads_and_writes_html(running, client, monkeypatch):
-    asked: list[str] = []
+    requested: list[str] = []
     model = running.state.models.by_name["en-de"]
     give = model._submit
-    monkeypatch.setattr(model, "_submit", lambda what, *rest: asked.append(next(iter(what))) or give(what, *rest))
+    monkeypatch.setattr(model, "_submit", lambda what, *rest: requested.append(next(iter(what))) or give(what, *rest))
     body = {"q": ["<p>The <b>dog</b>.</p>", "<a <a"], "source": "en", "target": "de", "format": "html"}
     answer = client.post("/translate", json=body)
     assert answer.status_code == 200
     assert answer.json()["translatedText"][1] == "<a <a"
-    assert asked[0] == "read_html" and asked[-1] == "write_html" and len(asked) == 3
+    assert requested[0] == "read_html" and requested[-1] == "write_html" and len(requested) == 3
     changed = client.post("/translate", json=body | {"q": "<noscript><!-- </noscript> a --> <b>b</b>"})
     assert changed.status_code == 422
     assert "cannot be translated without changing its elements" in changed.json()["error"]

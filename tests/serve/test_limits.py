@@ -65,12 +65,12 @@ def wait_until_idle(model: ModelProcess) -> None:
 
 
 def answer(connection: socket.socket) -> bytes:
-    got = b""
+    received = b""
     with connection:
         connection.settimeout(30)
         while piece := connection.recv(65536):
-            got += piece
-    return got
+            received += piece
+    return received
 
 
 def test_a_full_queue_says_so_at_once_and_when_to_come_again(held):
@@ -87,7 +87,7 @@ def test_a_full_queue_says_so_at_once_and_when_to_come_again(held):
         assert "every model here has a full queue" in refused.json()["error"]
         assert client.get("/health").status_code == 200
         go.set()
-        assert [each.result().status_code for each in accepted] == [200] * 3
+        assert [item.result().status_code for item in accepted] == [200] * 3
         assert 'heedful_rejections_total{reason="queue"} 1.0' in client.get("/metrics").text
         assert client.post("/translate", json=BODY).status_code == 200
 
@@ -105,7 +105,7 @@ def test_what_is_refused_is_not_parsed_and_its_connection_is_kept(held):
         behind = raw(running, (REQUEST % len(body) + body) * 3)  # the second and third wait for the first
         while model.outstanding < 6:
             time.sleep(0.005)
-        kept = raw(running)
+        remaining = raw(running)
         wish = b'{"q": "\r\nUpgrade: h2c\r\n\r\n"}'
         for pieces in (
             [REQUEST % len(body) + body],
@@ -114,9 +114,9 @@ def test_what_is_refused_is_not_parsed_and_its_connection_is_kept(held):
             [REQUEST % len(wish), wish],
         ):
             for piece in pieces:
-                kept.sendall(piece)
+                remaining.sendall(piece)
                 time.sleep(0.02)
-            answer_to_it = response(kept)
+            answer_to_it = response(remaining)
             assert answer_to_it.startswith(b"HTTP/1.1 503 ") and b"retry-after: " in answer_to_it
             assert b"every model here has a full queue" in answer_to_it
         assert set(other.post("/v1/translations", json={"text": "a"}).json()["error"]) == {
@@ -129,16 +129,16 @@ def test_what_is_refused_is_not_parsed_and_its_connection_is_kept(held):
         chunked = other.post("/translate", content=iter([body]), headers={"content-type": "application/json"})
         assert chunked.status_code == 503
         go.set()
-        assert [each.result().status_code for each in accepted] == [200] * 2
-        got = b""
+        assert [item.result().status_code for item in accepted] == [200] * 2
+        received = b""
         behind.settimeout(20)
-        while got.count(b"HTTP/1.1 ") < 3:
-            got += behind.recv(65536)
-        assert got.startswith(b"HTTP/1.1 200 ")
-        kept.sendall(REQUEST % len(body) + body)
-        assert response(kept).startswith(b"HTTP/1.1 200 ")
+        while received.count(b"HTTP/1.1 ") < 3:
+            received += behind.recv(65536)
+        assert received.startswith(b"HTTP/1.1 200 ")
+        remaining.sendall(REQUEST % len(body) + body)
+        assert response(remaining).startswith(b"HTTP/1.1 200 ")
         behind.close()
-        kept.close()
+        remaining.close()
 
 
 def test_who_hangs_up_stops_costing(held):
@@ -196,11 +196,11 @@ def test_clients_whose_body_is_slow_are_sent_away_and_others_are_served(held):
     slow = [raw(running, REQUEST % 100 + b"{") for _ in range(4)] + [raw(running, REQUEST[:40]) for _ in range(8)]
     with running.client() as client:
         assert client.post("/translate", json=BODY).status_code == 200
-    for each in slow[:4]:
-        got = answer(each)
-        assert got.startswith(b"HTTP/1.1 408 ") and b"connection: close" in got
-    for each in slow[4:]:
-        each.close()
+    for item in slow[:4]:
+        received = answer(item)
+        assert received.startswith(b"HTTP/1.1 408 ") and b"connection: close" in received
+    for value in slow[4:]:
+        value.close()
 
 
 def test_an_address_may_have_so_many_requests_at_once(held):
@@ -216,12 +216,12 @@ def test_an_address_may_have_so_many_requests_at_once(held):
     assert answer(raw(running, ask, "127.0.0.2")).startswith(b"HTTP/1.1 200 ")
     with running.client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as client:
         assert "heedful_connections 5" in client.get("/metrics").text  # 30 + 20 and this one
-    for each in many:
-        each.close()
+    for item in many:
+        item.close()
     with running.client() as client:
         assert client.post("/translate", json=BODY).status_code == 200
-    for each in idle:
-        each.close()
+    for value in idle:
+        value.close()
 
 
 def test_headers_have_a_limit_and_what_is_not_http_is_told_so(held):
@@ -256,8 +256,8 @@ def test_a_body_that_is_too_large_and_never_ends_is_not_waited_for(held):
     go.set()
     expects = REQUEST.replace(b"host: x", b"host: x\r\nexpect: 100-continue") % 2_000_000
     for data in (REQUEST % 2_000_000 + b" " * 1_100_000, expects):
-        got = answer(raw(running, data))
-        assert got.startswith(b"HTTP/1.1 413 ") and b"connection: close" in got
+        received = answer(raw(running, data))
+        assert received.startswith(b"HTTP/1.1 413 ") and b"connection: close" in received
 
 
 def test_nonsense_after_a_request_is_answered_after_it(held):
@@ -265,8 +265,8 @@ def test_nonsense_after_a_request_is_answered_after_it(held):
     connection, _ = asking(running)
     connection.sendall(b"\x00\x01 nonsense\r\n\r\n")
     go.set()
-    got = answer(connection)
-    assert [each[:3] for each in got.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+    received = answer(connection)
+    assert [item[:3] for item in received.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
 def test_a_body_without_a_length_has_the_same_limit(running):
@@ -291,9 +291,9 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(running):
         for piece in pieces:
             connection.sendall(piece)
             time.sleep(0.02)
-        got = answer(connection)
-        assert got.startswith(b"HTTP/1.1 200 "), got
-        assert json.loads(got.partition(b"\r\n\r\n")[2]) == expected
+        received = answer(connection)
+        assert received.startswith(b"HTTP/1.1 200 "), received
+        assert json.loads(received.partition(b"\r\n\r\n")[2]) == expected
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="of Linux")
@@ -342,8 +342,8 @@ def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
                 assert last.headers["connection"] == "close"
                 assert client.get("/health").status_code == 200
             running.loop.call_soon_threadsafe(running.server.drain)
-            for each in clients:
-                each.result(20)
+            for item in clients:
+                item.result(20)
     assert set(statuses) == {200}
 
 
@@ -359,18 +359,18 @@ def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):
                     statuses.append(client.post("/translate", json=BODY).status_code)
 
         threads = [threading.Thread(target=ask) for _ in range(3)]
-        for each in threads:
-            each.start()
+        for thread in threads:
+            thread.start()
         while len(statuses) < 6:  # they are at work, and a reload may take no time
-            assert all(each.is_alive() for each in threads)
+            assert all(value.is_alive() for value in threads)
             time.sleep(0.001)
         before = running.state.models.by_name["en-de"].worker
         running.call(server.reload_models(running.state, keys))
         after = running.state.models.by_name["en-de"].worker
         assert after is not before
         done.set()
-        for each in threads:
-            each.join(20)
+        for item in threads:
+            item.join(20)
         assert statuses and set(statuses) == {200}
         keys.write_text("the-second-key")
         running.call(server.reload_models(running.state, keys))
@@ -387,19 +387,19 @@ def test_a_model_that_dies_is_started_again(folders):
         model = running.state.models.by_name["en-de"]
         child = model.worker
         assert child is not None
-        found: list[object] = []
+        result: list[object] = []
 
         def die() -> None:
             child._disconnect()
             child.on_lost(child)
-            found.append(running.state.translator("en", "de"))  # which says 503, and not that there is none
+            result.append(running.state.translator("en", "de"))  # which says 503, and not that there is none
 
         running.loop.call_soon_threadsafe(die)
         end = time.monotonic() + 60
         while model.worker in (child, None) and time.monotonic() < end:
             time.sleep(0.01)
         assert model.worker not in (child, None)
-        assert found == [model]
+        assert result == [model]
         assert client.post("/translate", json=BODY).status_code == 200
 
 

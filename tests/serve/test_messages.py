@@ -19,11 +19,11 @@ messages = st.one_of(
 
 @given(st.lists(st.lists(messages, max_size=4), max_size=5), st.lists(st.integers(0, 400), max_size=9))
 def test_messages_come_out_as_they_went_in(bunches, cuts):
-    data, unpacked, found = b"".join(map(pack_messages, bunches)), MessageReader(), []
+    data, unpacked, result = b"".join(map(pack_messages, bunches)), MessageReader(), []
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     for start, end in pairwise(edges):
-        found += unpacked(data[start:end])
-    assert found == [each for bunch in bunches for each in bunch]
+        result += unpacked(data[start:end])
+    assert result == [item for bunch in bunches for item in bunch]
     assert unpacked.size == 0
 
 

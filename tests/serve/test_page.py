@@ -131,21 +131,21 @@ def test_a_click_looks_inside_that_sentence(opened, browser, running):
     page = opened()
     write(page, "The dog sleeps.")
     page.wait(ANSWERED)
-    before = {each["targetId"] for each in browser.send("Target.getTargets")["targetInfos"]}
+    before = {item["targetId"] for item in browser.send("Target.getTargets")["targetInfos"]}
     x, y = page._middle(".output .sentence")
     for kind in ("mousePressed", "mouseReleased"):  # a tab in the background draws nothing that could be waited for
         page.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-    found = None
+    result = None
     for _ in range(200):
         new = [e for e in browser.send("Target.getTargets")["targetInfos"] if e["targetId"] not in before]
-        found = next((each for each in new if "dog sleeps" in each["title"]), None)
-        if found:
+        result = next((value for value in new if "dog sleeps" in value["title"]), None)
+        if result:
             break
         time.sleep(0.05)
-    assert found is not None
-    assert found["url"].partition("#")[0] == f"{running.url}/inside"  # the page adds what it shows, once it is there
-    session = browser.send("Target.attachToTarget", targetId=found["targetId"], flatten=True)["sessionId"]
-    inside = browser.pages[session] = Page(browser, session, found["targetId"])
+    assert result is not None
+    assert result["url"].partition("#")[0] == f"{running.url}/inside"  # the page adds what it shows, once it is there
+    session = browser.send("Target.attachToTarget", targetId=result["targetId"], flatten=True)["sessionId"]
+    inside = browser.pages[session] = Page(browser, session, result["targetId"])
     inside.send("Log.enable")
     inside.wait("document.documentElement?.dataset.ready === 'yes'")
     assert inside.count(".map canvas") > 0

@@ -31,9 +31,9 @@ def start(*words: object, **variables: str) -> tuple[subprocess.Popen[str], str]
     )  # fmt: skip
     assert server.stdout is not None
     line = server.stdout.readline()
-    found = re.match(r"(http://127\.0\.0\.1:\d+) serves ", line)
-    assert found, line + server.communicate()[1]
-    return server, found[1]
+    result = re.match(r"(http://127\.0\.0\.1:\d+) serves ", line)
+    assert result, line + server.communicate()[1]
+    return server, result[1]
 
 
 def test_it_serves_reloads_revives_and_drains(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -56,15 +56,15 @@ def test_it_serves_reloads_revives_and_drains(folders: dict[str, Path], tmp_path
             _until(lambda: client.get("/ready").status_code == 200)
             assert client.post("/translate", json=BODY).status_code == 200
         clients = [threading.Thread(target=_ask, args=(url, statuses)) for _ in range(4)]
-        for each in clients:
-            each.start()
+        for item in clients:
+            item.start()
         _until(lambda: len(statuses) >= 8)
         began = time.monotonic()
         server.terminate()
         _, errors = server.communicate(timeout=20)
         assert time.monotonic() - began < 12
-        for each in clients:
-            each.join(10)
+        for value in clients:
+            value.join(10)
     finally:
         server.kill()
         server.wait()
@@ -104,12 +104,12 @@ def _ask(url: str, statuses: list[object]) -> None:
 
 def _children(pid: int) -> list[int]:
     """The processes of models."""
-    found = []
+    result = []
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         words = Path(f"/proc/{child}/cmdline").read_bytes()
         if b"spawn_main" in words:
-            found.append(int(child))
-    return found
+            result.append(int(child))
+    return result
 
 
 def _until(true, seconds: float = 60) -> None:

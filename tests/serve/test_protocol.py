@@ -71,7 +71,7 @@ def test_what_follows_on_a_connection_is_answered_in_order(running):
         got = b""
         while got.count(b"HTTP/1.1 ") < 4 and (piece := connection.recv(65536)):
             got += piece
-    assert [each[:3] for each in got.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"404", b"200"]
+    assert [item[:3] for item in got.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"404", b"200"]
 
 
 HEALTH = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -98,15 +98,15 @@ def answers(running, *pieces: bytes) -> list[tuple[int, bytes]]:
                     break
         while received := connection.recv(65536):
             data += received
-    found = []
+    result = []
     while data:
         head, _, data = data.partition(b"\r\n\r\n")
         status, *lines = head.split(b"\r\n")
         length = dict(line.lower().split(b": ", 1) for line in lines).get(b"content-length")
         size = len(data) if length is None else int(length)
-        found.append((int(status.split()[1]), data[:size]))
+        result.append((int(status.split()[1]), data[:size]))
         data = data[size:]
-    return found
+    return result
 
 
 def head(headers: bytes = b"") -> bytes:
@@ -140,11 +140,11 @@ SMUGGLED = {  # what is sent, read by read, and the statuses of the answers
 
 @pytest.mark.parametrize("pieces, statuses", SMUGGLED.values(), ids=SMUGGLED)
 def test_a_body_is_never_read_as_a_request(running, pieces, statuses):
-    found = answers(running, *pieces)
-    assert [status for status, _ in found] == statuses
-    assert not any(b'"object":"list"' in body for _, body in found)
+    result = answers(running, *pieces)
+    assert [status for status, _ in result] == statuses
+    assert not any(b'"object":"list"' in body for _, body in result)
     if statuses[-1] == 200:
-        assert found[-1][1] == b'{"status":"ready"}'
+        assert result[-1][1] == b'{"status":"ready"}'
 
 
 @pytest.mark.parametrize("hosts", [b"", b"host: x\r\nhost: x\r\n", b"host: x\r\nHost: y\r\n"])

@@ -55,8 +55,8 @@ def test_translators_say_what_they_say_alone_in_whatever_company(client, systems
     translator = Translator([load_folder(systems[name])])
     expected = " ".join(translator.translate(SENTENCES))
     with ThreadPoolExecutor(4) as pool:
-        asked = {"q": TEXT, "source": "en", "target": name[3:]}
-        answers = list(pool.map(lambda _: client.post("/translate", json=asked).json(), range(4)))
+        requested = {"q": TEXT, "source": "en", "target": name[3:]}
+        answers = list(pool.map(lambda _: client.post("/translate", json=requested).json(), range(4)))
     assert answers == [{"translatedText": expected}] * 4
     body = {"text": SENTENCES[0], "model": name, "n_best": 2, "beam": 2, "alignments": True}
     answer = client.post("/v1/translations", json=body)
@@ -64,10 +64,10 @@ def test_translators_say_what_they_say_alone_in_whatever_company(client, systems
         assert answer.status_code == 422, answer.text
         assert "no alignment to read off" in answer.json()["error"]["message"]
         return
-    ways = answer.json()["translations"][0]["sentences"][0]["translations"]
+    alternatives = answer.json()["translations"][0]["sentences"][0]["translations"]
     alone = translator.translations(SENTENCES[:1], n_best=2, beam=2, alignments=True)[0]
-    assert [(way["text"], [tuple(link) for link in way["alignment"]]) for way in ways] == [
-        (each.text, each.alignment) for each in alone
+    assert [(way["text"], [tuple(link) for link in way["alignment"]]) for way in alternatives] == [
+        (item.text, item.alignment) for item in alone
     ]
 
 
@@ -76,13 +76,13 @@ def test_language_models_write_what_they_write_alone(client, systems, name):
     generator = Generator(load_folder(systems[name]))
     body = {"model": name, "prompt": "The dog", "max_tokens": 8, "n": 2, "seed": 3}
     choices = client.post("/v1/completions", json=body).json()["choices"]
-    assert [each["text"] for each in choices] == generator.samples("The dog", 2, max_tokens=8, seed=3)
+    assert [choice["text"] for choice in choices] == generator.samples("The dog", 2, max_tokens=8, seed=3)
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if name.startswith("bert")])
 def test_encoders_fill_blanks(client, name):
     blanks = client.post("/v1/fill", json={"text": "The [MASK] reads.", "model": name, "top": 2}).json()["blanks"]
-    assert [len(each) for each in blanks] == [2]
+    assert [len(blank) for blank in blanks] == [2]
 
 
 @pytest.mark.parametrize("name", [*TRANSLATORS, *OTHERS])
@@ -99,6 +99,6 @@ def test_a_look_inside_or_a_word_why_not(client, name, systems):
 
 @pytest.mark.parametrize("name", ["en-co", "en-ls", BLIND])
 def test_tags_stay(client, name):
-    asked = {"q": "<p>The <b>old</b> man.</p>", "source": "en", "target": name[3:], "format": "html"}
-    text = client.post("/translate", json=asked).json()["translatedText"]
+    requested = {"q": "<p>The <b>old</b> man.</p>", "source": "en", "target": name[3:], "format": "html"}
+    text = client.post("/translate", json=requested).json()["translatedText"]
     assert text.startswith("<p>") and text.count("<b>") == text.count("</b>") == 1

@@ -40,18 +40,18 @@ def work(translator) -> TranslationWorkload:
 
 def finish(work, most: int = 2000) -> dict[int, object]:
     """Step until there is nothing to do; what became of each task."""
-    found = {}
+    result = {}
     for _ in range(most):
         if work.idle():
-            return found
+            return result
         for event in work.step():
             assert event.kind in ("done", "delta"), event.value
-            found[event.task] = event.value
+            result[event.task] = event.value
     raise AssertionError("it does not come to an end")
 
 
 def texts(value) -> list[str]:
-    return [ways[0]["text"] if ways else "" for ways in translations(value[1])]
+    return [alternatives[0]["text"] if alternatives else "" for alternatives in translations(value[1])]
 
 
 def test_a_lone_request_begins_at_once_and_is_what_the_translator_says(work, translator):
@@ -64,8 +64,8 @@ def test_a_lone_request_begins_at_once_and_is_what_the_translator_says(work, tra
 def test_requests_share_a_search_and_are_the_same_as_alone(work, translator):
     for number, line in enumerate(LINES, 1):
         work.add(WorkerTask(number, {"texts": [line]}))
-    found = finish(work)
-    assert [texts(found[number])[0] for number in range(1, 41)] == translator.translate(LINES)
+    result = finish(work)
+    assert [texts(result[number])[0] for number in range(1, 41)] == translator.translate(LINES)
     assert work.counts.batches == [40]
 
 
@@ -115,10 +115,10 @@ def test_options_that_differ_do_not_share_a_search(work, translator):
     work.add(WorkerTask(1, {"texts": LINES[:3], "search": {"beam": 1}}))
     work.add(WorkerTask(2, {"texts": LINES[3:6], "search": {"beam": 2, "n_best": 2}}))
     work.add(WorkerTask(3, {"texts": LINES[6:8], "prefix": "Der"}))
-    found = finish(work)
-    assert texts(found[1]) == translator.translate(LINES[:3], beam=1)
-    assert texts(found[3]) == translator.translate(LINES[6:8], prefix="Der")
-    assert all(len(ways) == 2 for ways in translations(found[2][1]))
+    result = finish(work)
+    assert texts(result[1]) == translator.translate(LINES[:3], beam=1)
+    assert texts(result[3]) == translator.translate(LINES[6:8], prefix="Der")
+    assert all(len(alternatives) == 2 for alternatives in translations(result[2][1]))
     assert sorted(work.counts.batches) == [2, 3, 3]
 
 
@@ -156,16 +156,16 @@ def test_an_empty_text_and_a_long_one(work, translator):
 
 
 @pytest.mark.parametrize(
-    "asked, says",
+    "requested, says",
     [
         ({"search": {"beam": 2, "n_best": 3}}, "n_best"),
         ({"search": {"max_length": 2}, "prefix": "Der Hund schläft heute"}, "leaves no room"),
         ({"search": {"beam": 0}}, "beam"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_before_others_are_in_it(work, asked, says):
+def test_what_cannot_be_searched_is_refused_before_others_are_in_it(work, requested, says):
     with pytest.raises(SettingError, match=says):
-        work.add(WorkerTask(1, {"texts": LINES[:1], **asked}))
+        work.add(WorkerTask(1, {"texts": LINES[:1], **requested}))
     assert work.idle()
 
 
@@ -203,10 +203,10 @@ def written(work: GenerationWorkload) -> dict[int, list[str]]:
 
 
 def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_alone(generator):
-    work, asked = GenerationWorkload(generator), {"max_tokens": 9, "temperature": 1.0, "stop": []}
+    work, requested = GenerationWorkload(generator), {"max_tokens": 9, "temperature": 1.0, "stop": []}
     prompts = {1: ("The dog", 5, 1.0), 2: ("A man", 6, 0.5), 3: ("The", 5, 1.0), 4: ("", 7, 0.0)}
     for number, (prompt, seed, temperature) in prompts.items():
-        how = asked | {"seed": seed, "temperature": temperature}
+        how = requested | {"seed": seed, "temperature": temperature}
         work.add(WorkerTask(number, {"prompt": prompt, "n": number, **how}))
         if number == 2:
             first = [event.task for event in work.step()]
@@ -215,24 +215,26 @@ def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_a
     assert work.counts.batches == [1, 2, 3, 4]
     work = GenerationWorkload(generator)
     for number, (prompt, seed, temperature) in prompts.items():
-        work.add(WorkerTask(number, {"prompt": prompt, "n": number, **asked, "seed": seed, "temperature": temperature}))
+        work.add(
+            WorkerTask(number, {"prompt": prompt, "n": number, **requested, "seed": seed, "temperature": temperature})
+        )
     for number, samples in written(work).items():
         prompt, seed, temperature = prompts[number]
-        alone = generator.samples(prompt, number, **asked | {"seed": seed, "temperature": temperature})
+        alone = generator.samples(prompt, number, **requested | {"seed": seed, "temperature": temperature})
         assert samples[:number] == alone
 
 
 def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(generator, monkeypatch):
     monkeypatch.setattr("heedful.inference.generator.MAX_ROWS", 4)
-    work, asked = GenerationWorkload(generator), {"max_tokens": 30, "seed": 1}
+    work, requested = GenerationWorkload(generator), {"max_tokens": 30, "seed": 1}
     for number in (1, 2, 3, 4):
-        work.add(WorkerTask(number, {"prompt": "The", "n": 2, **asked}))
+        work.add(WorkerTask(number, {"prompt": "The", "n": 2, **requested}))
     assert {event.task for event in work.step()} == {1, 2}
     work.cancel(1)
     work.cancel(4)
     assert {event.task for event in work.step()} == {2, 3}
     assert set(written(work)) <= {2, 3}
-    work.add(WorkerTask(5, {"prompt": "x", "n": 9, **asked}))  # more than there is room for, alone
+    work.add(WorkerTask(5, {"prompt": "x", "n": 9, **requested}))  # more than there is room for, alone
     assert {event.task for event in work.step()} == {5}
     work.cancel(5)
     assert work.idle() and not work.scheduler.backend.window.rows
@@ -252,11 +254,11 @@ def test_a_step_that_breaks_takes_only_those_that_were_in_it(generator, monkeypa
 
 def test_what_cannot_be_written_is_refused_before_others_are_with_it(generator):
     work = GenerationWorkload(generator)
-    for asked, says in (
+    for requested, says in (
         ({"best": 10_000}, "logprobs is 10000, but the vocabulary has"),
         ({"top_p": 2.0}, "top_p"),
         ({"stop": [""]}, "stop"),
     ):
         with pytest.raises(SettingError, match=says):
-            work.add(WorkerTask(1, {"prompt": "x", "n": 1, **asked}))
+            work.add(WorkerTask(1, {"prompt": "x", "n": 1, **requested}))
     assert work.idle()

@@ -48,7 +48,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Synced | Renamed]:
     def rename(old: Any, new: Any) -> None:
         old, new = Path(old), Path(new)
         every = [old, *(old.iterdir() if old.is_dir() else [])]
-        content = tuple(Synced(each.stat().st_ino, each.stat().st_mtime_ns) for each in every)
+        content = tuple(Synced(item.stat().st_ino, item.stat().st_mtime_ns) for item in every)
         really_replace(old, new)
         made.append(Renamed(new.name, content, new.parent.stat().st_ino))
 
@@ -63,7 +63,7 @@ def check(calls: list[Synced | Renamed]) -> list[str]:
     for place, call in enumerate(calls):
         if isinstance(call, Renamed):
             assert set(call.content) <= set(calls[:place]), f"{call.name} was renamed before it was on the disk"
-            later = [each.inode for each in calls[place:] if isinstance(each, Synced)]
+            later = [item.inode for item in calls[place:] if isinstance(item, Synced)]
             assert call.parent in later, f"the name {call.name} was not forced to the disk"
             names.append(call.name)
     return names

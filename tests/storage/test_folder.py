@@ -98,10 +98,10 @@ def test_weights_are_those_that_were_opened_whenever_they_are_read(tmp_path: Pat
         replace(saved, weights=build_model(saved.config)), precision=precision
     )  # another model in the same place
     with torch.inference_mode():
-        found = opened.model
-    assert all(torch.equal(found.state_dict()[name], weight) for name, weight in expected.items())
-    assert not any(weight.is_inference() for weight in found.parameters())
-    assert not torch.equal(folder.load_folder(saved.path).model.embedding.weight, found.embedding.weight)
+        result = opened.model
+    assert all(torch.equal(result.state_dict()[name], weight) for name, weight in expected.items())
+    assert not any(weight.is_inference() for weight in result.parameters())
+    assert not torch.equal(folder.load_folder(saved.path).model.embedding.weight, result.embedding.weight)
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
@@ -116,7 +116,7 @@ def test_other_floats_are_read_as_torch_reads_them(copy: Path, kind: torch.dtype
     for name, tensor, scale in opened.weights.tensors():
         assert scale is None
         np.testing.assert_array_equal(tensor.astype(np.float32), weights[name].float().numpy())
-    assert all(torch.equal(found, weights[name].float()) for name, found in opened.model.state_dict().items())
+    assert all(torch.equal(result, weights[name].float()) for name, result in opened.model.state_dict().items())
     weights["embedding.weight"][0, 0] = float("nan")
     save_file(weights, copy / W)
     with pytest.raises(FolderError, match=r"embedding\.weight holds numbers that are not finite"):

@@ -30,35 +30,35 @@ from heedful.text.text_sentences import ABBREVIATION, replace_sentences, split_s
     ],
 )
 def test_sentences(text, expected):
-    assert [each.text for each in split_sentences(text)] == expected
+    assert [split_sentence.text for split_sentence in split_sentences(text)] == expected
 
 
 @given(st.text(alphabet=st.sampled_from("aB .!?\n\t。…\"')3")))
 def test_places_are_true_and_nothing_is_lost(text):
-    found = split_sentences(text)
-    for each in found:
-        assert text[each.start : each.end] == each.text == each.text.strip() != ""
-    assert all(before.end <= after.start for before, after in pairwise(found))
-    covered = "".join(each.text for each in found)
+    result = split_sentences(text)
+    for item in result:
+        assert text[item.start : item.end] == item.text == item.text.strip() != ""
+    assert all(before.end <= after.start for before, after in pairwise(result))
+    covered = "".join(value.text for value in result)
     assert "".join(covered.split()) == "".join(text.split())
 
 
 @given(st.text(alphabet=st.sampled_from("aB .!?\n")))
 def test_a_text_around_its_own_sentences_is_itself(text):
-    found = split_sentences(text)
-    whole, starts = replace_sentences(text, found, [each.text for each in found])
-    assert (whole, starts) == (text, [each.start for each in found])
+    result = split_sentences(text)
+    whole, starts = replace_sentences(text, result, [item.text for item in result])
+    assert (whole, starts) == (text, [value.start for value in result])
 
 
 def test_a_space_comes_where_the_other_script_needs_none():
-    found = split_sentences("犬。猫。")
-    assert replace_sentences("犬。猫。", found, ["A dog.", "A cat."]) == ("A dog. A cat.", [0, 7])
-    assert replace_sentences("犬。猫。", found, ["狗。", "貓。"]) == ("狗。貓。", [0, 2])
+    result = split_sentences("犬。猫。")
+    assert replace_sentences("犬。猫。", result, ["A dog.", "A cat."]) == ("A dog. A cat.", [0, 7])
+    assert replace_sentences("犬。猫。", result, ["狗。", "貓。"]) == ("狗。貓。", [0, 2])
 
 
 def plain(text: str) -> list[str]:
     """Sentences of a Latin text, looked for in the plainest way."""
-    found = []
+    result = []
     for line in text.split("\n"):
         start = at = 0
         while at < len(line):
@@ -76,11 +76,11 @@ def plain(text: str) -> list[str]:
             if line[at:end] == "." and (following[:1].islower() or ABBREVIATION.search(line[:end])):
                 ends = False
             if ends:
-                found.append(line[start:end])
+                result.append(line[start:end])
                 start = end
             at = end if ends else marks
-        found.append(line[start:])
-    return [each.strip() for each in found if each.strip()]
+        result.append(line[start:])
+    return [item.strip() for item in result if item.strip()]
 
 
 PIECES = [*'aB .!?)"(\n\t', "  ", "...", "Dr", "prof", "z.B", "e.g", "12", "123", "Corp", "x.y", "usw."]
@@ -88,7 +88,7 @@ PIECES = [*'aB .!?)"(\n\t', "  ", "...", "Dr", "prof", "z.B", "e.g", "12", "123"
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 def test_they_are_those_of_a_plain_search(text):
-    assert [each.text for each in split_sentences(text)] == plain(text)
+    assert [split_sentence.text for split_sentence in split_sentences(text)] == plain(text)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_they_are_those_of_a_plain_search(text):
 def test_no_text_takes_the_square_of_its_length(unit):
     text = (unit * 20_000)[:20_000]
     began = time.thread_time()
-    found = split_sentences(text)
-    replace_sentences(text, found, ["x。"] * len(found))
+    result = split_sentences(text)
+    replace_sentences(text, result, ["x。"] * len(result))
     assert time.thread_time() - began < 1

@@ -19,8 +19,8 @@ def test_it_equals_torch_to_the_bit(decay: float) -> None:
     torch.manual_seed(0)
     model = EncoderDecoder(CONFIG)
     twin = copy.deepcopy(model)
-    ours = build_optimizer(model, TrainSettings(weight_decay=decay))
-    theirs = torch.optim.AdamW(
+    result = build_optimizer(model, TrainSettings(weight_decay=decay))
+    expected = torch.optim.AdamW(
         [
             {"params": [p for p in twin.parameters() if p.dim() > 1], "weight_decay": decay},
             {"params": [p for p in twin.parameters() if p.dim() == 1], "weight_decay": 0.0},
@@ -28,17 +28,17 @@ def test_it_equals_torch_to_the_bit(decay: float) -> None:
         lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True,
     )  # fmt: skip
     for rate in (0.01, 0.02, 0.005):
-        for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
-            mine.grad = torch.randn_like(mine)
-            other.grad = mine.grad.clone()
-        ours.step(rate)
-        for group in theirs.param_groups:
+        for actual, other in zip(model.parameters(), twin.parameters(), strict=True):
+            actual.grad = torch.randn_like(actual)
+            other.grad = actual.grad.clone()
+        result.step(rate)
+        for group in expected.param_groups:
             group["lr"] = rate
-        theirs.step()
-    for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
-        assert torch.equal(mine, other)
-        assert {kind: value.tolist() for kind, value in ours.state[mine].items()} == {
-            kind: value.tolist() for kind, value in theirs.state[other].items()
+        expected.step()
+    for actual, other in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(actual, other)
+        assert {kind: value.tolist() for kind, value in result.state[actual].items()} == {
+            kind: value.tolist() for kind, value in expected.state[other].items()
         }
 
 

@@ -36,8 +36,8 @@ def run(corpus: Path, store: Path, tmp_path: Path) -> TrainingRun:
     files = {"source": corpus / "train.en", "target": corpus / "train.de", "cache_dir": store}
     files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
     words = ["train.max_updates=24", "train.checkpoint_every=8", "train.learning_rate=0.02", "train.schedule=linear"]
-    asked = load_config(None, [*TINY, *words, "train.optimizer=muon"], data=files)
-    run = open_run(asked, tmp_path / "out", False, RunReport(tmp_path / "out", Console(quiet=True)))
+    requested = load_config(None, [*TINY, *words, "train.optimizer=muon"], data=files)
+    run = open_run(requested, tmp_path / "out", False, RunReport(tmp_path / "out", Console(quiet=True)))
     run.task.measure = bleu
     run.start_time()
     return run
@@ -59,10 +59,11 @@ def same(run: TrainingRun, weights: Weights) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("kept", "found"), [(1, [1]), (2, [1, 2]), (3, [1, 3]), (4, [1, 2, 4]), (5, [1, 2, 5]), (20, [1, 2, 5, 10, 20])]
+    ("remaining", "result"),
+    [(1, [1]), (2, [1, 2]), (3, [1, 3]), (4, [1, 2, 4]), (5, [1, 2, 5]), (20, [1, 2, 5, 10, 20])],
 )
-def test_candidates_are_the_last_weights_and_means_of_some(kept: int, found: list[int]) -> None:
-    assert averaging.candidate_sizes(kept) == found
+def test_candidates_are_the_last_weights_and_means_of_some(remaining: int, result: list[int]) -> None:
+    assert averaging.candidate_sizes(remaining) == result
 
 
 def test_a_short_run_publishes_its_last_weights_where_the_mean_is_worse(run: TrainingRun, tmp_path: Path) -> None:
@@ -108,18 +109,18 @@ def test_the_end_measures_two_that_are_close_and_their_use_decides(
     losses = {1: 2.0, 3: 2.01}
     loaded: list[int] = []
     monkeypatch.setattr(averaging, "load", lambda run, count: loaded.append(count))
-    monkeypatch.setattr(averaging, "validation_scores", lambda *given: {"valid_loss": losses[loaded[-1]]})
+    monkeypatch.setattr(averaging, "validation_scores", lambda *inputs: {"valid_loss": losses[loaded[-1]]})
     run.state.total = total
-    found: list[float] = []
+    result: list[float] = []
 
     def measure(*context: object) -> dict[str, float]:
-        found.append(5.0 * (1 + len(found)))
-        return {"valid_bleu": found[-1], "valid_chrf": 0.0}
+        result.append(5.0 * (1 + len(result)))
+        return {"valid_bleu": result[-1], "valid_chrf": 0.0}
 
     run.task.measure = measure
     choice = averaging.choose(run)
-    assert (len(found), run.state.average) == (measured, average)
-    assert choice.scores["valid_bleu"] == found[-1]
+    assert (len(result), run.state.average) == (measured, average)
+    assert choice.scores["valid_bleu"] == result[-1]
     assert ("average_1_valid_bleu" in choice.record) == (measured == 2)
 
 
@@ -128,9 +129,9 @@ def test_only_a_part_of_a_large_validation_set_compares_them(run: TrainingRun, m
     loss = run.task.loss
 
     def counting(model: object, piece: object) -> object:
-        found = loss(model, piece)
-        read_tokens.append(found.tokens)
-        return found
+        result = loss(model, piece)
+        read_tokens.append(result.tokens)
+        return result
 
     monkeypatch.setattr(run.task, "loss", counting)
     monkeypatch.setattr(run.task, "batch_tokens", 64)

@@ -34,10 +34,10 @@ def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert checkpoint.load(path, other, other_optimiser) == state
     for a, b in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b)
-        mine, theirs = optimizer.state[a], other_optimiser.state[b]
-        assert mine.keys() == theirs.keys()
-        assert len(mine) in (1, 3)  # Muon's, Adam's
-        assert all(torch.equal(mine[kind], theirs[kind]) for kind in mine)
+        actual, reference = optimizer.state[a], other_optimiser.state[b]
+        assert actual.keys() == reference.keys()
+        assert len(actual) in (1, 3)  # Muon's, Adam's
+        assert all(torch.equal(actual[kind], reference[kind]) for kind in actual)
 
 
 def test_only_the_last_ones_are_kept_and_they_are_ordered_by_number(tmp_path: Path) -> None:

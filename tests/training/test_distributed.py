@@ -137,7 +137,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
     ("device", "words", "pieces"), [("cpu", [], 8), ("cuda", [], 2), ("cuda", ["train.micro_batches=8"], 8)]
 )
 def test_gpus_share_the_pieces_of_an_update(device: str, words: list[str], pieces: int) -> None:
-    asked = load_config(None, words)
-    config = asked.with_defaults({"train": {"micro_batches": 8}}, preset="base")
+    requested = load_config(None, words)
+    config = requested.with_defaults({"train": {"micro_batches": 8}}, preset="base")
     distributed = SimpleNamespace(device=torch.device(device), world=4)
-    assert _divide_micro_batches(config, asked, distributed).train.micro_batches == pieces  # type: ignore[arg-type]
+    assert _divide_micro_batches(config, requested, distributed).train.micro_batches == pieces  # type: ignore[arg-type]

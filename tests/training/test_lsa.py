@@ -54,25 +54,25 @@ def test_translations_are_nearest(separate: bool) -> None:
         pairwise = (source * target).sum(1)
         return float(nearest.float().mean()), float((pairwise > others).float().mean())
 
-    found = singular_vectors(pairs, sizes, 48)
-    assert shares(found) == (1.0, 1.0)
-    several = [lsa_embeddings(found, torch.Generator().manual_seed(seed)) for seed in range(10)]
-    assert np.mean([shares(each) for each in several], axis=0).min() > 0.93
+    result = singular_vectors(pairs, sizes, 48)
+    assert shares(result) == (1.0, 1.0)
+    several = [lsa_embeddings(result, torch.Generator().manual_seed(seed)) for seed in range(10)]
+    assert np.mean([shares(item) for item in several], axis=0).min() > 0.93
     together = several[0][4 : 4 + WORDS] @ several[0][4 + WORDS :].T
     assert together.max() < 0.9  # and yet not the same
 
 
 def test_all_rows_are_of_length_one_and_unseen_tokens_are_random() -> None:
-    found = embeddings(dictionary_pairs(300, second=WORDS), [200], 16)
-    torch.testing.assert_close(found.norm(dim=1), torch.ones(200))
-    unseen = found[[0, 1, 2, 3, *range(4 + 2 * WORDS, 200)]]
+    result = embeddings(dictionary_pairs(300, second=WORDS), [200], 16)
+    torch.testing.assert_close(result.norm(dim=1), torch.ones(200))
+    unseen = result[[0, 1, 2, 3, *range(4 + 2 * WORDS, 200)]]
     assert (unseen @ unseen.T).fill_diagonal_(0).abs().mean() < 2 / 16**0.5
 
 
 def test_a_corpus_smaller_than_the_width() -> None:
-    found = embeddings(Pairs.of([([4, 5], [6]), ([5], [7, 6])]), [10], 32)
-    assert found.shape == (10, 32)
-    assert found.isfinite().all()
+    result = embeddings(Pairs.of([([4, 5], [6]), ([5], [7, 6])]), [10], 32)
+    assert result.shape == (10, 32)
+    assert result.isfinite().all()
 
 
 def test_the_same_seed_finds_the_same() -> None:
@@ -86,9 +86,9 @@ def test_directions_are_the_singular_vectors() -> None:
     matrix = _occurrences(dictionary_pairs(500, second=WORDS), 4 + 2 * WORDS, 0)
     exact = torch.linalg.svd(matrix.to_dense().double())
     count = 5  # of which all differ in strength from what follows
-    found = _left_singular_vectors(matrix, count).double()
-    torch.testing.assert_close(found.T @ found, torch.eye(count, dtype=torch.float64), atol=1e-5, rtol=0)
-    captured = (found.T @ matrix.to_dense().double()).norm() / exact.S[:count].norm()
+    result = _left_singular_vectors(matrix, count).double()
+    torch.testing.assert_close(result.T @ result, torch.eye(count, dtype=torch.float64), atol=1e-5, rtol=0)
+    captured = (result.T @ matrix.to_dense().double()).norm() / exact.S[:count].norm()
     assert captured > 0.98
 
 
@@ -103,11 +103,11 @@ def test_occurrences_are_counted_as_a_loop_counts_them() -> None:
     np.testing.assert_allclose(matrix.numpy(), expected, atol=1e-6)
 
 
-def energy(found: torch.Tensor, matrix: torch.Tensor) -> float:
+def energy(result: torch.Tensor, matrix: torch.Tensor) -> float:
     """What directions capture of a matrix, of what as many could."""
     dense = matrix.to_dense().double()
-    best = torch.linalg.svdvals(dense)[: found.size(1)].square().sum()
-    return float((found.double().T @ dense).square().sum() / best)
+    best = torch.linalg.svdvals(dense)[: result.size(1)].square().sum()
+    return float((result.double().T @ dense).square().sum() / best)
 
 
 @pytest.mark.parametrize("pairs", [2, 20, 40])
@@ -117,36 +117,36 @@ def test_directions_of_few_pairs_are_exact(pairs: int) -> None:
     assert energy(_left_singular_vectors(matrix, min(16, pairs)), matrix) > 0.999
 
 
-def open_corpus(folder: Path, words: str, kept: Path) -> ParallelCorpus:
+def open_corpus(folder: Path, words: str, remaining: Path) -> ParallelCorpus:
     """An encoded corpus of pairs of these two words and some numbers."""
     folder.mkdir(exist_ok=True)
     files = {}
     for side, word in zip(("source", "target"), words.split(), strict=True):
         files[side] = folder / side
         files[side].write_text("".join(f"{word} {i % 7} {i % 11}\n" for i in range(60)), encoding="utf-8")
-    return prepare_parallel(config.load_config(None, [], data=files), kept)
+    return prepare_parallel(config.load_config(None, [], data=files), remaining)
 
 
 def test_directions_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, other = (open_corpus(tmp_path / words, words, tmp_path / "kept") for words in ("one eins", "two zwei"))
-    size, times = max(each.target_tokenizer.vocab_size for each in (corpus, other)), []
+    size, times = max(item.target_tokenizer.vocab_size for item in (corpus, other)), []
 
     def counted(pairs: Pairs, sizes: list[int], width: int) -> torch.Tensor:
         times.append(width)
         return singular_vectors(pairs, sizes, width)
 
     monkeypatch.setattr("heedful.training.init.lsa.singular_vectors", counted)
-    found, again = (cached_singular_vectors(corpus, [size], 8) for _ in range(2))
-    torch.testing.assert_close(found, singular_vectors(corpus.train, [size], 8), atol=1e-3, rtol=0)
-    assert torch.equal(found, again)
+    result, again = (cached_singular_vectors(corpus, [size], 8) for _ in range(2))
+    torch.testing.assert_close(result, singular_vectors(corpus.train, [size], 8), atol=1e-3, rtol=0)
+    assert torch.equal(result, again)
     assert times == [8]
     assert cached_singular_vectors(corpus, [size], 16).shape == (size, 16)
     assert cached_singular_vectors(corpus, [size, size], 8).shape == (2 * size, 8)
-    assert not torch.equal(cached_singular_vectors(other, [size], 8), found)
+    assert not torch.equal(cached_singular_vectors(other, [size], 8), result)
     assert times == [8, 16, 8, 8]
     for file in (tmp_path / "kept").rglob("directions.npy"):
         file.write_bytes(file.read_bytes()[:-2])  # damaged
-    assert torch.equal(found, cached_singular_vectors(corpus, [size], 8))
+    assert torch.equal(result, cached_singular_vectors(corpus, [size], 8))
     assert len(times) == 5
     assert open_corpus(tmp_path / "one eins", "one eins", tmp_path / "kept").reused
 
@@ -154,16 +154,16 @@ def test_directions_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_directions_that_cannot_be_kept_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = open_corpus(tmp_path / "files", "one eins", tmp_path / "kept")
     size = corpus.target_tokenizer.vocab_size
-    found = cached_singular_vectors(corpus, [size], 8)
+    result = cached_singular_vectors(corpus, [size], 8)
     full = OSError("192000 requested and 1984 written")
 
-    def fail(*given: object) -> None:
+    def fail(*inputs: object) -> None:
         raise full
 
     monkeypatch.setattr("numpy.save", fail)
-    assert torch.equal(cached_singular_vectors(corpus, [size], 8), found)
+    assert torch.equal(cached_singular_vectors(corpus, [size], 8), result)
     shutil.rmtree(tmp_path / "kept")
-    assert torch.equal(cached_singular_vectors(corpus, [size], 8), found)
+    assert torch.equal(cached_singular_vectors(corpus, [size], 8), result)
 
 
 def test_both_embeddings_of_separate_vocabularies_begin_with_their_own_rows(tmp_path: Path) -> None:
@@ -173,8 +173,10 @@ def test_both_embeddings_of_separate_vocabularies_begin_with_their_own_rows(tmp_
         lines = (" ".join(chr(ord(first) + i) for i in row) for row in numbers)
         path.write_text("".join(f"{line}{end}\n" for line in lines), encoding="utf-8")
     words = ["preset=tiny", "text.joint=false", "model.d_model=64", "train.embedding_init=lsa"]
-    task = TranslationTask(prepare_parallel(asked := config.load_config(None, words, data=files), tmp_path / "kept"))
-    model = build_model((settled := task.resolve(asked, None)).model)
+    task = TranslationTask(
+        prepare_parallel(requested := config.load_config(None, words, data=files), tmp_path / "kept")
+    )
+    model = build_model((settled := task.resolve(requested, None)).model)
     task.initialize(model, settled)
     rows = []
     for embedding, tokenizer, first in (
@@ -182,7 +184,7 @@ def test_both_embeddings_of_separate_vocabularies_begin_with_their_own_rows(tmp_
         (model.embedding, task.corpus.target_tokenizer, "A"),
     ):
         ids = [tokenizer.encode(chr(ord(first) + i)) for i in range(20)]
-        assert all(len(each) == 1 for each in ids)
-        rows.append(embedding.weight[[each[0] for each in ids]].detach())
+        assert all(len(item) == 1 for item in ids)
+        rows.append(embedding.weight[[value[0] for value in ids]].detach())
     nearest = (rows[0] @ rows[1].T).argmax(1)
     assert (nearest == torch.arange(20)).float().mean() > 0.8

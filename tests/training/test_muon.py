@@ -20,10 +20,10 @@ def test_steps_keep_singular_vectors_and_bring_singular_values_near_one(shape: t
     matrices = torch.randn(shape, dtype=torch.float64)
     left, values, right = torch.linalg.svd(matrices, full_matrices=False)
     turned = left.mT @ newton_schulz(matrices) @ right.mT
-    found = turned.diagonal(dim1=1, dim2=2)
-    torch.testing.assert_close(turned, torch.diag_embed(found), rtol=0, atol=1e-9)
+    result = turned.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(turned, torch.diag_embed(result), rtol=0, atol=1e-9)
     large = values / values.norm(dim=1, keepdim=True) > 0.02  # the smallest need more rounds
-    assert ((found[large] > 0.6) & (found[large] < 1.3)).all()
+    assert ((result[large] > 0.6) & (result[large] < 1.3)).all()
 
 
 def test_a_matrix_of_zeros_stays() -> None:
@@ -40,7 +40,11 @@ def model() -> EncoderDecoder:
 
 
 def test_it_takes_the_matrices_of_the_layers_only(model: EncoderDecoder) -> None:
-    names = {name for name, p in model.named_parameters() if any(p is each for each in layer_matrices(model))}
+    names = {
+        name
+        for name, p in model.named_parameters()
+        if any(p is layer_matrice for layer_matrice in layer_matrices(model))
+    }
     assert names == {n for n, p in model.named_parameters() if p.dim() == 2 and n.startswith(("encoder.", "decoder."))}
     assert len(names) == 2 * 6 + 10
 
@@ -49,15 +53,15 @@ def test_weights_that_layers_share_take_one_step() -> None:
     sizes = {"d_model": 16, "d_ff": 40, "n_heads": 2, "encoder_layers": 3, "decoder_layers": 2, "vocab_size": 30}
     model = build_model(ModelConfig.model_validate(sizes | {"universal": True}))
     matrices = layer_matrices(model)
-    assert len({id(each) for each in matrices}) == len(matrices) == 6 + 10
+    assert len({id(matrix) for matrix in matrices}) == len(matrices) == 6 + 10
 
 
 def test_it_equals_torch_muon_within_bfloat16_and_adam_elsewhere(model: EncoderDecoder) -> None:
-    theirs = copy.deepcopy(model)
+    expected = copy.deepcopy(model)
     ours = build_optimizer(model, SETTINGS)
     assert isinstance(ours, Muon)
-    matrices = layer_matrices(theirs)
-    rest = [p for p in theirs.parameters() if not any(p is each for each in matrices)]
+    matrices = layer_matrices(expected)
+    rest = [p for p in expected.parameters() if not any(p is matrix for matrix in matrices)]
     muon = torch.optim.Muon(matrices, lr=0.01, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")
     adam = torch.optim.AdamW(
         [
@@ -68,15 +72,17 @@ def test_it_equals_torch_muon_within_bfloat16_and_adam_elsewhere(model: EncoderD
     )  # fmt: skip
     for _ in range(3):
         before = [p.detach().clone() for p in matrices]
-        for mine, other in zip(model.parameters(), theirs.parameters(), strict=True):
-            mine.grad = torch.randn_like(mine)
-            other.grad = mine.grad.clone()
+        for actual, other in zip(model.parameters(), expected.parameters(), strict=True):
+            actual.grad = torch.randn_like(actual)
+            other.grad = actual.grad.clone()
         ours.step(0.01)
-        for each in (muon, adam):
-            each.step()
-        for old, mine, other in zip(before, layer_matrices(model), matrices, strict=True):
-            assert (mine - other).norm() < 0.03 * (other - old).norm()
-            other.data.copy_(mine)  # rounding shall not add up
-    mine_rest = [p for p in model.parameters() if not any(p is each for each in layer_matrices(model))]
-    for mine, other in zip(mine_rest, rest, strict=True):
-        torch.testing.assert_close(mine, other)
+        for item in (muon, adam):
+            item.step()
+        for old, actual, other in zip(before, layer_matrices(model), matrices, strict=True):
+            assert (actual - other).norm() < 0.03 * (other - old).norm()
+            other.data.copy_(actual)  # rounding shall not add up
+    mine_rest = [
+        p for p in model.parameters() if not any(p is layer_matrice for layer_matrice in layer_matrices(model))
+    ]
+    for actual, other in zip(mine_rest, rest, strict=True):
+        torch.testing.assert_close(actual, other)

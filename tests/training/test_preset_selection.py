@@ -25,8 +25,8 @@ class Corpus:
 
     suits_its_size_to_time = True
 
-    def resolve(self, asked: RunConfig, init: None) -> RunConfig:
-        return asked.with_preset(asked.preset or "base")
+    def resolve(self, requested: RunConfig, init: None) -> RunConfig:
+        return requested.with_preset(requested.preset or "base")
 
 
 def passes_of(tiny: float) -> Callable[[RunConfig], float]:
@@ -35,13 +35,13 @@ def passes_of(tiny: float) -> Callable[[RunConfig], float]:
 
 
 def chosen(tiny: float, *words: str, preset: str | None = None) -> tuple[str | None, list[str]]:
-    said: list[str] = []
-    asked = load_config(None, words)
+    log: list[str] = []
+    requested = load_config(None, words)
     if preset:
-        asked = asked.model_copy(update={"preset": preset})
+        requested = requested.model_copy(update={"preset": preset})
     task = Corpus()
-    config = fit_preset(task.resolve(asked, None), asked, task, passes_of(tiny), said.append)  # type: ignore[arg-type]
-    return config.preset, said
+    config = fit_preset(task.resolve(requested, None), requested, task, passes_of(tiny), log.append)  # type: ignore[arg-type]
+    return config.preset, log
 
 
 @pytest.mark.parametrize(
@@ -53,21 +53,21 @@ def test_the_largest_preset_that_goes_over_the_corpus_often_enough(share, name):
 
 def test_a_preset_that_does_not_go_with_what_was_asked_for_is_not_taken():
     class Small(Corpus):
-        def resolve(self, asked: RunConfig, init: None) -> RunConfig:
-            return asked.with_preset(asked.preset or "small")
+        def resolve(self, requested: RunConfig, init: None) -> RunConfig:
+            return requested.with_preset(requested.preset or "small")
 
-    said: list[str] = []
-    asked = load_config(
+    log: list[str] = []
+    requested = load_config(
         None, ["train.time=1h", "model.n_heads=256"]
     )  # 256 is a multiple of it, 128 of preset tiny is not
     task = Small()
-    config = fit_preset(task.resolve(asked, None), asked, task, passes_of(1.0), said.append)  # type: ignore[arg-type]
-    assert (config.preset, said) == ("small", [])
+    config = fit_preset(task.resolve(requested, None), requested, task, passes_of(1.0), log.append)  # type: ignore[arg-type]
+    assert (config.preset, log) == ("small", [])
 
 
 def test_the_reason_is_said():
-    said = chosen(0.5 * MIN_PASSES * COST["base"], "train.time=1h")[1]
-    assert said == [f"preset small: 1h is enough for {MIN_PASSES / 2:.1f} passes with base, under {MIN_PASSES}"]
+    log = chosen(0.5 * MIN_PASSES * COST["base"], "train.time=1h")[1]
+    assert log == [f"preset small: 1h is enough for {MIN_PASSES / 2:.1f} passes with base, under {MIN_PASSES}"]
 
 
 def test_what_was_asked_for_is_kept():
@@ -77,10 +77,10 @@ def test_what_was_asked_for_is_kept():
 
 
 def twice(passes: float, *words: str) -> tuple[float, list[str]]:
-    said: list[str] = []
-    asked = load_config(None, ["train.time=1h", *words])
-    config = add_rdrop(asked.with_preset("tiny"), asked, passes_of(passes), said.append)
-    return config.train.rdrop, said
+    log: list[str] = []
+    requested = load_config(None, ["train.time=1h", *words])
+    config = add_rdrop(requested.with_preset("tiny"), requested, passes_of(passes), log.append)
+    return config.train.rdrop, log
 
 
 def test_pairs_are_read_twice_where_there_is_time_for_many_passes():
@@ -91,8 +91,8 @@ def test_pairs_are_read_twice_where_there_is_time_for_many_passes():
 @pytest.mark.parametrize(("suited", "consistency"), [("tiny", 5.0), ("small", 0.0)])
 def test_a_corpus_that_has_the_smallest_preset_only_for_want_of_time_is_read_once(suited, consistency, monkeypatch):
     class Suited(Corpus):
-        def resolve(self, asked: RunConfig, init: None) -> RunConfig:
-            return asked.with_preset(asked.preset or suited)
+        def resolve(self, requested: RunConfig, init: None) -> RunConfig:
+            return requested.with_preset(requested.preset or suited)
 
     passes = passes_of(60.0)  # six with preset small, which are too few
     monkeypatch.setattr(setup, "passes_in_time", lambda task, config, device, world: passes(config))
@@ -116,8 +116,8 @@ def opened(corpus, tmp_path_factory):
     """A task with the sentence pairs of the embedded corpus, and what was asked of it."""
     files = {"source": corpus / "train.en", "target": corpus / "train.de"}
     files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
-    asked = load_config(None, ["train.time=1m"], data=files)
-    return asked, task_for(asked).open(asked, tmp_path_factory.mktemp("store"), lambda message: None, None)
+    requested = load_config(None, ["train.time=1m"], data=files)
+    return requested, task_for(requested).open(requested, tmp_path_factory.mktemp("store"), lambda message: None, None)
 
 
 SMALL_ENOUGH = ["preset=tiny", "model.d_model=64", "model.d_ff=64", "model.encoder_layers=1", "model.decoder_layers=1"]
@@ -127,48 +127,48 @@ SMALL_ENOUGH = ["preset=tiny", "model.d_model=64", "model.d_ff=64", "model.encod
 @pytest.mark.parametrize("micro_batches", [1, 4])
 def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, engine, micro_batches):
     """With a clock that a loss moves by 0.03 s and a step by 0.01 s, and that is disturbed half of the time."""
-    asked, task = opened
+    requested, task = opened
     words = [*SMALL_ENOUGH, "train.time=2h", f"train.backend={engine}", f"train.micro_batches={micro_batches}"]
-    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    config = task.resolve(load_config(None, words, data=requested.data.model_dump(exclude_unset=True)), None)
     clock, disturbed = [0.0], itertools.cycle([0.02, 0.02, 0.0, 0.0])
 
     def takes(span: float, function: Callable[..., Any]) -> Callable[..., Any]:
-        def slow(*given: Any) -> Any:
+        def slow(*inputs: Any) -> Any:
             clock[0] += span + next(disturbed)
-            return function(*given)
+            return function(*inputs)
 
         return slow
 
     monkeypatch.setattr(preset_selection, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(preset_selection.LossBackend, "loss", takes(0.03, preset_selection.LossBackend.loss))
     monkeypatch.setattr(Muon, "step", takes(0.01, Muon.step))
-    found = preset_selection.passes_in_time(task, config, torch.device("cpu"))
-    assert found == pytest.approx(7200 / len(task.plan(0)) / (0.03 * micro_batches + 0.01))
+    result = preset_selection.passes_in_time(task, config, torch.device("cpu"))
+    assert result == pytest.approx(7200 / len(task.plan(0)) / (0.03 * micro_batches + 0.01))
 
 
 @pytest.mark.parametrize(("bad_until", "bad"), [(60.0, 60.0), (2.0, 0.7)])
 def test_a_bad_moment_is_not_taken_for_the_speed(opened, monkeypatch, bad_until, bad):
     """A first update that compiles for a minute, or two seconds in which another program is busy."""
-    asked, task = opened
+    requested, task = opened
     words = [*SMALL_ENOUGH, "train.time=2s", "train.micro_batches=1"]  # not enough for 50 passes
-    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    config = task.resolve(load_config(None, words, data=requested.data.model_dump(exclude_unset=True)), None)
     clock, loss = [0.0], preset_selection.LossBackend.loss
 
-    def slow(*given: Any) -> Any:
+    def slow(*inputs: Any) -> Any:
         clock[0] += bad if clock[0] < bad_until else 0.04
-        return loss(*given)
+        return loss(*inputs)
 
     monkeypatch.setattr(preset_selection, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(preset_selection.LossBackend, "loss", slow)
-    found = preset_selection.passes_in_time(task, config, torch.device("cpu"))
-    assert found == pytest.approx(2 / len(task.plan(0)) / 0.04) and found < RDROP_PASSES
+    result = preset_selection.passes_in_time(task, config, torch.device("cpu"))
+    assert result == pytest.approx(2 / len(task.plan(0)) / 0.04) and result < RDROP_PASSES
 
 
 def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
     """Subwords are split for preset tiny, and not after it if the time is short."""
-    asked, task = opened
+    requested, task = opened
     words = [*SMALL_ENOUGH, "train.batch_tokens=128"]
-    config = task.resolve(load_config(None, words, data=asked.data.model_dump(exclude_unset=True)), None)
+    config = task.resolve(load_config(None, words, data=requested.data.model_dump(exclude_unset=True)), None)
     task.prepare(config)
     split = len(task.plan(0))
     task.prepare(config.replace(train={"bpe_dropout": 0.0}))
@@ -180,10 +180,10 @@ def test_what_was_measured_for_one_preset_is_not_kept_for_the_next(opened):
     [("small", [], 0.0), ("small", ["train.bpe_dropout=0.2"], 0.2), ("small", ["preset=tiny"], 0.1), ("tiny", [], 0.1)],
 )
 def test_subwords_are_not_split_where_time_made_the_model_small(opened, monkeypatch, suits, words, split):
-    asked, task = opened
+    requested, task = opened
     monkeypatch.setattr("heedful.training.tasks.translation.preset_for", lambda pairs: suits)
-    asked = load_config(None, ["train.time=1m", *words], data=asked.data.model_dump(exclude_unset=True))
-    config = fit_preset(task.resolve(asked, None), asked, task, passes_of(1.0), lambda message: None)
+    requested = load_config(None, ["train.time=1m", *words], data=requested.data.model_dump(exclude_unset=True))
+    config = fit_preset(task.resolve(requested, None), requested, task, passes_of(1.0), lambda message: None)
     assert config.train.bpe_dropout == split
 
 
@@ -197,16 +197,16 @@ def test_subwords_are_not_split_where_time_made_the_model_small(opened, monkeypa
     ],
 )
 def test_weights_decay_with_muon_unless_it_is_given(opened, words, decay):
-    asked, task = opened
-    asked = load_config(None, words, data=asked.data.model_dump(exclude_unset=True))
-    assert task.resolve(asked, None).train.weight_decay == decay
+    requested, task = opened
+    requested = load_config(None, words, data=requested.data.model_dump(exclude_unset=True))
+    assert task.resolve(requested, None).train.weight_decay == decay
 
 
 def test_weights_decay_by_the_updates_of_a_pass_and_the_rate_that_are_taken(opened):
-    asked, task = opened
+    requested, task = opened
     words = ["train.batch_tokens=16", "train.learning_rate=0.02"]
-    asked = load_config(None, words, data=asked.data.model_dump(exclude_unset=True))
+    requested = load_config(None, words, data=requested.data.model_dump(exclude_unset=True))
     labels = sum(len(task.corpus.train.target(i)) + 1 for i in range(len(task.corpus.train)))
-    decay = task.resolve(asked, None).train.weight_decay
+    decay = task.resolve(requested, None).train.weight_decay
     assert decay * 0.02 * labels / 16 == pytest.approx(0.4, rel=0.1)
     assert decay < 0.3

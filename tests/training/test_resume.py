@@ -50,8 +50,8 @@ def scores(folder: folder.ModelFolder, *context: object) -> dict[str, float]:
     return {"valid_bleu": float(folder.model.embedding.weight.detach().abs().sum()) % 100, "valid_chrf": 0.0}
 
 
-def open_(asked: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
-    run = open_run(asked, out, resume, RunReport(out, Console(quiet=True)))
+def open_(requested: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
+    run = open_run(requested, out, resume, RunReport(out, Console(quiet=True)))
     run.task.measure = scores
     return run
 
@@ -91,16 +91,16 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_killed_and_resumed_equals_never_interrupted(
     corpus: Path, finished: Path, tmp_path: Path, update: int, micro_batch: int
 ) -> None:
-    asked, out = settings(corpus, finished / "store"), tmp_path / "out"
-    run = open_(asked, out)
+    requested, out = settings(corpus, finished / "store"), tmp_path / "out"
+    run = open_(requested, out)
     run.loss_of = killing(run, update, micro_batch)  # type: ignore[method-assign]
     with pytest.raises(Killed):
         train(run)
     torch.manual_seed(12345)  # the state of the generator must not matter
-    train(open_(asked, out, resume=True))
-    ours, theirs = files(out), files(finished / "out")
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    train(open_(requested, out, resume=True))
+    actual, expected = files(out), files(finished / "out")
+    assert actual.keys() == expected.keys()
+    assert all(torch.equal(actual[name], expected[name]) for name in actual)
     same = [{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second")} for r in read_metrics(out)]
     validations = [r for r in read_metrics(finished / "out") if "valid_loss" in r]
     assert [r for r in same if "valid_loss" in r] == validations
@@ -108,16 +108,16 @@ def test_killed_and_resumed_equals_never_interrupted(
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path, precision: str) -> None:
-    asked = settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}")
-    whole, killed = open_(asked, tmp_path / "whole"), open_(asked, tmp_path / "killed")
+    requested = settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}")
+    whole, killed = open_(requested, tmp_path / "whole"), open_(requested, tmp_path / "killed")
     assert (whole.backend.native is None) == (library() is None)
     train(whole)
     killed.loss_of = killing(killed, 6, 2)  # type: ignore[method-assign]
     with pytest.raises(Killed):
         train(killed)
-    train(open_(asked, tmp_path / "killed", resume=True))
-    ours, theirs = files(tmp_path / "killed"), files(tmp_path / "whole")
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    train(open_(requested, tmp_path / "killed", resume=True))
+    actual, expected = files(tmp_path / "killed"), files(tmp_path / "whole")
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 def test_the_engine_can_be_set(corpus: Path, finished: Path, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_the_engine_can_be_set(corpus: Path, finished: Path, tmp_path: Path) -> 
 def test_a_signal_saves_and_resuming_equals_never_interrupted(
     corpus: Path, finished: Path, tmp_path: Path, number: int
 ) -> None:
-    asked, out = settings(corpus, finished / "store"), tmp_path / "out"
-    run = open_(asked, out)
+    requested, out = settings(corpus, finished / "store"), tmp_path / "out"
+    run = open_(requested, out)
     loss_of, calls = run.loss_of, [0]
 
     def interrupting(batch: object) -> Loss:
@@ -145,9 +145,9 @@ def test_a_signal_saves_and_resuming_equals_never_interrupted(
     run.loss_of = interrupting  # type: ignore[method-assign]
     assert train(run).ended == "interrupted"
     assert not (out / "checkpoints/step-14").exists()
-    assert train(open_(asked, out, resume=True)).ended == "all updates done"
-    ours, theirs = files(out), files(finished / "out")
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert train(open_(requested, out, resume=True)).ended == "all updates done"
+    actual, expected = files(out), files(finished / "out")
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 def test_metrics_tensorboard_and_table_agree(finished: Path) -> None:
@@ -188,22 +188,26 @@ def test_resuming_with_other_settings_is_refused_by_name(corpus: Path, finished:
 
 
 def test_settings_that_a_preset_completes_may_be_asked_for_again(corpus: Path, finished: Path, tmp_path: Path) -> None:
-    asked = settings(corpus, finished / "store")
-    words = [each for each in SETTINGS if not each.startswith(("model.d_model", "model.n_heads"))]
-    asked = config.load_config(None, [*words, "model.d_model=36"], data=asked.data.model_dump(exclude_unset=True))
-    assert open_(asked, tmp_path / "out").config.model.n_heads == 4  # of preset tiny; 36 is no multiple of the usual 8
-    assert open_(asked, tmp_path / "out", resume=True).config.model.d_model == 36
+    requested = settings(corpus, finished / "store")
+    words = [item for item in SETTINGS if not item.startswith(("model.d_model", "model.n_heads"))]
+    requested = config.load_config(
+        None, [*words, "model.d_model=36"], data=requested.data.model_dump(exclude_unset=True)
+    )
+    assert (
+        open_(requested, tmp_path / "out").config.model.n_heads == 4
+    )  # of preset tiny; 36 is no multiple of the usual 8
+    assert open_(requested, tmp_path / "out", resume=True).config.model.d_model == 36
 
 
 def test_a_resumed_run_keeps_its_threads(
     corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", given.append)
+    inputs: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", inputs.append)
     open_(settings(corpus, finished / "store", "train.threads=3"), tmp_path / "out")
     open_(settings(corpus, finished / "store"), tmp_path / "out", resume=True)
     open_(settings(corpus, finished / "store", "train.threads=2"), tmp_path / "out", resume=True)
-    assert given == [3, 3, 2]
+    assert inputs == [3, 3, 2]
 
 
 def test_another_number_of_threads_is_told_when_a_run_is_resumed(
@@ -233,8 +237,8 @@ def test_weights_for_the_mean_that_are_gone_are_told_and_done_without(
     shutil.copytree(finished / "out", tmp_path / "out")
     (tmp_path / "out/checkpoints/weights/12.safetensors").unlink()
     said = Console(record=True, quiet=False, file=io.StringIO(), width=200)
-    asked = settings(corpus, finished / "store", "train.max_updates=15")
-    run = open_run(asked, tmp_path / "out", True, RunReport(tmp_path / "out", said))
+    requested = settings(corpus, finished / "store", "train.max_updates=15")
+    run = open_run(requested, tmp_path / "out", True, RunReport(tmp_path / "out", said))
     run.task.measure = scores
     assert "weights of update 12 are missing" in said.export_text()
     assert run.state.averaged == [4, 8, 14]
@@ -253,23 +257,23 @@ def test_resuming_needs_no_other_argument_than_the_folder(finished: Path) -> Non
 def test_resuming_on_a_changed_corpus_is_refused(corpus: Path, finished: Path, tmp_path: Path) -> None:
     changed = tmp_path / "changed.de"
     changed.write_text((corpus / "train.de").read_text(encoding="utf-8").replace("der", "dar"), encoding="utf-8")
-    asked = settings(corpus, finished / "store", f"data.target={json.dumps(str(changed))}")
+    requested = settings(corpus, finished / "store", f"data.target={json.dumps(str(changed))}")
     before = sorted((finished / "store").iterdir())
     with pytest.raises(FolderError, match=r"trained on another corpus.* in another folder with init .*/out\."):
-        open_(asked, finished / "out", resume=True)
+        open_(requested, finished / "out", resume=True)
     assert [path for path in sorted((finished / "store").iterdir()) if path.is_dir()] == [
         path for path in before if path.is_dir()
     ]  # nothing was encoded
 
 
 def test_early_stopping_counts_validations_without_a_better_score(corpus: Path, finished: Path, tmp_path: Path) -> None:
-    asked = settings(corpus, finished / "store", "train.checkpoint_every=1", "train.patience=2")
-    run = open_(asked, tmp_path / "out")
+    requested = settings(corpus, finished / "store", "train.checkpoint_every=1", "train.patience=2")
+    run = open_(requested, tmp_path / "out")
     falling = iter(range(50, 0, -1))
     run.task.measure = lambda *context: {"valid_bleu": float(next(falling)), "valid_chrf": 0.0}
     state = train(run)
     assert (state.update, state.best_update, state.ended) == (3, 1, "no better score in 2 validations")
-    assert open_(asked, tmp_path / "out", resume=True).state.ended
+    assert open_(requested, tmp_path / "out", resume=True).state.ended
     patient = settings(corpus, finished / "store", "train.checkpoint_every=1", "train.patience=3")
     assert not open_(patient, tmp_path / "out", resume=True).state.ended
 

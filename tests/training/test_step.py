@@ -143,16 +143,16 @@ def test_frozen_rows_stay_and_the_others_learn(model: EncoderDecoder, pairs: Pai
 
 
 def test_adam_equals_torch_adam_with_the_settings_of_the_paper(model: EncoderDecoder, pairs: Pairs) -> None:
-    _, ours = updated(model, cut(pairs, 1), updates=5)
-    theirs = copy.deepcopy(model)
-    adam = torch.optim.Adam(theirs.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-9)
+    _, actual = updated(model, cut(pairs, 1), updates=5)
+    expected = copy.deepcopy(model)
+    adam = torch.optim.Adam(expected.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-9)
     batch = cut(pairs, 1)[0]
     for _ in range(5):
         adam.zero_grad()
-        (translation_loss(theirs, batch, 0.1).smoothed / batch.tokens).backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        (translation_loss(expected, batch, 0.1).smoothed / batch.tokens).backward()
+        torch.nn.utils.clip_grad_norm_(expected.parameters(), 1.0)
         adam.step()
-    assert_same_weights(ours, theirs)
+    assert_same_weights(actual, expected)
 
 
 @pytest.mark.parametrize("compiler", ["eager", pytest.param("aot_eager", marks=pytest.mark.long)])
@@ -166,6 +166,6 @@ def test_a_compiled_model_learns_the_same(model: EncoderDecoder, pairs: Pairs, c
 
 
 def test_what_the_compiler_lacks_is_said_in_one_sentence() -> None:
-    said = r"^torch\.compile could not compile .*: no g\+\+; leave out train\.compile"
-    with pytest.raises(TrainingError, match=said), compiling():
+    message = r"^torch\.compile could not compile .*: no g\+\+; leave out train\.compile"
+    with pytest.raises(TrainingError, match=message), compiling():
         raise TorchDynamoException("no g++\n\nand much that helps nobody")

@@ -42,9 +42,9 @@ class Machine:
         self.time += seconds * (self.factor if self.time >= self.changes_at else 1.0)
 
     def takes(self, seconds: float, function: Callable[..., Any]) -> Callable[..., Any]:
-        def slow(*given: Any, **named: Any) -> Any:
+        def slow(*inputs: Any, **named: Any) -> Any:
             self.work(seconds)
-            return function(*given, **named)
+            return function(*inputs, **named)
 
         return slow
 
@@ -72,9 +72,9 @@ def opened(corpus: Path, store: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         files = {"source": corpus / "train.en", "target": corpus / "train.de", "cache_dir": store}
         files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
         words = [*TINY, f"train.time={time}", "train.max_updates=1000000000", "train.schedule=linear"]
-        asked = load_config(None, [*words, "train.patience=0"], data=files)
-        run = open_run(asked, tmp_path / "out", resume, RunReport(tmp_path / "out", Console(quiet=True)))
-        run.now, run.task.measure = machine.now, machine.takes(search, lambda *given: scores)
+        requested = load_config(None, [*words, "train.patience=0"], data=files)
+        run = open_run(requested, tmp_path / "out", resume, RunReport(tmp_path / "out", Console(quiet=True)))
+        run.now, run.task.measure = machine.now, machine.takes(search, lambda *inputs: scores)
         run.publish = machine.takes(PUBLISH, run.publish)
         monkeypatch.setattr(loop, "update", update)
         monkeypatch.setattr(checkpoint, "save", machine.takes(SAVE, SAVING))
@@ -94,8 +94,8 @@ def finish(run: TrainingRun, machine: Machine) -> TrainState:
     return state
 
 
-def kept(seconds: float, given: float) -> bool:
-    return abs(seconds - given) <= max(10.0, 0.05 * given)
+def kept(seconds: float, inputs: float) -> bool:
+    return abs(seconds - inputs) <= max(10.0, 0.05 * inputs)
 
 
 def last_rate(out: Path) -> float:
@@ -105,7 +105,7 @@ def last_rate(out: Path) -> float:
 
 
 @pytest.mark.parametrize(
-    ("time", "given", "learn", "changes_at", "factor"),
+    ("time", "inputs", "learn", "changes_at", "factor"),
     [
         ("2m", 120.0, 0.5, 0.0, 1.0),
         ("2m", 120.0, 0.5, 0.5, 3.0),
@@ -118,14 +118,14 @@ def test_a_time_is_kept_by_a_machine_of_any_speed(
     opened: Callable[..., TrainingRun],
     tmp_path: Path,
     time: str,
-    given: float,
+    inputs: float,
     learn: float,
     changes_at: float,
     factor: float,
 ) -> None:
-    machine = Machine(changes_at * given, factor)
+    machine = Machine(changes_at * inputs, factor)
     state = finish(opened(machine, time, learn=learn), machine)
-    assert kept(machine.time, given), machine.time
+    assert kept(machine.time, inputs), machine.time
     assert last_rate(tmp_path / "out") < 0.05
     assert state.ended == TIME_IS_UP
     assert len([record for record in read_metrics(tmp_path / "out") if "valid_loss" in record]) >= 2
@@ -153,22 +153,22 @@ def test_validations_that_take_too_long_for_the_time_are_not_repeated(opened: Ca
 )
 def test_the_first_validation_of_a_short_time_translates_what_there_is_time_for(time: str, count: int) -> None:
     """A model that has learned little writes long rubbish, and takes its time: here 0.04 s a sentence."""
-    machine, said = Machine(), list[str]()
+    machine, log = Machine(), list[str]()
     state = TrainState()
     budget = TimeBudget(state, 60.0 if count < 500 else 3600.0 * ("time" in time), machine.now)
-    asked: list[int] = []
+    requested: list[int] = []
 
     def translate(sources: list[str]) -> list[str]:
         machine.work(0.04 * len(sources))
-        asked.append(len(sources))
+        requested.append(len(sources))
         return sources
 
     translator: Any = SimpleNamespace(translate=translate)
-    assert len(translate_in_time(translator, ["a"] * 500, budget, said.append)) == count
-    assert (state.valid_sentences, len(said)) == ((count, 1) if count < 500 else (0, 0))
-    state.validated, asked[:] = 10, []
-    translate_in_time(translator, ["a"] * count, budget, said.append)
-    assert asked == [count]
+    assert len(translate_in_time(translator, ["a"] * 500, budget, log.append)) == count
+    assert (state.valid_sentences, len(log)) == ((count, 1) if count < 500 else (0, 0))
+    state.validated, requested[:] = 10, []
+    translate_in_time(translator, ["a"] * count, budget, log.append)
+    assert requested == [count]
 
 
 def test_the_first_validation_of_a_short_time_reads_what_there_is_time_for(opened: Callable[..., TrainingRun]) -> None:
@@ -179,9 +179,9 @@ def test_the_first_validation_of_a_short_time_reads_what_there_is_time_for(opene
 
     def slow(model: object, piece: object) -> Any:
         machine.work(0.5)
-        found = loss(model, piece)
-        tokens.append(found.tokens)
-        return found
+        result = loss(model, piece)
+        tokens.append(result.tokens)
+        return result
 
     run.task.loss, run.task.batch_tokens = slow, 24  # type: ignore[method-assign, attr-defined]
     averaging.validation_scores(run)
