@@ -28,7 +28,7 @@ from rich.console import Console
 
 from heedful import config
 from heedful.config.presets import preset_for
-from heedful.data import padding
+from heedful.data.bucketing import padding
 from heedful.training import loop
 from heedful.training.run_report import RunReport
 from heedful.training.setup import open_run

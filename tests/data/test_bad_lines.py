@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from heedful import config as settings
-from heedful.data import ParallelCorpus, prepare_parallel
 from heedful.data.labeled_corpus import read_labeled
+from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.data.text_corpus import prepare_text
 from heedful.errors import DataError
 from heedful.formats.line_files import DroppedLines

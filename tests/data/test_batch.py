@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data import Pairs
 from heedful.data.batch import Batch, collate
+from heedful.data.pairs import Pairs
 from heedful.text import Specials
 
 IDS = st.lists(st.integers(4, 70_000), max_size=8)

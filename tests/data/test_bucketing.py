@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data import micro_batches, padding, plan_batches
+from heedful.data.bucketing import micro_batches, padding, plan_batches
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=200)
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from heedful.config import RunConfig
-from heedful.data import Pairs, ParallelCorpus, parallel_corpus, prepare_parallel
-from heedful.data.pairs import id_type
+from heedful.data import parallel_corpus
+from heedful.data.pairs import Pairs, id_type
+from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.errors import DataError, FolderError, SettingError
 from heedful.text import train_vocabulary
 from heedful.text.placeholders import VOCABULARY_SLOTS

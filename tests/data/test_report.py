@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.data import Lengths, ParallelReport, UnusualCharacter, prepare_parallel
+from heedful.data.data_report import Lengths, ParallelReport, UnusualCharacter
+from heedful.data.parallel_corpus import prepare_parallel
 
 from .files import config, sentence_pairs, write_tsv
 

@@ -9,14 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.data import (
-    ParallelFiles,
-    decode_lines,
-    read_lines,
-    read_pairs,
-    read_tsv,
-)
 from heedful.errors import DataError, SettingError
+from heedful.formats.line_files import ParallelFiles, decode_lines, read_lines, read_pairs, read_tsv
 from heedful.formats.pair_files import training_corpus, validation_corpus
 
 from ..data.files import config, told, write, write_gz

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from heedful.data import prepare_parallel, training_corpus
+from heedful.data.parallel_corpus import prepare_parallel
 from heedful.errors import DataError
 from heedful.formats.language_tags import WantedLanguages, best_match
 from heedful.formats.line_files import DroppedLines
-from heedful.formats.pair_files import open_pairs_of
+from heedful.formats.pair_files import open_pairs_of, training_corpus
 from heedful.formats.xml_parser import MAX_DEPTH, MAX_UNIT
 
 from ..data.files import config

@@ -11,7 +11,7 @@ import torch
 
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, SettingError
-from heedful.inference.context_window import ContextWindow, GPTNextToken
+from heedful.inference.context_window import ContextWindow
 from heedful.inference.generator import GenerationBatch, Generator, TextStreamer
 from heedful.inference.scheduler import Scheduler
 from heedful.model.transformer import build_model
@@ -21,6 +21,7 @@ from heedful.search.constraints import ban
 from heedful.search.sample import sample
 from heedful.storage.folder import ModelFolder
 from heedful.text import train_plain_vocabulary
+from tests.inference.gpt_next_token import GPTNextToken
 
 TEXT = ["The quick brown fox jumps over the lazy dog.\nÄrger über 你好 🙂!\n"] * 2
 NO_UNKNOWN = ban([1])

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from heedful.config import SearchSettings
-from heedful.serve.model_process import start_thread
 from heedful.serve.server import Server, bind_socket, make_state
 from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings
 from heedful.serve.state import ServerState
+from heedful.serve.worker import serve_model
 from heedful.storage.folder import save_folder
 from tests.inside.conftest import make_folder, tokenizer
 
@@ -42,6 +42,18 @@ class Running:
     def call(self, coroutine):
         """Run something in the loop of the server."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(120)
+
+
+def start_thread(pipe: socket.socket, served: ServedFolder) -> Callable[[], None]:
+    """Run a model in a thread of this process instead of a process of its own."""
+
+    def run() -> None:
+        with pipe:
+            serve_model(pipe, served.folder)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return lambda: thread.join(5)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The context window of a GPT, and a GPT as a `NextToken`.
+"""The context window of a GPT.
 
 Rows of different lengths share a batch. Sampling and text are unknown here.
 """
@@ -6,8 +6,6 @@ Rows of different lengths share a batch. Sampling and text are unknown here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -103,34 +101,3 @@ class ContextWindow:
             self.cache.select(self._ids(place for place, _ in places))
         else:
             self.cache = None
-
-
-class GPTNextToken:
-    """A GPT as a `NextToken`: the source is the prompt."""
-
-    def __init__(self, model: DecoderModel) -> None:
-        self.model = model
-        config = model.config
-        self.bos_id, self.eos_id, self.pad_id, self.vocab_size = (
-            config.bos_id, config.eos_id, config.pad_id, config.vocab_size,
-        )  # fmt: skip
-
-    def start(self, source: Tensor, source_lengths: Tensor) -> _SearchCache:
-        pairs = zip(source.tolist(), source_lengths.tolist(), strict=True)
-        return _SearchCache(ContextWindow(self.model, (ids[:length] for ids, length in pairs)))
-
-    def step(self, ids: Tensor, cache: Any) -> Tensor:
-        if cache.started:
-            cache.window.append(ids.tolist())
-        cache.started = True
-        log_probs: Tensor = cache.window.next()
-        return log_probs
-
-
-@dataclass
-class _SearchCache:
-    window: ContextWindow
-    started: bool = False
-
-    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        self.window.select(rows.tolist())

@@ -10,7 +10,6 @@ import itertools
 import math
 import multiprocessing
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -56,19 +55,6 @@ def start_process(threads: int, precision: str, shortlist: bool) -> StartWorker:
         return stop
 
     return start
-
-
-def start_thread(pipe: socket.socket, served: ServedFolder) -> Callable[[], None]:
-    """Run a model in a thread of this process; for tests."""
-    from heedful.serve.worker import serve_model
-
-    def run() -> None:
-        with pipe:
-            serve_model(pipe, served.folder)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return lambda: thread.join(5)
 
 
 class PendingRequest(NamedTuple):
