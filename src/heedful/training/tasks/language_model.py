@@ -5,27 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from heedful.config import Family, RunConfig, preset_for_text
+from heedful.config import Family, RunConfig
 from heedful.data.blocks import TokenBlocks, held_out_blocks, plan_blocks, read_blocks
 from heedful.data.bucketing import micro_batches
-from heedful.data.corpus import Accept, accept_any
 from heedful.data.pairs import Ids
-from heedful.data.text_corpus import TextCorpus, prepare_text
 from heedful.inference.generator import Generator
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
-from heedful.text import Tokenizer
 from heedful.training.losses import language_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
+from heedful.training.tasks.task import Indices, MicroBatches, Scores, describe_layers
+from heedful.training.tasks.text_task import TextTask
 
 
-class LanguageModelTask(Task):
+class LanguageModelTask(TextTask):
     """Text in blocks of tokens; models are ranked by the loss on the validation text."""
 
     family: ClassVar[Family] = "decoder"
@@ -36,38 +33,8 @@ class LanguageModelTask(Task):
         Column("valid_bits_per_byte", "bits per byte", 3),
     )
 
-    def __init__(self, corpus: TextCorpus) -> None:
-        self.corpus: TextCorpus = corpus
-        self.block = self.batch_tokens = self.micro_batch_tokens = self.seed = self.valid_tokens = 0
-
-    @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> LanguageModelTask:
-        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept))
-
-    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
-        corpus, tokenizer = self.corpus, self.corpus.tokenizer
-        config = user_config.with_preset(user_config.preset or preset_for_text(len(corpus.train)), "decoder")
-        block = min(config.train.block_size, len(corpus.train) - 1)
-        end = tokenizer.eos_id  # the end of a document is also the start of the next
-        derived: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
-        derived |= {"bos_id": end, "eos_id": end}
-        if "max_length" not in user_config.model.model_fields_set:
-            derived["max_length"] = max(block, 2)
-        model = resolved_model(user_config, init, "decoder", derived)
-        longest = model.get("max_length", config.model.max_length)
-        return config.replace(model=model, train={"block_size": min(block, longest)})
-
-    def prepare(self, config: RunConfig) -> None:
-        self.config, train = config, config.train
-        self.block, self.batch_tokens, self.seed = train.block_size, train.batch_tokens, train.seed
-        self.micro_batch_tokens = max(1, train.batch_tokens // train.micro_batches)
-        self.valid_tokens = train.valid_tokens
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.corpus.tokenizer, self.corpus.tokenizer
+    def start_id(self) -> int:
+        return self.corpus.tokenizer.eos_id  # the end of a document is also the start of the next
 
     def plan(self, epoch: int) -> list[Indices]:
         return plan_blocks(len(self.corpus.train), self.block, self.batch_tokens, self.seed, epoch)

@@ -6,75 +6,55 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from heedful.config import Family, RunConfig, preset_for_text
+from heedful.config import Family, RunConfig
 from heedful.data.blocks import held_out_blocks, plan_blocks, read_blocks
 from heedful.data.corpus import Accept, accept_any
 from heedful.data.masking import MaskedBatch, Masking, add_special_tokens
 from heedful.data.pairs import Ids
-from heedful.data.text_corpus import TextCorpus, prepare_text
 from heedful.errors import SettingError
 from heedful.inference.encoder import Encoder
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
-from heedful.text import Tokenizer
 from heedful.training.losses import masked_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, describe_layers
+from heedful.training.tasks.text_task import TextTask
 
 FRAME = 2  # [CLS] and [SEP] around the text of a block
 
 
-class MaskedLMTask(Task):
+class MaskedLMTask(TextTask):
     """Text in blocks with masked tokens; models are ranked by the loss on the validation text."""
 
     family: ClassVar[Family] = "encoder"
     native_loss: ClassVar[bool] = True
     guesses_tokens: ClassVar[bool] = True
+    masked: ClassVar[bool] = True
+    frame: ClassVar[int] = FRAME
     columns: ClassVar[tuple[Column, ...]] = (
         Column("valid_loss", "loss", 4),
         Column("valid_perplexity", "perplexity"),
     )
 
-    def __init__(self, corpus: TextCorpus) -> None:
-        self.corpus: TextCorpus = corpus
-        self.block = self.batch_tokens = self.micro_batch_tokens = self.seed = self.valid_tokens = 0
-        self.pairs = False
-
     @classmethod
     def open(
         cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> MaskedLMTask:
+    ) -> Self:
         if init is not None and init.tokenizer.mask_id is None:
             raise SettingError(f"{init.path} has no mask token; give a BERT as train.init.")
-        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept, masked=True))
-
-    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
-        corpus, tokenizer = self.corpus, self.corpus.tokenizer
-        config = user_config.with_preset(user_config.preset or preset_for_text(len(corpus.train)), "encoder")
-        block = min(config.train.block_size, len(corpus.train) - 1 + FRAME)
-        derived: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
-        derived |= {"bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
-        if "max_length" not in user_config.model.model_fields_set:
-            derived["max_length"] = block
-        model = resolved_model(user_config, init, "encoder", derived)
-        longest = model.get("max_length", config.model.max_length)
-        return config.replace(model=model, train={"block_size": min(block, longest)})
+        return super().open(config, folder, progress, init, accept)
 
     def prepare(self, config: RunConfig) -> None:
-        train = config.train
-        self.block, self.batch_tokens, self.seed = train.block_size, train.batch_tokens, train.seed
-        self.micro_batch_tokens = max(1, train.batch_tokens // train.micro_batches)
-        self.valid_tokens = train.valid_tokens
+        super().prepare(config)
         self.pairs = config.model.token_types > 1
-        self.masking = Masking.of(self.corpus.tokenizer, train.mask_prob, train.whole_words)
+        self.masking = Masking.of(self.corpus.tokenizer, config.train.mask_prob, config.train.whole_words)
 
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.corpus.tokenizer, self.corpus.tokenizer
+    def start_id(self) -> int:
+        return self.corpus.tokenizer.bos_id
 
     def plan(self, epoch: int) -> list[Indices]:
         rows = max(1, self.batch_tokens // self.block)

@@ -102,9 +102,10 @@ class Task(ABC):
         return ""
 
     @property
-    @abstractmethod
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Of target and source; one object where there is one vocabulary."""
+        source, target = self.corpus.tokenizers
+        return target, source
 
     @abstractmethod
     def plan(self, epoch: int) -> list[Indices]:

@@ -25,7 +25,6 @@ from heedful.formats.line_files import count_lines
 from heedful.inference.translator import Translator
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder, save_search
-from heedful.text import Tokenizer
 from heedful.training.init.lsa import cached_singular_vectors, lsa_embeddings
 from heedful.training.losses import translation_loss
 from heedful.training.run_report import Column
@@ -115,10 +114,6 @@ class TranslationTask(Task):
         for table, rows in zip(embeddings, torch.split(initial, sizes), strict=True):
             table.weight.data.copy_(rows)
         return "LSA-initialized embeddings: singular vectors of the token-pair matrix of the corpus"
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.corpus.target_tokenizer, self.corpus.source_tokenizer
 
     def plan(self, epoch: int) -> list[Indices]:
         train = self.corpus.train

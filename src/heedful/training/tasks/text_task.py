@@ -1,0 +1,52 @@
+"""What tasks on plain text share: the corpus, and settings that follow from its size and vocabulary."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from heedful.config import RunConfig, preset_for_text
+from heedful.data.corpus import Accept, accept_any
+from heedful.data.text_corpus import TextCorpus, prepare_text
+from heedful.storage.folder import ModelFolder
+from heedful.training.tasks.task import Progress, Task, resolved_model
+
+
+class TextTask(Task):
+    """Text in blocks of tokens."""
+
+    masked: ClassVar[bool] = False  # whether the vocabulary has a mask token
+    frame: ClassVar[int] = 0  # special tokens around the text of a block
+
+    def __init__(self, corpus: TextCorpus) -> None:
+        self.corpus: TextCorpus = corpus
+        self.block = self.batch_tokens = self.micro_batch_tokens = self.seed = self.valid_tokens = 0
+
+    @classmethod
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
+    ) -> Self:
+        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept, cls.masked))
+
+    @abstractmethod
+    def start_id(self) -> int:
+        """The token that a text begins with."""
+
+    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
+        length, tokenizer = len(self.corpus.train), self.corpus.tokenizer
+        config = user_config.with_preset(user_config.preset or preset_for_text(length), self.family)
+        block = min(config.train.block_size, length - 1 + self.frame)
+        derived: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
+        derived |= {"bos_id": self.start_id(), "eos_id": tokenizer.eos_id}
+        if "max_length" not in user_config.model.model_fields_set:
+            derived["max_length"] = max(block, 2)
+        model = resolved_model(user_config, init, self.family, derived)
+        longest = model.get("max_length", config.model.max_length)
+        return config.replace(model=model, train={"block_size": min(block, longest)})
+
+    def prepare(self, config: RunConfig) -> None:
+        self.config, train = config, config.train
+        self.block, self.batch_tokens, self.seed = train.block_size, train.batch_tokens, train.seed
+        self.micro_batch_tokens = max(1, train.batch_tokens // train.micro_batches)
+        self.valid_tokens = train.valid_tokens
