@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from heedful import demo
-from heedful.data import prepare_parallel
 from heedful.data.cleaning import FILTERS, CleaningReport, clean_pairs
 from heedful.data.lexical_table import learn_table, words_of
 from heedful.data.pair_filters import FilterThresholds, is_copy, numbers_differ, placeholders_differ
+from heedful.data.parallel_corpus import prepare_parallel
 from heedful.errors import SettingError
 from heedful.formats.language_tags import WantedLanguages
 from heedful.formats.pair_files import open_pairs_of

@@ -21,7 +21,6 @@ from heedful.data.pairs import Pairs
 from heedful.inference.encoder import Encoder
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
-from heedful.text import Tokenizer
 from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
 
 EPOCHS, EPOCHS_FROM_SCRATCH = 8, 20  # unless train.max_updates is set
@@ -75,10 +74,6 @@ class LabeledTask(Task):
     def prepare(self, config: RunConfig) -> None:
         self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
         self.types = config.model.token_types
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.corpus.tokenizer, self.corpus.tokenizer
 
     def plan(self, epoch: int) -> list[Indices]:
         return self._plan(self.batch_tokens, self.seed, epoch)

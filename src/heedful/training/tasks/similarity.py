@@ -22,7 +22,6 @@ from heedful.evaluation.metrics import correlation_scores
 from heedful.inference.encoder import Encoder
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
-from heedful.text import Tokenizer
 from heedful.training.losses import similarity_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.labeled import labeled_card
@@ -89,10 +88,6 @@ class SimilarityTask(Task):
     def prepare(self, config: RunConfig) -> None:
         self.batch_tokens, self.seed = config.train.batch_tokens, config.train.seed
         self.types, self.longest = config.model.token_types, config.model.max_length - 2
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.corpus.tokenizer, self.corpus.tokenizer
 
     def plan(self, epoch: int) -> list[Indices]:
         return self._plan(self.batch_tokens, self.seed, epoch)

@@ -23,7 +23,6 @@ from heedful.inference.transcriber import Transcriber
 from heedful.inference.whisper_tokens import WhisperTokens
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
-from heedful.text import Tokenizer
 from heedful.training.losses import speech_loss
 from heedful.training.run_report import Column
 from heedful.training.schedule import peak_rate
@@ -101,10 +100,6 @@ class SpeechTask(Task):
         self.config, train = config, config.train
         self.batch_tokens, self.seed = train.batch_tokens, train.seed
         self.augment = SpecAugment.of(train) if train.freq_masks or train.time_masks else None
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.corpus.tokenizer, self.corpus.tokenizer
 
     def plan(self, epoch: int) -> list[Indices]:
         return self._plan(self.corpus.train, self.seed, epoch)
