@@ -155,11 +155,7 @@ def test_a_click_looks_inside_that_sentence(opened, browser, running):
 
 def test_files_go_in_and_out(opened, translator, tmp_path):
     page = opened()
-    page.run(
-        """(() => { window.saved = []; const make = URL.createObjectURL;
-        URL.createObjectURL = (blob) => { blob.text().then((text) => window.saved.push(text)); return make(blob); };
-        HTMLAnchorElement.prototype.click = function () { window.savedName = this.download; }; })()"""
-    )
+    catch_saved(page)
     short = tmp_path / "short.txt"
     short.write_text("The dog sleeps.\nThe man reads.\n", encoding="utf-8")
     put(page, short)
@@ -175,6 +171,26 @@ def test_files_go_in_and_out(opened, translator, tmp_path):
     page.wait("window.saved.length === 2")
     assert page.run("window.saved[1]").startswith("<p>")
     assert page.run("window.savedName") == "page.de.html"
+
+
+def test_a_file_in_its_own_format_is_translated_by_the_server(opened, tmp_path):
+    page = opened()
+    catch_saved(page)
+    subtitles = tmp_path / "film.srt"
+    subtitles.write_text("1\n00:00:01,000 --> 00:00:02,000\nThe dog sleeps.\n", encoding="utf-8")
+    put(page, subtitles)
+    page.wait("window.saved.length === 1")
+    assert page.run("window.saved[0]").startswith("1\n00:00:01,000 --> 00:00:02,000\n")
+    assert page.run("window.savedName") == "film.de.srt"
+
+
+def catch_saved(page: Page) -> None:
+    """Keep what the page saves as a file."""
+    page.run(
+        """(() => { window.saved = []; const make = URL.createObjectURL;
+        URL.createObjectURL = (blob) => { blob.text().then((text) => window.saved.push(text)); return make(blob); };
+        HTMLAnchorElement.prototype.click = function () { window.savedName = this.download; }; })()"""
+    )
 
 
 def put(page: Page, path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,10 +10,10 @@ from dataclasses import dataclass, field
 from heedful.formats.encoded_text import EncodedText, Splice
 from heedful.formats.segment import Segment, TaggedText, separate_words
 from heedful.formats.tag_placement import line_breaks_to_spaces, place_tags
+from heedful.text.placeholders import PLACEHOLDER
 from heedful.text.text_sentences import SentenceTranslations
 
 NOT_TRANSLATABLE = "marked as not translatable"
-PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[-+#0]*\d*(?:\.\d+)?[a-zA-Z]|\{[^{}\s]*\}")
 
 
 @dataclass(frozen=True)
@@ -76,5 +75,6 @@ def target_of(segment: Segment, translation: SentenceTranslations) -> TargetText
 
 
 def same_placeholders(source: str, target: str) -> bool:
-    """Whether variables such as %s, %(n)d and {name} occur equally often in both texts."""
-    return Counter(PLACEHOLDER.findall(source)) == Counter(PLACEHOLDER.findall(target))
+    """Whether variables (%s, {name}), tags, entities and addresses occur equally often in both texts."""
+    a, b = (Counter(match[0] for match in PLACEHOLDER.finditer(text)) for text in (source, target))
+    return a == b

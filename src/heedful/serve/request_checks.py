@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
@@ -22,6 +23,7 @@ from heedful.serve.server_settings import Limits
 T = TypeVar("T")
 B = TypeVar("B", bound=BaseModel)
 JSON = "application/json"
+MAX_FIELDS, MAX_NAME = 32, 80  # of a form with a file; characters of the file's name
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -104,6 +106,26 @@ async def _parse_form(request: Request, body: bytes, limits: Limits) -> dict[str
         previous = values.get(name, [])
         values[name] = [*([previous] if isinstance(previous, str) else previous), value] if name in values else value
     return values
+
+
+async def read_upload(request: Request, limits: Limits) -> tuple[dict[str, Any], bytes | None, str]:
+    """The fields of a multipart form, the content of its file, and the name of that file."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != FORMS[1]:
+        raise HttpError(415, f"the content type is {kind or 'missing'}; send a multipart form with a file.")
+    try:
+        form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=limits.body)
+        values: dict[str, Any] = {}
+        content, name = None, "the file"
+        for field, value in form.multi_items():
+            if isinstance(value, UploadFile) and field == "file":
+                content, name = await value.read(), (value.filename or name)[-MAX_NAME:]
+            elif isinstance(value, str):
+                values[field] = value
+        await form.close()
+    except (HTTPException, MultiPartException, ValueError, UnicodeDecodeError):
+        raise HttpError(400, f"the form cannot be read; send one file and at most {MAX_FIELDS} fields.") from None
+    return values, content, name
 
 
 def _validation_error(error: ValidationError) -> HttpError:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from heedful.serve.api import libretranslate, native_routes, openai, openapi, transcriptions
+from heedful.serve.api import libretranslate, native_routes, openai, openapi, transcriptions, translate_file
 from heedful.serve.http_errors import HttpError, JsonResponse, error_response
 from heedful.serve.middleware import LimitsMiddleware, ResponseMiddleware
 from heedful.serve.request_checks import run_until_disconnect
@@ -79,12 +79,14 @@ GET: dict[str, Handler] = {
     "/models": native_routes.models,
     "/languages": libretranslate.languages,
     "/frontend/settings": libretranslate.frontend_settings,
+    "/download_file/{name}": translate_file.download_file,
     "/v1/models": openai.models,
     "/v1/models/{name}": openai.model,
 }
 POST: dict[str, Handler] = {
     "/translate": libretranslate.translate,
     "/detect": libretranslate.detect,
+    "/translate_file": translate_file.translate_file,
     "/v1/completions": openai.completions,
     transcriptions.PATH: transcriptions.transcriptions,
     "/v1/translations": native_routes.translations,

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from heedful.formats.termbase import terms_of_mapping
+from heedful.serve.file_store import FileStore
 from heedful.serve.http_errors import HttpError
 from heedful.serve.model_process import ModelProcess, ModelProcesses
 from heedful.serve.prometheus import Metrics
@@ -37,6 +38,7 @@ class ServerState:
     keys: frozenset[str]
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
+    files: FileStore = field(default_factory=FileStore)
 
     async def read(self, request: Request, schema: type[B]) -> B:
         return await parse_request(request, schema, self.settings.limits, self.keys)

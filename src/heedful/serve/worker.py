@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +28,7 @@ from heedful.inference.translator import Translator
 from heedful.interop import open_folder
 from heedful.ops.threads import compute_with_one_thread, set_num_threads
 from heedful.packages import explain_missing
+from heedful.serve.file_work import read_file, write_file
 from heedful.serve.logs import trace
 from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, error_event, pack_messages
 from heedful.serve.side_work import SideWork, Steps
@@ -173,7 +174,12 @@ class Worker:
 
     def _side_work_steps(self, payload: dict[str, Any]) -> Steps | None:
         """The steps of a request that needs no search."""
-        for name, steps in (("explain", self._explain), ("read_html", read_html), ("write_html", write_html)):
+        side_work: dict[str, Callable[..., Steps]] = {
+            "explain": self._explain,
+            "read_html": read_html,
+            "write_html": write_html,
+        }
+        for name, steps in (side_work | {"read_file": read_file, "write_file": write_file}).items():
             if name in payload:
                 return steps(**payload[name])
         return None

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from heedful.serve.api.schemas import DetectRequest, TranslateRequest
+from heedful.serve.api.translate_file import SUPPORTED
 from heedful.serve.http_errors import JsonResponse
 from heedful.serve.languages import language_name
 from heedful.serve.model_process import ModelProcess
@@ -113,8 +114,8 @@ async def frontend_settings(state: ServerState, request: Request) -> Response:
             "charLimit": limits.characters,
             "batchLimit": limits.texts,
             "frontendTimeout": TYPING_PAUSE_MS,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": True,
+            "supportedFilesFormat": list(SUPPORTED),
             "suggestions": False,
             "language": {side: {"code": code, "name": language_name(code)} for side, code in sides.items()},
         }

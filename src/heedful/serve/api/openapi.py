@@ -57,6 +57,14 @@ OPERATIONS = (
         "post", "/detect", "Detect the language of a text among the source languages.", list[schemas.DetectedLanguage],
         "LibreTranslate", schemas.DetectRequest, {"q": "The dog sleeps."}, True, also=NO_SUCH_MODEL, name="detect",
     ),
+    Operation(
+        "post", "/translate_file", "Translate a file.", schemas.TranslatedFile, "LibreTranslate",
+        schemas.TranslateFileRequest, {"file": "@app.po", "source": "en", "target": "de"}, upload=True,
+        also=NO_SUCH_MODEL, name="translateFile",
+    ),
+    Operation("get", "/download_file/{name}", "Download a translated file.", bytes, "LibreTranslate",
+              media="application/octet-stream", also={404: "There is no such file."}, parameters=("name",),
+              name="downloadFile"),
     Operation("get", "/languages", "The language pairs served.", list[schemas.Language], "LibreTranslate",
               name="languages"),
     Operation("get", "/frontend/settings", "Settings for front ends.", schemas.FrontendSettings, "LibreTranslate",
@@ -200,16 +208,23 @@ def _operation_html(operation: Operation, schemas: dict[str, Any]) -> str:
                 + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
                 + "</tr>"
             )
-        example = json.dumps(operation.example, ensure_ascii=False)
-        data = f"-H 'content-type: application/json' \\\n  -d '{html.escape(example, quote=False)}'"
-        data = "-F file=@a.wav" if operation.upload else data
-        parts.append(f"</tbody></table><pre>curl {data} \\\n  http://127.0.0.1:5000{operation.path}</pre>")
+        parts.append(
+            f"</tbody></table><pre>curl {_curl_body(operation)} \\\n  http://127.0.0.1:5000{operation.path}</pre>"
+        )
     answer = getattr(operation.answer, "__name__", "")
     if answer in schemas:
         properties = schemas[answer]["properties"].items()
         fields = ", ".join(f"{name}: {_describe_type(described)}" for name, described in properties)
         parts.append(f'<p class="small">Response: {html.escape("{" + fields + "}")}.</p>')
     return "".join(parts) + "</section>"
+
+
+def _curl_body(operation: Operation) -> str:
+    """The options of curl that send the example."""
+    if operation.upload:
+        return " ".join(f"-F {name}={value}" for name, value in (operation.example or {}).items())
+    example = html.escape(json.dumps(operation.example, ensure_ascii=False), quote=False)
+    return f"-H 'content-type: application/json' \\\n  -d '{example}'"
 
 
 def _describe_type(described: dict[str, Any]) -> str:

@@ -306,6 +306,24 @@ class OpenAIError(BaseModel):
     error: OpenAIErrorFields
 
 
+class TranslateFileRequest(BaseModel):
+    """A form with a file to translate."""
+
+    file: bytes = Field(
+        description="PO, XLIFF, HTML, Markdown, SRT, VTT, CSV, TSV, JSON or text, with its file name.",
+        json_schema_extra={"format": "binary"},
+    )
+    source: str = Field("auto", max_length=16, description="Source language; auto takes the first that fits.")
+    target: str = Field(max_length=16, description="Target language.")
+    api_key: str | None = Field(None, description="API key, if not sent as a header.")
+
+
+class TranslatedFile(BaseModel):
+    """Where the translated file can be downloaded for ten minutes."""
+
+    translatedFileUrl: str  # noqa: N815
+
+
 class FrontendSettings(BaseModel):
     """LibreTranslate's settings for front ends."""
 

@@ -6,27 +6,22 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from heedful.serve.api.schemas import TranscriptionRequest
 from heedful.serve.http_errors import HttpError, JsonResponse, as_http_error, error_body
 from heedful.serve.model_process import ModelProcess
-from heedful.serve.request_checks import bearer_token, check_key, validate
+from heedful.serve.request_checks import bearer_token, check_key, read_upload, validate
 from heedful.serve.state import ServerState
 
-MAX_FIELDS = 32
-MAX_NAME = 80  # characters of a file name in messages
 TRANSCRIPTION_COST = 16  # sentences that take as much time
 PATH = "/v1/audio/transcriptions"
 
 
 async def transcriptions(state: ServerState, request: Request) -> Response:
     """POST /v1/audio/transcriptions."""
-    values, audio, name = await _read_form(state, request)
+    values, audio, name = await read_upload(request, state.settings.limits)
     check_key(state.keys, bearer_token(request) or values.get("api_key"))
     body = validate(TranscriptionRequest, values, strict=False)
     if audio is None:
@@ -39,26 +34,6 @@ async def transcriptions(state: ServerState, request: Request) -> Response:
     if body.stream:
         return await _stream(model, payload)
     return _response(body, await model.request(payload, TRANSCRIPTION_COST))
-
-
-async def _read_form(state: ServerState, request: Request) -> tuple[dict[str, Any], bytes | None, str]:
-    """The fields of a multipart form, the content of its file, and the name of that file."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "multipart/form-data":
-        raise HttpError(415, f"the content type is {kind or 'missing'}; send a multipart form with a file.")
-    try:
-        form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=state.settings.limits.body)
-        values: dict[str, Any] = {}
-        audio, name = None, "the file"
-        for field, value in form.multi_items():
-            if isinstance(value, UploadFile) and field == "file":
-                audio, name = await value.read(), (value.filename or name)[:MAX_NAME]
-            elif isinstance(value, str):
-                values[field] = value
-        await form.close()
-    except (HTTPException, MultiPartException, ValueError, UnicodeDecodeError):
-        raise HttpError(400, f"the form cannot be read; send one file and at most {MAX_FIELDS} fields.") from None
-    return values, audio, name
 
 
 def _response(body: TranscriptionRequest, result: dict[str, Any]) -> Response:

@@ -1,6 +1,6 @@
 // Translates a file of any length: in requests within the limit, one after the other, retrying while the queue is full.
 
-import { HttpError, post } from "./common.js";
+import { HttpError, post, send } from "./common.js";
 
 const pause = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
 
@@ -44,4 +44,14 @@ export async function translateFile(text, html, model, settings, progress) {
     progress((number + 1) / parts.length);
   }
   return out;
+}
+
+// Translates a file in a format of its own (PO, XLIFF, SRT, …) on the server, and returns the translated file.
+export async function translateDocument(file, model) {
+  const form = new FormData();
+  form.append("source", model.source);
+  form.append("target", model.target);
+  form.append("file", file, file.name);
+  const { translatedFileUrl } = await (await send("/translate_file", form)).json();
+  return (await fetch(new URL(translatedFileUrl).pathname)).blob();
 }

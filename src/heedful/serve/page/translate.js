@@ -1,7 +1,7 @@
 // Translates while the user types: sentence by sentence, with alternatives and highlighted word alignments.
 
 import { HttpError, copy, h, look, post, save, say } from "./common.js";
-import { translateFile } from "./files.js";
+import { translateDocument, translateFile } from "./files.js";
 
 const WAYS = 4;
 const WITHOUT_SPACES = /[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]$/; // scripts
@@ -29,7 +29,7 @@ export function translating({ model, models, settings, carried, show, label }) {
   });
   const count = h("span", { class: "count" });
   const file = h("input", {
-    type: "file", id: "file", class: "hidden", tabindex: -1, accept: ".txt,.md,.html,.htm,text/*", "aria-label": "File to translate",
+    type: "file", id: "file", class: "hidden", tabindex: -1, accept: [...settings.supportedFilesFormat, "text/*"].join(","), "aria-label": "File to translate",
     onchange: () => opened(file.files[0]),
   });
   const swapButton = h("button", {
@@ -225,7 +225,13 @@ export function translating({ model, models, settings, carried, show, label }) {
   async function opened(chosen) {
     if (!chosen) return;
     file.value = "";
-    const html = /\.html?$/i.test(chosen.name), text = await chosen.text();
+    const html = /\.html?$/i.test(chosen.name), kind = (/\.\w+$/.exec(chosen.name) || [""])[0].toLowerCase();
+    if (!html && kind !== ".txt" && settings.supportedFilesFormat.includes(kind)) {
+      alternatives.replaceChildren(h("h3", {}, `Translating ${chosen.name}…`));
+      await saved(chosen, async () => save(targetName(chosen), await translateDocument(chosen, model), "application/octet-stream"));
+      return;
+    }
+    const text = await chosen.text();
     if (!html && text.length <= settings.charLimit) {
       input.value = text;
       typed();
@@ -233,9 +239,15 @@ export function translating({ model, models, settings, carried, show, label }) {
     }
     const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the file" });
     alternatives.replaceChildren(h("h3", {}, `Translating ${chosen.name}…`), bar);
-    try {
+    await saved(chosen, async () => {
       const translated = await translateFile(text, html, model, settings, (share) => (bar.value = share));
-      save(chosen.name.replace(/(\.\w+)?$/, `.${model.target}$1`), translated, html ? "text/html" : "text/plain");
+      save(targetName(chosen), translated, html ? "text/html" : "text/plain");
+    });
+  }
+  const targetName = (chosen) => chosen.name.replace(/(\.\w+)?$/, `.${model.target}$1`);
+  async function saved(chosen, work) {
+    try {
+      await work();
       alternatives.replaceChildren(h("p", {}, `${chosen.name} is translated and saved.`));
     } catch (error) {
       alternatives.replaceChildren();
