@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from heedful.model.baselines.memory_network import sentence_numbers
+from heedful.model.transformer import build_model
 
 from . import test_cache, test_properties
 from .samples import another, pad_right, sentences, shared, small
@@ -145,3 +146,14 @@ def test_a_sentence_beyond_the_memory_is_forgotten():
 def test_it_translates_nothing():
     with pytest.raises(ValueError, match="translates nothing"):
         small(architecture="memory-network")
+
+
+@pytest.mark.parametrize("family", ["encoder", "decoder"])
+def test_it_trains_in_bfloat16(family):
+    sizes = {"architecture": "memory-network", "family": family, "memory_size": 4, "dropout": 0.0}
+    model, ids = build_model(small(**sizes)), story_ids()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = model(ids)
+    rough.float().square().sum().backward()
+    assert (rough - model(ids)).norm() < 0.1 * rough.norm()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)

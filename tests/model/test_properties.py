@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from heedful.model.positions import POSITIONS
+from heedful.model.transformer import build_model
 from heedful.ops import scaled_dot_product
 
 from .samples import ACTIVATIONS, NORMS, SYSTEMS, another, families, fresh, pad_right, sentences, shared, small
@@ -172,3 +173,23 @@ def test_single_precision_agrees_with_double(shape):
     out = fresh(config).float()(source, target)
     assert out.dtype == torch.float32
     torch.testing.assert_close(out.double(), shared(config)(source, target), atol=2e-5, rtol=1e-4)
+
+
+AUTOCAST = [name for name, shape in SYSTEMS.items() if shape.keys() & {"norm", "experts", "source_span", "separable"}]
+
+
+@pytest.mark.parametrize("name", [*AUTOCAST, "bytenet", "neural-gpu", "flstm-concat"])
+def test_systems_train_in_bfloat16(name):
+    """Gradients are finite and outputs about equal where autocast computes matrix products in bfloat16."""
+    torch.manual_seed(0)
+    model = build_model(small(**SYSTEMS[name] | {"dropout": 0.0})).train()
+    source, target = sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS, seed=1, start=2)
+    torch.manual_seed(1)
+    exact = model(source, target)
+    torch.manual_seed(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = model(source, target)
+    rough.float().square().sum().backward()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+    if "experts" not in name:  # their noise is drawn in the precision of the gates
+        assert (rough - exact).norm() < 0.15 * exact.norm()

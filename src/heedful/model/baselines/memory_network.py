@@ -84,7 +84,8 @@ class MemoryEncoder(LayerStack):
         for index in range(len(self.tables)):
             words = nn.functional.embedding(context.ids, self.tables[index]) * encoding
             values = member @ words + self.temporal[index + 1, :count]  # c
-            scores = (memory @ state.unsqueeze(2)).squeeze(2).masked_fill(~exists, torch.finfo(x.dtype).min)
+            scores = (memory @ state.unsqueeze(2)).squeeze(2)  # (B, M)
+            scores = scores.masked_fill(~exists, torch.finfo(scores.dtype).min)
             weights = self._tap(index, scores.softmax(1) * exists, member)
             state, memory = state + (weights.unsqueeze(1) @ values).squeeze(1), values
         return state.unsqueeze(1).expand_as(x)

@@ -21,6 +21,8 @@ from heedful.data.pairs import Pairs
 from heedful.inference.encoder import Encoder
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
+from heedful.text import Tokenizer
+from heedful.text.sentence_splitting import MARKS
 from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
 
 EPOCHS, EPOCHS_FROM_SCRATCH = 8, 20  # unless train.max_updates is set
@@ -65,6 +67,8 @@ class LabeledTask(Task):
             derived |= {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id}
             derived |= {"eos_id": tokenizer.eos_id, "max_length": self._new_length(user_config)}
             derived |= self.known(user_config)
+            if user_config.model.architecture == "memory-network":
+                derived["sentence_ends"] = _sentence_ends(tokenizer)
         batch_tokens = user_config.with_defaults(defaults).train.batch_tokens
         updates = sum(len(self._plan(batch_tokens, 1, epoch)) for epoch in range(epochs))
         defaults["train"] = defaults["train"] | {"max_updates": max(100, updates)}
@@ -133,6 +137,12 @@ def labeled_card(tag: str, title: str, config: RunConfig, done: str, result: str
         f"# {title} trained with heedful\n\n{describe_layers(config)}.\n\n"
         f"{done} On examples that were held out: {result}.\n\nUse it: {use}\n"
     )
+
+
+def _sentence_ends(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The tokens that end a sentence: one mark or several, and nothing else."""
+    pieces = (piece.strip("▁Ġ") for piece in tokenizer.pieces(range(tokenizer.vocab_size)))
+    return tuple(token for token, piece in enumerate(pieces) if piece and not piece.strip(MARKS + "。！？｡"))
 
 
 def _lengths(pairs: Pairs) -> Indices:

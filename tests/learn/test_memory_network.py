@@ -1,0 +1,44 @@
+"""A memory network learns to answer questions about short stories, and shows which sentence it read."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import heedful
+from heedful.inside.explain import explain
+from heedful.inside.hops import hop_table, read_hops
+
+PEOPLE, PLACES = ("Mary", "John", "Sandra"), ("kitchen", "garden", "office")
+pytestmark = pytest.mark.slow
+
+
+def story(draw: random.Random) -> str:
+    """Two people go somewhere, as a bAbI file tells it, and a question about one of them."""
+    people = draw.sample(PEOPLE, 2)
+    places = [draw.choice(PLACES) for _ in people]
+    asked = draw.randrange(2)
+    told = [f"{n} {who} went to the {where}." for n, (who, where) in enumerate(zip(people, places, strict=True), 1)]
+    return "\n".join([*told, f"3 Where is {people[asked]}?\t{places[asked]}\t{asked + 1}"]) + "\n"
+
+
+def test_it_learns_to_answer_and_reads_the_sentence_that_tells(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    (tmp_path / "stories.txt").write_text("".join(story(draw) for _ in range(400)))
+    sizes = {"architecture": "memory-network", "d_model": 16, "encoder_layers": 2, "max_length": 64}
+    training = {"max_updates": 120, "batch_tokens": 1024, "learning_rate": 2e-2, "warmup": 10, "threads": 1}
+    settings = {f"model.{name}": value for name, value in sizes.items()}
+    settings |= {f"train.{name}": value for name, value in training.items()}
+    stories = tmp_path / "stories.txt"
+    classifier = heedful.train(labeled=stories, out=tmp_path / "run", task="classification", **settings)
+    text = "John went to the office. Mary went to the garden."
+    questions = ["Where is John?", "Where is Mary?"]
+    assert [label.label for label in classifier.classify([text] * 2, questions)] == ["office", "garden"]
+    for question, place in zip(questions, (0, 1), strict=True):
+        run = explain(tmp_path / "run", f"{text}\t{question}").run
+        sentences = read_hops(run)
+        assert [each.text for each in sentences] == ["John went to the office", "Mary went to the garden"]
+        assert max(sentences[place].weights) > max(sentences[1 - place].weights)
+        assert hop_table(run)[0] == "hop 1  hop 2" and len(hop_table(run)) == 3
