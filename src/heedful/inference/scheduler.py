@@ -95,7 +95,8 @@ class Scheduler(Generic[Request, Result]):
             QueuedRequest(request, next(self.numbers), now, now + pace * place)
             for place, request in enumerate(requests)
         ]
-        self.waiting = sorted(self.waiting + added, key=lambda queued: queued.turn)
+        self.waiting += added
+        self.waiting.sort(key=lambda queued: queued.turn)
         return added
 
     def cancel(self, requests: Collection[QueuedRequest[Request]]) -> None:
