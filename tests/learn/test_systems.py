@@ -98,10 +98,15 @@ def written(model: torch.nn.Module, source: Tensor, lengths: Tensor) -> list[lis
     return [list(result[0].ids) for result in hypotheses]
 
 
-@pytest.mark.parametrize("name", ["rnn-additive", "conv", "linformer", "linear", "act_halting"])
+RESUMED = ["rnn-additive", "conv", "linformer", "linear", "act_halting"]
+
+
+@pytest.mark.parametrize(
+    "name", RESUMED + [pytest.param(name, marks=pytest.mark.long) for name in ("batch-norm", "experts")]
+)
 def test_killed_and_resumed_equals_never_interrupted(corpus: Path, tmp_path: Path, name: str) -> None:
     changes = [f"model.{key}={str(value).lower()}" for key, value in SYSTEMS[name][0].items()]
-    if name == "act_halting":
+    if name in ("act_halting", "experts"):
         with pytest.raises(SettingError, match="does not work with"):
             open_(settings(corpus, tmp_path / "store", *changes), tmp_path / "refused")
         changes.append("train.rdrop=0")
