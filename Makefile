@@ -7,7 +7,7 @@ CSRC := src/heedful/native/csrc
 ENGINE := $(wildcard $(CSRC)/*.cpp $(CSRC)/*.h) $(CSRC)/CMakeLists.txt
 CMAKE := $(or $(wildcard $(BIN)/cmake),cmake)
 
-.PHONY: setup engine demo test test-all test-isa test-aarch64 check browser docs bench clean
+.PHONY: setup engine demo test test-all test-isa test-aarch64 sanitize check browser docs bench clean
 
 setup: $(VENV)/.user
 
@@ -59,6 +59,7 @@ test:
 
 test-all:
 	$(call timed-tests)
+	$(MAKE) --no-print-directory sanitize test-aarch64
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -73,6 +74,10 @@ test-isa: $(VENV)/.dev
 # The native tests on an emulated aarch64 CPU; skipped where the cross-compiler or the emulator is missing.
 test-aarch64: $(VENV)/.dev
 	$(BIN)/python tests/on_aarch64.py
+
+# The native tests with AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer in the engine.
+sanitize: $(VENV)/.dev
+	$(BIN)/python tests/sanitized.py
 
 # The documentation site, in an environment of its own; a broken link or any other warning is an error.
 docs: $(VENV)/.user build/docs/.packages

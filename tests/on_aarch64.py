@@ -14,7 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from engine_copy import ROOT, copy_with_engine
+
 BUILD = ROOT / "build" / "aarch64"
 SYSTEM, SITE, ENGINE, COPY = BUILD / "system", BUILD / "site", BUILD / "engine", BUILD / "copy"
 PYTHON = BUILD / "python"  # a script that starts the emulated interpreter
@@ -113,12 +114,7 @@ def build_engine() -> None:
     settings = [f"-DCMAKE_{name}={value}" for name, value in options.items()]
     run(cmake, "-S", package / "native" / "csrc", "-B", ENGINE, "-DSKBUILD=ON", *settings)
     run(cmake, "--build", ENGINE, "--parallel")
-    shutil.rmtree(COPY, ignore_errors=True)
-    shutil.copytree(package, COPY / "heedful", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    shutil.copytree(ROOT / "tests", COPY / "tests", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", COPY)
-    for library in ENGINE.glob("*.so"):
-        shutil.copy(library, COPY / "heedful" / "native")
+    copy_with_engine(ENGINE, COPY)
 
 
 def write_python() -> None:
