@@ -100,6 +100,13 @@ def trained(manifest: Path) -> Path:
     return manifest.parent / "run"
 
 
+def test_the_window_is_longer_than_the_longest_recording(manifest: Path, trained: Path) -> None:
+    """So that a recording like those of the training set is one window."""
+    recognizer = heedful.load(trained, kind=heedful.Transcriber)
+    longest = max(path.stat().st_size for path in manifest.parent.glob("*.wav")) / 32_000
+    assert longest / 0.9 + 0.9 < recognizer.window_seconds < longest / 0.9 + 1.2
+
+
 def test_a_run_resumes_exactly(manifest: Path, trained: Path) -> None:
     out = manifest.parent / "resumed"
     shorter = TINY | {"train": TINY["train"] | {"max_updates": 2}}

@@ -12,10 +12,15 @@ from heedful.cli.streams import Beam, check_outputs
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(help="A model folder: a translator, a GPT or an encoder.")],
+    model: Annotated[
+        Path, typer.Argument(help="A model folder: a translator, a GPT, an encoder or a speech recognizer.")
+    ],
     text: Annotated[
         str,
-        typer.Argument(help="Input text; for an encoder it may contain the mask token, or a TAB before a second text."),
+        typer.Argument(
+            help="Input text, or the path of a recording; for an encoder it may contain the mask token, or a TAB before"
+            " a second text."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="HTML file to write; explain.html if no other output is requested.")

@@ -113,7 +113,7 @@ def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> It
 def alignment(run: RecordedRun) -> dict[str, Any] | None:
     """The word alignment of a recorded translation, with the attention weights behind it."""
     model, source, target = run.folder.model, run.source, run.target
-    if not isinstance(model, EncoderDecoder) or source is None or target is None:
+    if not isinstance(model, EncoderDecoder) or source is None or target is None or model.config.features:
         return None
     labels = [token for token in run.labels if token != run.folder.tokenizer.eos_id]
     if not labels:

@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.inside.aligner import alignment
 from heedful.inside.head_roles import KINDS, head_roles
 from heedful.inside.html_page import render
-from heedful.inside.page_data import all_attention, attention_weights, outputs, steps
+from heedful.inside.page_data import all_attention, attention_weights, outputs, sound, steps
 from heedful.inside.position_figures import positions
 from heedful.inside.recorded_run import RecordedRun, kinds, record_run
 from heedful.inside.tokens import TokenReader
@@ -54,6 +54,7 @@ class Explanation:
             "tree": run.tree.as_json(reader, folder.search.length_penalty) if run.tree is not None else None,
             "alignment": alignment(run),
             "positions": positions(run),
+            "sound": sound(run),
         }
 
     @torch.inference_mode()

@@ -13,9 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.audio.log_mel import FRAMES_PER_SECOND
 from heedful.inside.head_roles import head_roles
 from heedful.inside.page_packing import half, shares
 from heedful.inside.recorded_run import RecordedRun, kinds
+from heedful.inside.recorded_speech import aligned_heads, monotonic_path
 from heedful.inside.tokens import TokenReader
 from heedful.model.block import Stack
 
@@ -63,10 +65,31 @@ def _largest(weights: Tensor, count: int) -> dict[str, Any]:
     return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16), "kept": mass}
 
 
+def sound(run: RecordedRun) -> dict[str, Any] | None:
+    """The spectrogram of a recording, and where each token of its transcript was heard."""
+    if run.sound is None or run.target is None:
+        return None
+    weights = attention_weights(run, "decoder", "cross")  # (L, H, T, S)
+    heads = aligned_heads(weights)
+    mean = torch.stack([weights[layer, head] for layer, head in heads]).mean(0)  # (T, S)
+    pieces = TokenReader(run.folder.tokenizer).side(run.labels).pieces
+    places = monotonic_path(mean.double().numpy())
+    tokens = [
+        {"text": text, "seconds": round(place * run.sound.step, 2)} for text, place in zip(pieces, places, strict=True)
+    ]
+    return {
+        "spectrogram": np.asarray(run.sound.frames, np.float16),
+        "seconds": len(run.sound.frames) / FRAMES_PER_SECOND,
+        "weights": half(mean),
+        "tokens": tokens,
+        "heads": [f"decoder.{layer}.cross.{head}" for layer, head in heads],
+    }
+
+
 def steps(run: RecordedRun) -> dict[str, Any] | None:
     """The intermediate vectors of each stack; None for layers other than the paper's."""
     config = run.folder.model.config
-    if config.architecture != "transformer" or config.universal or config.attention == "linformer":
+    if config.architecture != "transformer" or config.universal or config.attention == "linformer" or config.features:
         return None
     room = STEPS
     stacks: dict[str, Any] = {}

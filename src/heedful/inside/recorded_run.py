@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.audio.log_mel import Frames
 from heedful.config import SearchSettings
 from heedful.errors import SettingError
 from heedful.inference.record import Trace, activation_names, record
@@ -31,6 +32,14 @@ CONTINUED = 12  # tokens that a GPT adds to a text
 
 
 @dataclass(frozen=True)
+class RecordedSound:
+    """Log-mel frames (T, F), and the seconds of one position of the encoder."""
+
+    frames: Frames
+    step: float
+
+
+@dataclass(frozen=True)
 class RecordedRun:
     """A recorded run. At position t a decoder reads `target.ids[t]` and predicts `labels[t]`."""
 
@@ -43,6 +52,7 @@ class RecordedRun:
     trace: dict[str, Tensor]  # everything recorded, without an axis for the sentence
     tree: BeamTree | None
     note: str = ""  # what the reader has to know about this run
+    sound: RecordedSound | None = None  # of a speech recognizer
 
     @property
     def hidden(self) -> Tensor:
@@ -53,7 +63,8 @@ class RecordedRun:
 def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
     """Attentions of a model: stack, kind, query side, key side, and whether it is causal.
 
-    Not all systems have them, and the weights of linformer attention are no shares.
+    Not all systems have them, the weights of linformer attention are no shares, and those of an encoder of audio are
+    too many to show.
     """
     config, known = model.config, activation_names(model)
     attention_kinds = [
@@ -61,7 +72,7 @@ def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:
         ("decoder", "self", "target", "target", True),
         ("decoder", "cross", "target", "source", False),
     ]
-    mixed = ("encoder", "self") if config.attention == "linformer" else ()
+    mixed = ("encoder", "self") if config.attention == "linformer" or config.features else ()
     return [kind for kind in attention_kinds if f"{kind[0]}.0.{kind[1]}.weights" in known and kind[:2] != mixed]
 
 
@@ -72,6 +83,10 @@ def record_run(folder: ModelFolder, text: str, target: str | None = None, **sear
     changed = {name: value for name, value in search.items() if name in SearchSettings.model_fields}
     folder = replace(folder, search=folder.search.model_copy(update=changed))
     match folder.model:
+        case EncoderDecoder() if folder.config.features:
+            from heedful.inside.recorded_speech import record_speech  # which builds on this module
+
+            return record_speech(folder, text, target, search)
         case EncoderDecoder():
             return _translate(folder, text, target, search)
         case DecoderModel():

@@ -2,12 +2,12 @@
 
 const element = (id) => document.getElementById(id);
 const shownViews = () => Object.keys(order()).filter((name) => views[name].has());
-const order = () => ({ overview: 1, heads: 1, steps: 1, decoding: 1, alignment: 1, positions: 1 });
+const order = () => ({ ...(data.sound ? { sound: 1 } : {}), overview: 1, heads: 1, steps: 1, decoding: 1, alignment: 1, positions: 1 });
 
 function render() {
   const main = element("view"),
     focused = focusPath();
-  if (!shownViews().includes(state.view)) state.view = "overview";
+  if (!shownViews().includes(state.view)) state.view = shownViews()[0];
   for (const tab of element("tabs").children) {
     const chosen = tab.dataset.view === state.view;
     tab.setAttribute("aria-selected", String(chosen));
@@ -127,7 +127,7 @@ function openHelp() {
 }
 function move(step, tokens) {
   const token = Math.min(Math.max(state.token + step, 0), tokens - 1);
-  if (token !== state.token && ["heads", "steps", "alignment"].includes(state.view)) change({ token });
+  if (token !== state.token && ["heads", "steps", "alignment", "sound"].includes(state.view)) change({ token });
 }
 function onKey(event) {
   if (
@@ -234,6 +234,7 @@ async function open() {
   }
   header();
   tabs();
+  state.view = shownViews()[0];
   recall();
   element("theme").addEventListener("click", nextTheme);
   element("keys").addEventListener("click", openHelp);

@@ -92,7 +92,7 @@ class SpeechTask(Task):
         defaults: dict[str, Any] = {
             "full_window": False,
             "max_length": self._longest_target() + 2,
-            "source_max_length": self._longest_source(config.model.feature_stride),
+            "source_max_length": self._window(config.model.feature_stride),
         }
         return derived | {name: value for name, value in defaults.items() if name not in chosen}
 
@@ -175,6 +175,11 @@ class SpeechTask(Task):
         self, pairs: AudioPairs, indices: Indices, augment: tuple[SpecAugment, np.random.Generator] | None = None
     ) -> Batch:
         return collate_audio(pairs, indices, self.corpus.tokenizer.specials, self.config.model, augment)
+
+    def _window(self, stride: int) -> int:
+        """Positions of a window: somewhat more than the longest recording, so that one like it is not cut."""
+        longest = self._longest_source(stride)
+        return max(longest + FRAMES_PER_SECOND // stride, longest * 5 // 4)
 
     def _longest_source(self, stride: int) -> int:
         both = (self.corpus.train, self.corpus.valid)

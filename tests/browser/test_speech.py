@@ -1,0 +1,54 @@
+"""Speech in a real browser: the look-inside page of a transcript, and a file that the served page transcribes."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import soundfile
+
+import heedful
+from heedful.inference.transcriber import Transcriber
+from heedful.inside import explain
+from heedful.interop import open_folder
+from tests.audio.sounds import word
+from tests.browser.chromium import Browser
+from tests.inference.test_transcriber import folder  # noqa: F401
+from tests.serve.conftest import serving
+from tests.serve.test_page import visit
+
+DROP = """
+(async () => {
+  const bytes = Uint8Array.from(atob("%s"), (letter) => letter.charCodeAt(0));
+  const moved = new DataTransfer();
+  moved.items.add(new File([bytes], "a.wav", { type: "audio/wav" }));
+  const input = document.getElementById("audio");
+  input.files = moved.files;
+  input.dispatchEvent(new Event("change"));
+})(); true
+"""
+
+
+def test_the_sound_view(browser: Browser, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
+    explain(open_folder(folder), str(tmp_path / "a.wav")).save(tmp_path / "page.html")
+    page = browser.open(tmp_path / "page.html", "", 1280)
+    assert page.run("document.querySelector('[aria-selected=true]').dataset.view") == "sound"
+    assert page.drawn(".heat canvas")
+    for key in "2345":
+        page.key(key)
+        assert page.count("main h2") == 1
+    assert page.complaints == []
+    page.close()
+
+
+def test_a_file_is_transcribed(browser: Browser, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
+    expected = heedful.load(folder, kind=Transcriber, precision="float32").transcribe(tmp_path / "a.wav")
+    with serving({"asr": folder}) as running:
+        page = visit(browser, running.url)
+        content = base64.b64encode((tmp_path / "a.wav").read_bytes()).decode()
+        page.run(DROP % content)
+        page.wait(f"document.getElementById('transcript').value === {expected!r}")
+        assert page.complaints == []
+        page.close()
