@@ -21,7 +21,6 @@ MAX_DEPTH = 200  # nested elements
 MAX_UNIT = 1 << 24  # bytes of a segment with everything that belongs to it
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*+>""")
-INDENT = re.compile(rb"\s*\Z")
 U = TypeVar("U")
 
 
@@ -151,8 +150,10 @@ class XmlParser(ABC, Generic[U]):
 
     def indent_before(self, offset: int) -> str:
         """The white space before an offset."""
-        match = INDENT.search(self.window, 0, offset - self.window_start)
-        return match[0].decode() if match else ""
+        start = end = offset - self.window_start
+        while start and self.window[start - 1] in b" \t\r\n":
+            start -= 1
+        return self.window[start:end].decode()
 
     @property
     def line(self) -> int:
