@@ -75,8 +75,8 @@ def scan(
         hashes[0].extend(_hash(a))
         hashes[1].extend(_hash(b))
         empty.append(not a.strip() or not b.strip())
-        identical += a == b and not empty[-1]
         name = next((name for name, judge in (filters or {}).items() if not empty[-1] and judge(source, target)), "")
+        identical += a == b and not empty[-1] and not name
         unwanted.append(bool(name))
         filtered[name] += bool(name)
         if number % 500_000 == 0:
