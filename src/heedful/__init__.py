@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.inference.encoder import Encoder
     from heedful.inference.generator import Generator
     from heedful.inference.record import record
+    from heedful.inference.summarizer import Summarizer
     from heedful.inference.transcriber import Transcriber
     from heedful.inference.translator import Translator
     from heedful.training.api import train
@@ -35,6 +36,7 @@ __all__ = [
     "Encoder",
     "Generator",
     "RunConfig",
+    "Summarizer",
     "Transcriber",
     "Translator",
     "__version__",
@@ -50,6 +52,7 @@ _LAZY = {
     "Encoder": "inference.encoder",
     "Generator": "inference.generator",
     "RunConfig": "config",
+    "Summarizer": "inference.summarizer",
     "Transcriber": "inference.transcriber",
     "Translator": "inference.translator",
     "record": "inference.record",
@@ -79,8 +82,9 @@ def load(
 ) -> Translator | Generator | Encoder | Transcriber:
     """Open a model folder: heedful's, Hugging Face's (MarianMT, PEGASUS, GPT-2, BERT, Whisper) or CTranslate2's.
 
-    A translator becomes a `Translator` (several folders, an ensemble), a GPT a `Generator`, a BERT an `Encoder`, a
-    speech recognizer a `Transcriber`; that may also be a .pt file of OpenAI's Whisper.
+    A translator becomes a `Translator` (several folders, an ensemble), a model trained for summarization a
+    `Summarizer`, which is a `Translator` too, a GPT a `Generator`, a BERT an `Encoder`, a speech recognizer a
+    `Transcriber`; that may also be a .pt file of OpenAI's Whisper.
     `kind` names the class that is expected, for type checkers; another model is an error. With precision "auto" a
     translator computes in the fastest precision of the machine, other models in float32. With `shortlist` a translator
     chooses among the tokens that `heedful shortlist` found likely.
@@ -104,12 +108,15 @@ def _open(
     config = opened[0].config
     name = {"encoder-decoder": "Translator", "decoder": "Generator", "encoder": "Encoder"}[config.family]
     name = "Transcriber" if config.features else name
+    if name == "Translator":
+        from heedful.inference.open_model import translator_type
+
+        opens = translator_type(opened[0])
+        name = opens.__name__
     if kind is not None and kind.__name__ != name:
         raise SettingError(f"{folders[0]} holds a model for {name}, not for {kind.__name__}; load it as {name}.")
-    if name == "Translator":
-        from heedful.inference.translator import Translator
-
-        return Translator(opened, precision, device, shortlist=shortlist)
+    if name in ("Translator", "Summarizer"):
+        return opens(opened, precision, device, shortlist=shortlist)
     if shortlist:
         raise SettingError(f"a shortlist was asked for, and {folders[0]} does not translate; leave it out.")
     if len(opened) > 1:

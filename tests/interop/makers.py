@@ -12,7 +12,7 @@ import sentencepiece
 import tokenizers
 import torch
 import transformers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 LINES = [
     "A man rides a bicycle through the town.",
@@ -117,6 +117,34 @@ def gpt2(path: Path, seed: int = 0, **changes: Any) -> Any:
     model = shaken(transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)), seed)
     model.save_pretrained(path)
     inner.model.save(str(path))
+    return model
+
+
+def bart(path: Path, seed: int = 0, whole: bool = True, **changes: Any) -> Any:
+    """A BartForConditionalGeneration with tokenizer.json, or with vocab.json and merges.txt."""
+    inner = tokenizers.Tokenizer(models.BPE())
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=330, special_tokens=special, show_progress=False, initial_alphabet=alphabet
+    )
+    inner.train_from_iterator(LINES, trainer)
+    inner.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=False)
+    settings = {
+        "vocab_size": inner.get_vocab_size(), "d_model": 16, "encoder_layers": 2, "decoder_layers": 1,
+        "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+        "max_position_embeddings": 64, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2,
+        "decoder_start_token_id": 2, "forced_eos_token_id": None, **changes,
+    }  # fmt: skip
+    model = shaken(transformers.BartForConditionalGeneration(transformers.BartConfig(**settings)), seed)
+    model.save_pretrained(path)
+    if whole:
+        transformers.PreTrainedTokenizerFast(
+            tokenizer_object=inner, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
+        ).save_pretrained(path)
+    else:
+        inner.model.save(str(path))
     return model
 
 

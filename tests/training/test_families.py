@@ -29,8 +29,8 @@ TINY = [
     "train.max_updates=10", "train.checkpoint_every=4",
 ]  # fmt: skip
 LABELED = {"labeled": "classification", "tagged": "tagging", "asked": "question-answering"}
-FAMILIES = ["decoder", "encoder", *LABELED]
-TASKS = {"decoder": "language-model", "encoder": "masked-lm"}
+FAMILIES = ["decoder", "encoder", "denoiser", *LABELED]
+TASKS = {"decoder": "language-model", "encoder": "masked-lm", "denoiser": "denoising"}
 
 
 class Killed(BaseException):
@@ -151,12 +151,13 @@ def test_other_blanks_in_every_update(files: Path, finished: dict[str, Path]) ->
 
 
 @pytest.mark.long
-def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", ["masked-lm", "denoising"])
+def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Path, task: str) -> None:
     def run(name: str, ranks: int, *more: str) -> dict[str, torch.Tensor]:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
         program = [*(launcher if ranks > 1 else [sys.executable, "-m"]), "heedful", "train"]
         words = [each for each in TINY if "micro_batches" not in each and "updates" not in each and "every" not in each]
-        words += ["task=masked-lm", "train.max_updates=4", "train.checkpoint_every=4", *more]
+        words += [f"task={task}", "train.max_updates=4", "train.checkpoint_every=4", *more]
         command = [*program, *words, "--text", files / "text.txt", "--out", tmp_path / name / "out"]
         done = subprocess.run(
             [str(word) for word in command], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,

@@ -24,6 +24,7 @@ from heedful.cli.serve import serve
 from heedful.cli.settings import settings
 from heedful.cli.shortlist import shortlist
 from heedful.cli.similar import similar
+from heedful.cli.summarize import summarize
 from heedful.cli.tag import tag
 from heedful.cli.train import train
 from heedful.cli.transcribe import transcribe
@@ -54,6 +55,7 @@ for command in (
     train,
     clean,
     translate,
+    summarize,
     transcribe,
     generate,
     fill_mask,

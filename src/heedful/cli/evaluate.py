@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,9 +42,12 @@ def evaluate(
 
     A speech recognizer transcribes recordings: word and character error rates (jiwer) after NFKC, lower case and
     without punctuation. For example: heedful evaluate runs/asr --audio test.tsv
+
+    Summaries are scored with ROUGE-1, -2 and -L.
     """
     from heedful.evaluation import metrics as measures
     from heedful.formats.line_files import read_pairs
+    from heedful.inference.summarizer import Summarizer
 
     if audio is not None:
         if source is not None or reference is not None or len(models) > 1:
@@ -64,7 +68,11 @@ def evaluate(
     start = time.perf_counter()
     hypotheses = translator.translate([text for text, _ in pairs], **options)
     seconds = time.perf_counter() - start
-    result = measures.evaluate(hypotheses, [text for _, text in pairs], tokenize=tokenize, lowercase=lowercase)
+    references = [text for _, text in pairs]
+    if isinstance(translator, Summarizer):
+        _print_rouge(hypotheses, references, as_json, len(pairs) / seconds, translator.engine)
+        return
+    result = measures.evaluate(hypotheses, references, tokenize=tokenize, lowercase=lowercase)
     speed = len(pairs) / seconds
     if as_json:
         print(json.dumps(result.as_json() | {"sentences_per_second": speed, "engine": translator.engine}, indent=2))
@@ -94,3 +102,16 @@ def evaluate_audio(transcriber: Transcriber, manifest: Path, beam: int | None, a
     print(f"WER {result.wer:6.2f} %   {errors}, of {result.words:,} words")
     print(f"CER {result.cer:6.2f} %   normalization: {result.normalization}")
     print(f"{result.recordings:,} recordings, {seconds:,.0f} s, {speed:.1f} times real time with {transcriber.engine}")
+
+
+def _print_rouge(summaries: Sequence[str], references: Sequence[str], as_json: bool, speed: float, engine: str) -> None:
+    from heedful.evaluation.rouge import CONFIDENCE, NAMES, evaluate_summaries
+
+    result = evaluate_summaries(summaries, references)
+    if as_json:
+        print(json.dumps(result.as_json() | {"documents_per_second": speed, "engine": engine}, indent=2))
+        return
+    for name, interval in zip(NAMES, (result.rouge1, result.rouge2, result.rougeL), strict=True):
+        print(f"{name} {interval}")
+    print(f"{result.signature}; {CONFIDENCE:.0%} confidence intervals by bootstrap resampling")
+    print(f"{result.documents:,} documents, {speed:.1f}/s with {engine}")

@@ -242,7 +242,7 @@ def open_translator(
     """Load one model, or several as an ensemble, for translation; notices go to stderr."""
     import gc
 
-    from heedful.inference.translator import Translator
+    from heedful.inference.open_model import translator_type
     from heedful.interop import open_folder
     from heedful.ops.precision import PRECISION_NAMES, PRECISIONS
 
@@ -253,7 +253,8 @@ def open_translator(
     set_threads(threads)
     check_device(device)
     folders = [open_folder(model) for model in models]
-    translator = Translator(folders, precision, device, workers=workers, shortlist=shortlist)
+    kind = translator_type(folders[0])
+    translator = kind(folders, precision, device, workers=workers, shortlist=shortlist)
     translator.notice = lambda text: print(text, file=sys.stderr)
     gc.freeze()  # the loaded objects stay: without this, garbage collection takes a tenth of the time
     return translator

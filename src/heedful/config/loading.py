@@ -28,8 +28,10 @@ from heedful.errors import SettingError, quote
 
 TaskName = Literal[
     "translation",
+    "summarization",
     "language-model",
     "masked-lm",
+    "denoising",
     "speech",
     "classification",
     "regression",
@@ -48,9 +50,9 @@ class RunConfig(Section):
     )
     task: TaskName | None = Field(
         None,
-        description="translation, speech, language-model (a GPT), masked-lm (a BERT), classification, regression,"
-        " tagging, question-answering or similarity; without it, sentence pairs train a translator and labeled text a"
-        " classifier, and plain text requires it.",
+        description="translation, summarization, speech, language-model (a GPT), masked-lm (a BERT), denoising (an"
+        " encoder-decoder to start from), classification, regression, tagging, question-answering or similarity;"
+        " without it, sentence pairs train a translator and labeled text a classifier, and plain text requires it.",
     )
     data: DataSettings = DataSettings()
     text: TextSettings = TextSettings()

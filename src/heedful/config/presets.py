@@ -163,6 +163,18 @@ BASELINE_TRAINING: dict[str, Any] = {
 }
 CONVOLUTION_TRAINING = BASELINE_TRAINING | {"learning_rate": 1e-3, "warmup": 400, "clip_norm": 0.5}
 
+# Long sources and short targets: more tokens in an update, as few of them are targets.
+SUMMARIZATION: Sections = {"train": {"batch_tokens": 8192, "bpe_dropout": 0.0}}
+
+# Denoising of plain text: there are no pairs whose co-occurrence could initialize embeddings.
+DENOISING: dict[str, Any] = {
+    "embedding_init": "random",
+    "bpe_dropout": 0.0,
+    "block_size": 128,
+    "batch_tokens": 4096,
+    "patience": 0,
+}
+
 BASELINES: dict[Architecture, Sections] = {
     "transformer": {},
     "rnn": {

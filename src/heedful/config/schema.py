@@ -99,6 +99,13 @@ class DataSettings(Section):
     max_length: Count = Field(
         256, description="Maximum length of either side of a pair, in tokens; longer pairs are dropped."
     )
+    max_source_length: Count | None = Field(
+        None, description="Maximum length of a source, in tokens; the same as max_length if not set."
+    )
+    truncate_source: bool = Field(
+        False,
+        description="Truncate longer sources at their end instead of dropping their pairs; true for summarization.",
+    )
     max_ratio: float = Field(
         9.0, ge=1, description="Maximum ratio between the lengths of both sides, in tokens; other pairs are dropped."
     )
@@ -503,6 +510,9 @@ class TrainSettings(Section):
     mask_prob: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.15,
         description="Share of tokens that masked-lm predicts: 80 % masked, 10 % replaced at random, 10 % unchanged.",
+    )
+    infill_share: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.3, description="Share of tokens that denoising masks, in spans of three tokens on average (BART)."
     )
     whole_words: bool = Field(False, description="Mask whole words instead of single tokens.")
     micro_batches: Count = Field(

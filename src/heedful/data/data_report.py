@@ -119,6 +119,9 @@ class ParallelReport(CorpusReport):
     joint: bool = True
     masked: int = 0  # pairs whose placeholders are slots
     sampled: int = 1  # the vocabulary is trained on one pair in this many
+    truncated: int = 0  # sources of the training and validation sets that were cut at their end
+    truncated_tokens: int = 0  # that were cut off
+    source_limit: int = 0  # tokens of a source
     unusual: dict[str, UnusualCharacter] = field(default_factory=dict)
     by_file: list[FileCounts] = field(default_factory=list)  # of a corpus of several formats
     skipped: list[str] = field(default_factory=list)  # files of folders that are not read
@@ -186,6 +189,11 @@ class ParallelReport(CorpusReport):
     def _notes(self) -> Iterable[str]:
         if self.masked:
             yield f"pairs with the same placeholders on both sides: {self.masked:,} (placeholders become slots)"
+        if self.truncated:
+            yield (
+                f"sources truncated to {self.source_limit:,} tokens: {self.truncated:,}"
+                f" ({self.truncated_tokens:,} tokens at their ends are not read)"
+            )
         if self.identical:
             yield f"pairs whose source and target are the same text: {self.identical:,} (kept)"
         if self.extra_columns:

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.config import RunConfig
+from heedful.config import DataSettings, RunConfig
 from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any, ignore_progress
 from heedful.data.data_report import DUPLICATE, EMPTY, LONG, RATIO, Lengths, ParallelReport
 from heedful.data.pair_filters import CHEAP
@@ -128,10 +128,13 @@ class SampledLines:
 class PairEncoder:
     """Encodes pairs, drops those of unsuitable length, and appends the others to the set they are assigned to."""
 
-    def __init__(self, folder: Path, tokenizers: Tokenizers, max_length: int, progress: Progress) -> None:
+    def __init__(self, folder: Path, tokenizers: Tokenizers, data: DataSettings, progress: Progress) -> None:
         types = _id_types(tokenizers)
         self.writers = {TRAIN: PairsWriter(folder, "train", types), VALID: PairsWriter(folder, "valid", types)}
-        self.tokenizers, self.max_length, self.progress = tokenizers, max_length, progress
+        self.tokenizers, self.progress = tokenizers, progress
+        self.max_length, self.max_source_length = data.max_length, data.max_source_length or data.max_length
+        self.truncate_source = data.truncate_source
+        self.truncated = self.truncated_tokens = 0
         self.slots = all(map(slot_ids, tokenizers))
         self.masked = 0  # pairs with slots
         self.valid_text: list[tuple[str, str]] = []
@@ -145,7 +148,9 @@ class PairEncoder:
             source_ids = self.tokenizers[0].encode_batch([source for source, _ in texts])
             target_ids = self.tokenizers[1].encode_batch([target for _, target in texts])
             rows: dict[int, tuple[list[list[int]], list[list[int]]]] = {name: ([], []) for name in self.writers}
-            for (source, target, assigned), a, b in zip(chunk, source_ids, target_ids, strict=True):
+            for (source, target, assigned), a, b in zip(
+                chunk, map(self._truncated, source_ids), target_ids, strict=True
+            ):
                 if reason := self._unsuitable(len(a), len(b), max_ratio):
                     dropped[reason] += 1
                     continue
@@ -165,8 +170,15 @@ class PairEncoder:
         self.masked += masked is not None
         return masked or (source, target)
 
+    def _truncated(self, source: list[int]) -> list[int]:
+        if not self.truncate_source or len(source) <= self.max_source_length:
+            return source
+        self.truncated += 1
+        self.truncated_tokens += len(source) - self.max_source_length
+        return source[: self.max_source_length]
+
     def _unsuitable(self, source: int, target: int, max_ratio: float) -> str | None:
-        if max(source, target) > self.max_length:
+        if source > self.max_source_length or target > self.max_length:
             return LONG
         return RATIO if max(source, target) > max_ratio * min(source, target) else None
 
@@ -179,7 +191,8 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
 
     def settings(self) -> dict[str, Any]:
         names = {"valid_size", "max_length", "max_ratio", "deduplicate"}
-        chosen = self.config.data.model_dump(include={"source_language", "target_language"}, exclude_none=True)
+        optional = {"source_language", "target_language", "max_source_length", "truncate_source"}
+        chosen = self.config.data.model_dump(include=optional, exclude_defaults=True)
         return (
             self.config.data.model_dump(include=names)
             | chosen
@@ -241,7 +254,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         text = self.config.text
         vocabularies = "a joint vocabulary" if text.joint else "two vocabularies"
         self.progress(f"training {vocabularies} on {len(pairs) // report.sampled:,} pairs")
-        slots = _has_placeholders(pairs)
+        slots = self.config.task != "summarization" and _has_placeholders(pairs)
         trained = [
             train_vocabulary(
                 SampledLines(pairs, sides, report.sampled, slots), text.vocab_size, text.lowercase, slots=slots
@@ -258,7 +271,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         valid_assignment: Assignment | None,
         report: ParallelReport,
     ) -> None:
-        encoder = PairEncoder(folder, tokenizers, self.config.data.max_length, self.progress)
+        encoder = PairEncoder(folder, tokenizers, self.config.data, self.progress)
         corpus = SelectedPairs(self.train, assignment, frozenset({TRAIN, VALID}))
         dropped = encoder.append(corpus, self.config.data.max_ratio)
         report.dropped |= {reason: dropped[reason] for reason in (LONG, RATIO)}
@@ -272,6 +285,8 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         report.valid_sources = len({encoder.tokenizers[0].normalize(source) for source, _ in encoder.valid_text})
         report.held_out = report.valid_kept if self.valid is None else 0
         report.source_lengths, report.target_lengths = Lengths.of(source_lengths), Lengths.of(target_lengths)
+        report.truncated, report.truncated_tokens = encoder.truncated, encoder.truncated_tokens
+        report.source_limit = encoder.max_source_length
         if not report.kept:
             raise _nothing_left(report)
         if not encoder.valid_text:

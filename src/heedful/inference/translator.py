@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from heedful.config import ModelConfig
 from heedful.data.pairs import Pairs
@@ -48,6 +48,8 @@ log = logging.getLogger("heedful")
 
 class Translator:
     """A trained model, or several as an ensemble, ready to translate."""
+
+    builder_type: ClassVar[type[SourcePartBuilder]] = SourcePartBuilder
 
     def __init__(
         self,
@@ -295,15 +297,19 @@ class Translator:
         def notice_split(line: int, tokens: int, pieces: int) -> None:
             self.notice(
                 f"line {first_line + line} has {tokens} tokens, and this model takes {self._builder.longest} at once: "
-                f"it is translated in {pieces} parts."
+                f"{self.describe_split(pieces)}."
             )
 
         return self._builder.parts(texts, prefixes, openings, glossary, notice_split)
 
+    def describe_split(self, pieces: int) -> str:
+        """What happens to a line that is too long, as a clause."""
+        return f"it is translated in {pieces} parts"
+
     @cached_property
     def _builder(self) -> SourcePartBuilder:
         tokenizers, vocab_size = (self.source_tokenizer, self.tokenizer), self.configs[0].vocab_size
-        return SourcePartBuilder(tokenizers, self.max_length, vocab_size, self.shortlist)
+        return self.builder_type(tokenizers, self.max_length, vocab_size, self.shortlist)
 
     def _search(
         self, parts: Iterator[SourcePart | None], sampling: bool, options: SearchOptions, few: bool

@@ -67,7 +67,8 @@ def with_transformers(opened: ModelFolder, path: Path) -> Agreement:
     with _quiet(library):
         other = _loaded(library, opened, path)
         tokenizer = library.AutoTokenizer.from_pretrained(path)
-        _same_ids(opened.source_tokenizer, lambda text: _unframed(tokenizer, text), "transformers")
+        start = opened.source_tokenizer.start
+        _same_ids(opened.source_tokenizer, lambda text: [*start, *_unframed(tokenizer, text)], "transformers")
         if opened.source_tokenizer is not opened.tokenizer and (path / TARGET).is_dir():
             second = library.AutoTokenizer.from_pretrained(path / TARGET)
             _same_ids(opened.tokenizer, lambda text: _unframed(second, text), "transformers")

@@ -1,4 +1,4 @@
-"""Reads and writes model folders of Hugging Face transformers: MarianMT, PEGASUS, GPT-2, BERT and Whisper."""
+"""Reads and writes model folders of Hugging Face transformers: MarianMT, PEGASUS, BART, GPT-2, BERT and Whisper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from heedful.interop import vocabulary_files
 from heedful.interop.architecture import Architecture
 from heedful.interop.bert import Bert
 from heedful.interop.gpt2 import Gpt2
-from heedful.interop.marian import Marian, Pegasus
+from heedful.interop.marian import Bart, Marian, Pegasus
 from heedful.interop.model_card import card
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_files import SAFE, ForeignWeights, open_weights
@@ -29,8 +29,10 @@ from heedful.storage.folder import ModelFolder
 from heedful.storage.module_weights import fill_model, save_weights
 
 ARCHITECTURES: dict[str, Architecture] = {
-    architecture.model_type: architecture for architecture in (Marian(), Pegasus(), Gpt2(), Bert(), Whisper())
+    architecture.model_type: architecture for architecture in (Marian(), Pegasus(), Bart(), Gpt2(), Bert(), Whisper())
 }
+
+SUMMARIZERS = (Pegasus.model_type, Bart.model_type)
 
 
 def read(path: Path, description: dict[str, Any]) -> ModelFolder:
@@ -42,7 +44,10 @@ def read(path: Path, description: dict[str, Any]) -> ModelFolder:
     if isinstance(model, EncoderModel):  # its config.json seldom has the ids of the special tokens
         ids = {"pad_id": target.pad_id, "bos_id": target.bos_id, "eos_id": target.eos_id}
         model.config = model.config.model_copy(update=ids)
-    return ModelFolder(model, target, source, _search(path, description), path)
+    if model.config.family == "encoder-decoder" and not model.config.features:
+        target, source = target.use_start(), source.use_start()
+    task = "summarization" if description.get("model_type") in SUMMARIZERS else ""
+    return ModelFolder(model, target, source, _search(path, description), path, task)
 
 
 def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | DecoderModel | EncoderModel:
@@ -105,8 +110,14 @@ def architecture_for(config: ModelConfig) -> Architecture:
         for architecture in ARCHITECTURES.values()
         if architecture.family == config.family and architecture.audio == bool(config.features)
     ]
+    norms = ("pre_norm", "embedding_norm")
     return next(
-        (architecture for architecture in related if architecture.fixed["pre_norm"] == config.pre_norm), related[0]
+        (
+            architecture
+            for architecture in related
+            if all(architecture.fixed.get(name, getattr(config, name)) == getattr(config, name) for name in norms)
+        ),
+        related[0],
     )
 
 

@@ -1,4 +1,4 @@
-"""MarianMT, the form in which OPUS-MT translators come, and PEGASUS, which is the same with norms first.
+"""MarianMT, the form in which OPUS-MT translators come, PEGASUS, the same with norms first, and BART.
 
 They are the Transformer of the paper but for one thing: their position vectors hold all sines and then all cosines,
 where the paper's take turns. The order of the hidden dimensions means nothing to any other layer, so we put theirs into
@@ -156,6 +156,39 @@ class Pegasus(Marian):
             raise refused("source_vocab_size", config.source_vocab_size, "a PEGASUS model has one vocabulary for all")
         if config.tie == "target":
             raise refused("tie", config.tie, "a PEGASUS model ties all of its embeddings or none")
+
+
+class Bart(Marian):
+    """BART: learned positions, of which the first two are unused, and a LayerNorm after the embeddings."""
+
+    model_type, title = "bart", "BART"
+    their_class = "BartForConditionalGeneration"
+    defaults: ClassVar[dict[str, int]] = {"vocab_size": 50265, "pad_token_id": 1, "eos_token_id": 2}
+    fixed: ClassVar[dict[str, object]] = Marian.fixed | {"positions": "learned", "embedding_norm": True}
+
+    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
+        config = super().config(given, names)
+        start = given.integer("decoder_start_token_id", config.eos_id, least=0)
+        return config.model_copy(update={"positions": "learned", "embedding_norm": True, "bos_id": start})
+
+    def layout(self, config: ModelConfig) -> WeightLayout:
+        layout = super().layout(config)
+        places = dict(layout.places)
+        for side in ("encoder", "decoder"):
+            places[f"model.{side}.embed_positions.weight"] = WeightMapping((f"{side}.position.table",), "offset")
+            places |= both(f"model.{side}.layernorm_embedding", f"{side}.first_norm")
+        return replace(layout, places=places, ignored=r"^final_logits_bias$")
+
+    def inwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return state
+
+    def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
+
+    def check(self, config: ModelConfig) -> None:
+        super().check(config)
+        if config.source_vocab_size is not None or config.tie != "all":
+            raise refused("tie", config.tie, "a BART model has one vocabulary, and shares its embeddings three ways")
 
 
 def _embeddings(config: ModelConfig) -> WeightLayout:

@@ -50,6 +50,10 @@ def _single(path: Path, config: ModelConfig) -> Tokenizer:
     ids = {} if config.family == "encoder" else _ids(config)
     if find(path, "tokenizer.json"):
         return _whole(path, ids)
+    if config.family == "encoder-decoder" and find(path, "merges.txt"):
+        with explain_errors(str(path / "vocab.json")):
+            inner = _framed(_bytes(path))
+        return _used(Tokenizer.from_json(inner.to_str(), None, str(path / "vocab.json"), ids))
     if config.family == "encoder-decoder":
         raise FolderError(f"{path} has neither source.spm and target.spm nor tokenizer.json; it needs a vocabulary.")
     name, build = ("vocab.json", _bytes) if config.family == "decoder" else ("vocab.txt", _words)
@@ -86,6 +90,16 @@ def _bytes(path: Path) -> tokenizers.Tokenizer:
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     inner.add_special_tokens([ENDOFTEXT] if ENDOFTEXT in table else [])
+    return inner
+
+
+def _framed(inner: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """BART's form of GPT-2's vocabulary: `<s> text </s>`."""
+    table = inner.get_vocab()
+    inner.add_special_tokens([piece for piece in ("<s>", "<pad>", "</s>", "<unk>", "<mask>") if piece in table])
+    inner.post_processor = processors.RobertaProcessing(
+        ("</s>", table["</s>"]), ("<s>", table["<s>"]), trim_offsets=False, add_prefix_space=False
+    )
     return inner
 
 

@@ -14,6 +14,7 @@ from heedful.errors import FolderError, quote
 from heedful.interop.weight_files import ForeignWeights
 from heedful.storage.module_weights import all_finite
 
+OFFSET = 2  # unused rows of BART's position tables
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -21,16 +22,19 @@ class WeightMapping(NamedTuple):
     """heedful's tensors that one foreign tensor holds: concatenated along the first axis, then in this form."""
 
     targets: tuple[str, ...]
-    form: Literal["same", "transposed", "row"] = "same"
+    form: Literal["same", "transposed", "row", "offset"] = "same"  # offset: unused rows stand before the others
 
     def shape(self, shapes: Shapes) -> tuple[int, ...]:
         """The shape of the foreign tensor."""
         joined = (sum(shapes[name][0] for name in self.targets), *shapes[self.targets[0]][1:])
-        return {"same": joined, "transposed": joined[::-1], "row": (1, *joined)}[self.form]
+        offset = (joined[0] + OFFSET, *joined[1:])
+        return {"same": joined, "transposed": joined[::-1], "row": (1, *joined), "offset": offset}[self.form]
 
     def inwards(self, tensor: Tensor, shapes: Shapes) -> Iterator[tuple[str, Tensor]]:
         """The foreign tensor -> heedful's tensors by name."""
-        joined = {"same": tensor, "transposed": tensor.mT if tensor.dim() == 2 else tensor, "row": tensor[0]}[self.form]
+        if self.form == "transposed":
+            tensor = tensor.mT if tensor.dim() == 2 else tensor
+        joined = {"row": tensor[0], "offset": tensor[OFFSET:]}.get(self.form, tensor)
         parts = torch.split(joined, [shapes[name][0] for name in self.targets])
         yield from zip(self.targets, (part.contiguous() for part in parts), strict=True)
 
@@ -39,6 +43,8 @@ class WeightMapping(NamedTuple):
         joined = torch.cat([state[name] for name in self.targets])
         if self.form == "transposed":
             return joined.t().contiguous() if joined.dim() == 2 else joined
+        if self.form == "offset":
+            return torch.cat([joined.new_zeros(OFFSET, *joined.shape[1:]), joined])
         return joined.unsqueeze(0) if self.form == "row" else joined
 
 

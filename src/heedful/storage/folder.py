@@ -34,6 +34,7 @@ MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT = (
     1 << 23,
     4,
 )  # values of a position table: for any model, or per weight
+MAX_TASK_NAME = 50  # characters
 LABEL_COMMANDS = {
     "classification": ("a classifier", "heedful classify or heedful embed"),
     "regression": ("a regression model", "heedful classify or heedful embed"),
@@ -54,6 +55,7 @@ class ModelFolder:
     source_tokenizer: Tokenizer
     search: SearchSettings
     path: Path
+    task: str = ""  # that it was trained for, where the family does not tell: summarization, denoising
 
     @property
     def config(self) -> ModelConfig:
@@ -95,6 +97,7 @@ def save_folder(folder: ModelFolder, card: str = "", precision: str = "float32")
         "format": FORMAT,
         "heedful_version": __version__,
         "precision": precision,
+        "task": folder.task,
         "sha256": {name: digest(path / name) for name in _files_with_digest(path)},
         "model": folder.model.config.model_dump(),
     }
@@ -120,7 +123,7 @@ def load_folder(path: Path | str) -> ModelFolder:
         raise FolderError(f"{path} has no {WEIGHTS}; the folder is incomplete, copy it again.")
     weights = WeightFile(model_config, tensor_spec(model_config), path / WEIGHTS, _precision(path, description))
     check_positions(model_config, parameter_count(weights), path / CONFIG)
-    return ModelFolder(weights, tokenizer, source, search, path)
+    return ModelFolder(weights, tokenizer, source, search, path, _task(path, description))
 
 
 def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) -> Tokenizer:
@@ -129,7 +132,8 @@ def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) 
     separate = source and model_config.source_vocab_size is not None
     tokenizer = Tokenizer.load(path, ids={"pad": model_config.pad_id} if separate else ids)
     check_vocabulary(path, tokenizer, (source and model_config.source_vocab_size) or model_config.vocab_size)
-    return tokenizer
+    framed = model_config.family == "encoder-decoder" and not model_config.features
+    return tokenizer.use_start() if framed else tokenizer
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -174,6 +178,13 @@ def _precision(path: Path, description: dict[str, Any]) -> str:
     return str(precision)
 
 
+def _task(path: Path, description: dict[str, Any]) -> str:
+    task = description.get("task", "")
+    if not isinstance(task, str) or len(task) > MAX_TASK_NAME:
+        raise FolderError(f"{path / CONFIG}: task is {task!r:.50}; it must be the name of a task.")
+    return task
+
+
 def _check_digests(path: Path, digests: Any) -> None:
     if not isinstance(digests, dict):
         raise FolderError(f"{path / CONFIG}: sha256 is {digests!r}; it must map file names to digests.")
@@ -214,6 +225,8 @@ def wrong_family_error(folder: ModelFolder, why: str) -> FolderError:
     model = folder.config
     if model.features:
         kind, commands = "a speech recognizer", "heedful transcribe"
+    elif folder.task == "summarization":
+        kind, commands = "a summarizer", "heedful summarize"
     elif model.family == "encoder-decoder":
         kind, commands = "a translator", "heedful translate"
     elif model.family == "decoder":

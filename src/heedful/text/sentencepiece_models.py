@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from heedful.errors import FolderError
 from heedful.text.normalization import WORD_START, replace_surrogates
@@ -44,6 +44,10 @@ class SentencePieceTokenizer(Tokenizer):
         with explain_errors(self.where):
             pieces: list[str] = self._processor.encode(rest, out_type=str)
         return code + [self.table.get(piece, self._unknown) for piece in pieces]
+
+    def use_start(self) -> Self:
+        """A text has no start token."""
+        return self
 
     def code(self, text: str) -> list[int]:
         return self._language(replace_surrogates(text))[0]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import tokenizers
 from tokenizers import normalizers
@@ -52,6 +53,7 @@ class Tokenizer:
     """
 
     where = "the vocabulary"  # for messages
+    start: tuple[int, ...] = ()  # ids at the beginning of every text
     _steps: Sequence[normalizers.Normalizer] = ()  # of a normalizer whose results are measured
 
     def __init__(
@@ -117,17 +119,26 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens."""
         with self._explained():
-            return list(self._inner.encode(self._bounded(replace_surrogates(text)), add_special_tokens=False).ids)
+            ids = self._inner.encode(self._bounded(replace_surrogates(text)), add_special_tokens=False).ids
+            return [*self.start, *ids]
 
     def code(self, text: str) -> list[int]:
-        """The ids of the language code at the start of a text, in multilingual vocabularies."""
-        return []
+        """The ids of the language code at the start of a text, in multilingual vocabularies; BART's start token."""
+        return list(self.start)
+
+    def use_start(self) -> Self:
+        """Begin every text with the token that the file's post-processor puts before it, such as BART's <s>."""
+        with self._explained():
+            framed = self._inner.encode("", add_special_tokens=True).ids
+        self.start = tuple(framed[:1]) if len(framed) == 2 and framed[1] == self.eos_id else ()
+        return self
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text without special tokens, computed on all cores."""
         with self._explained():
             bounded = [self._bounded(replace_surrogates(text)) for text in texts]
-            return [encoding.ids for encoding in self._inner.encode_batch_fast(bounded, add_special_tokens=False)]
+            encodings = self._inner.encode_batch_fast(bounded, add_special_tokens=False)
+            return [[*self.start, *encoding.ids] if self.start else encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """One line of text; special tokens are skipped."""
@@ -136,7 +147,8 @@ class Tokenizer:
     def spans(self, text: str) -> list[Span]:
         """The span of characters of each id of `encode(text)`."""
         with self._explained():
-            return list(self._inner.encode(self._bounded(replace_surrogates(text)), add_special_tokens=False).offsets)
+            encoding = self._inner.encode(self._bounded(replace_surrogates(text)), add_special_tokens=False)
+            return [(0, 0)] * len(self.start) + list(encoding.offsets)
 
     def decode_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
         """The text of `decode(ids)`, and the span of characters of each id."""

@@ -30,6 +30,7 @@ from heedful.training.tasks.task import Task
 if TYPE_CHECKING:
     from heedful.inference.encoder import Encoder
     from heedful.inference.generator import Generator
+    from heedful.inference.summarizer import Summarizer
     from heedful.inference.transcriber import Transcriber
     from heedful.inference.translator import Translator
 
@@ -38,6 +39,10 @@ Files = File | Sequence[File]
 Rows = Files | Iterable[Sequence[str]]  # files, or rows of the columns of a TSV file
 
 
+@overload
+def train(*, pairs: Rows, task: Literal["summarization"], out: File, **options: Any) -> Summarizer: ...
+@overload
+def train(*, text: Files, task: Literal["denoising"], out: File, **options: Any) -> Translator: ...
 @overload
 def train(*, source: File, target: File, out: File, **options: Any) -> Translator: ...
 @overload

@@ -68,7 +68,7 @@ class TrainingRun:
 
     def model_folder(self) -> ModelFolder:
         """The averaged model as the folder that users load."""
-        return ModelFolder(self.averaged, *self.task.tokenizers, self.config.search, self.out)
+        return ModelFolder(self.averaged, *self.task.tokenizers, self.config.search, self.out, self.task.folder_task)
 
     def loss_of(self, micro_batch: MicroBatch) -> Loss:
         """The loss that an update minimizes."""

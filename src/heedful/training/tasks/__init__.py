@@ -4,11 +4,13 @@ from heedful.config import DataSettings, RunConfig, TaskName
 from heedful.errors import SettingError
 from heedful.storage.folder import ModelFolder
 from heedful.training.tasks.classification import ClassificationTask, RegressionTask
+from heedful.training.tasks.denoising import DenoisingTask
 from heedful.training.tasks.language_model import LanguageModelTask
 from heedful.training.tasks.masked_lm import MaskedLMTask
 from heedful.training.tasks.question_answering import QuestionAnsweringTask
 from heedful.training.tasks.similarity import SimilarityTask
 from heedful.training.tasks.speech import SpeechTask
+from heedful.training.tasks.summarization import SummarizationTask
 from heedful.training.tasks.tagging import TaggingTask
 from heedful.training.tasks.task import Task
 from heedful.training.tasks.translation import TranslationTask
@@ -23,11 +25,13 @@ TASKS: dict[TaskName, type[Task]] = {
     "tagging": TaggingTask,
     "question-answering": QuestionAnsweringTask,
     "similarity": SimilarityTask,
+    "summarization": SummarizationTask,
+    "denoising": DenoisingTask,
 }
 INPUTS: dict[str, tuple[str, tuple[TaskName, ...]]] = {
-    "source": ("sentence pairs", ("translation",)),
-    "pairs": ("sentence pairs", ("translation", "similarity")),
-    "text": ("plain text", ("language-model", "masked-lm")),
+    "source": ("sentence pairs", ("translation", "summarization")),
+    "pairs": ("sentence pairs", ("translation", "summarization", "similarity")),
+    "text": ("plain text", ("language-model", "masked-lm", "denoising")),
     "labeled": ("labeled text", ("classification", "regression", "tagging", "question-answering")),
     "audio": ("recordings", ("speech",)),
 }
@@ -45,12 +49,14 @@ def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
     fitting = [name for name in possible if init is None or TASKS[name].family == init.config.family] or possible
     if config.task is None and len(fitting) > 1 and inputs == ["text"]:
         raise SettingError(
-            f"{what} can train more than one kind of model; set task to {' or '.join(fitting)} (a GPT or a BERT)."
+            f"{what} can train more than one kind of model; set task to {' or '.join(fitting)} (a GPT, a BERT or an "
+            "encoder-decoder to start from)."
         )
-    task = TASKS[config.task or fitting[0]]
+    known = next((name for name in fitting if init is not None and name == init.task), fitting[0])
+    task = TASKS[config.task or known]
     _check_validation(data, inputs, task)
-    if config.text.kind != "bpe" and task is TranslationTask:
-        raise SettingError(f"text.kind is {config.text.kind}, but a translator learns a BPE vocabulary; leave it out.")
+    if config.text.kind != "bpe" and issubclass(task, TranslationTask):
+        raise SettingError(f"text.kind is {config.text.kind}, but this task learns a BPE vocabulary; leave it out.")
     return task
 
 

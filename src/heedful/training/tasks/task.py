@@ -53,6 +53,7 @@ class Task(ABC):
     """What a model learns from an encoded corpus, and how it is measured."""
 
     family: ClassVar[Family]  # of the models that it trains
+    folder_task: ClassVar[str] = ""  # name in the model folder, where the family alone does not tell the task
     guesses_tokens: ClassVar[bool] = False  # whether it trains the output head of an encoder
     columns: ClassVar[tuple[Column, ...]]  # validation scores as they are displayed
     suits_its_size_to_time: ClassVar[bool] = False  # whether a short time budget selects a smaller preset

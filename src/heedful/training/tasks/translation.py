@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from heedful.config import DataSettings, Family, Preset, RunConfig, preset_for
-from heedful.config.presets import CONTINUED_TRAINING, SELECTABLE, preset, presets_up_to, weight_decay_for
+from heedful.config import SECTIONS, DataSettings, Family, Preset, RunConfig, preset_for
+from heedful.config.presets import CONTINUED_TRAINING, SELECTABLE, Sections, preset, presets_up_to, weight_decay_for
 from heedful.data.batch import Batch, collate
 from heedful.data.bpe_dropout import BPEDropout, apply_bpe_dropout
 from heedful.data.bucketing import micro_batches, plan_batches
-from heedful.data.corpus import Accept, accept_any
+from heedful.data.corpus import Accept, accept_any, ignore_progress
 from heedful.data.pairs import Pairs
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.errors import SettingError
@@ -48,6 +48,10 @@ class TranslationTask(Task):
         Column("valid_chrf", "chrF", percent=True),
     )
     suits_its_size_to_time: ClassVar[bool] = True
+    metric: ClassVar[tuple[str, str]] = ("valid_bleu", "BLEU")  # that ranks models, and its name
+    defaults: ClassVar[Sections] = {}  # of this task, over those of a preset
+    data_defaults: ClassVar[dict[str, Any]] = {}  # known before the corpus is read
+    translator_type: ClassVar[type[Translator]] = Translator
 
     def __init__(self, corpus: ParallelCorpus) -> None:
         self.corpus: ParallelCorpus = corpus
@@ -59,7 +63,14 @@ class TranslationTask(Task):
         cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
     ) -> TranslationTask:
         tokenizers = (init.source_tokenizer, init.tokenizer) if init else None
+        config = cls.with_data_defaults(config, init)
         return cls(prepare_parallel(config, folder, progress, tokenizers, accept))
+
+    @classmethod
+    def with_data_defaults(cls, config: RunConfig, init: ModelFolder | None) -> RunConfig:
+        """The settings with those of `data` that this task changes."""
+        open_ = {key: value for key, value in cls.data_defaults.items() if key not in config.data.model_fields_set}
+        return config.replace(data=open_) if open_ else config
 
     @classmethod
     def possible_presets(cls, data: DataSettings) -> Sequence[Preset]:
@@ -67,7 +78,7 @@ class TranslationTask(Task):
 
     @classmethod
     def known(cls, user_config: RunConfig) -> dict[str, Any]:
-        return _lengths_and_ties(user_config, user_config.text.joint) | (
+        return cls._lengths_and_ties(user_config, user_config.text.joint) | (
             {} if user_config.text.joint else {"source_vocab_size": 1}
         )
 
@@ -75,8 +86,10 @@ class TranslationTask(Task):
         corpus = self.corpus
         name = user_config.preset or preset_for(len(corpus.train))
         sections = preset("encoder-decoder", name, user_config.model.architecture)
+        sections = {section: sections.get(section, {}) | self.own_defaults(section) for section in SECTIONS}
+        user_config = self.with_data_defaults(user_config, init)
         tokens = int(corpus.train.target_lengths.sum()) + len(corpus.train)  # each target ends in EOS
-        if init is not None:
+        if init is not None and init.task != "denoising":
             sections["train"] |= CONTINUED_TRAINING
         config = user_config.with_defaults(sections, preset=name)
         if config.train.optimizer == "muon" and "weight_decay" not in user_config.train.model_fields_set:
@@ -89,10 +102,27 @@ class TranslationTask(Task):
             "pad_id": target.pad_id,
             "bos_id": target.bos_id,
             "eos_id": target.eos_id,
-        } | _lengths_and_ties(user_config, corpus.joint)
+        } | self._lengths_and_ties(user_config, corpus.joint)
         config = config.replace(model=resolved_model(user_config, init, "encoder-decoder", derived))
         self._check_lengths(config.model.max_length)
         return config
+
+    def own_defaults(self, section: str) -> dict[str, Any]:
+        """Defaults of this task over those of a preset; they may depend on the corpus."""
+        return self.defaults.get(section, {})
+
+    @classmethod
+    def _lengths_and_ties(cls, user_config: RunConfig, joint: bool) -> dict[str, Any]:
+        """Model settings that follow from the longest pair and the number of vocabularies, unless the user set them."""
+        derived: dict[str, Any] = {} if joint or "tie" in user_config.model.model_fields_set else {"tie": "target"}
+        if "max_length" not in user_config.model.model_fields_set:
+            derived["max_length"] = cls.max_positions(user_config.data)
+        return derived
+
+    @classmethod
+    def max_positions(cls, data: DataSettings) -> int:
+        """Positions of a new model: twice the longest source, for its translation."""
+        return 2 * (max(data.max_length, data.max_source_length or 0) + 1)
 
     def prepare(self, config: RunConfig) -> None:
         self.config = config
@@ -143,16 +173,21 @@ class TranslationTask(Task):
         """BLEU and chrF of translations of the validation set."""
         sentences = self.corpus.valid_text[: budget.state.valid_sentences or self.config.train.valid_sentences]
         sources = [source for source, _ in sentences]
-        translator = Translator([folder], device=str(next(folder.model.parameters()).device))
+        translator = self.translator_type([folder], device=str(next(folder.model.parameters()).device))
+        translator.notice = ignore_progress
         translated = translate_in_time(translator, sources, budget, log)
         normalize = self.corpus.target_tokenizer.normalize  # a lower-case model is scored on lower-case references
-        return quick_scores(translated, [normalize(target) for _, target in sentences[: len(translated)]])
+        return self.compare(translated, [normalize(target) for _, target in sentences[: len(translated)]])
+
+    def compare(self, outputs: Sequence[str], references: Sequence[str]) -> Scores:
+        """The scores of outputs for the validation set."""
+        return quick_scores(outputs, references)
 
     def count_final_searches(self) -> int:
         return 0 if "length_penalty" in self.config.search.model_fields_set else 2
 
     def tune_search(self, folder: ModelFolder, best_score: float, budget: TimeBudget, log: Progress) -> None:
-        """Choose the length penalty by BLEU on the validation set, unless it is set.
+        """Choose the length penalty by the metric on the validation set, unless it is set.
 
         Models trained briefly or on little data prefer sentences that are too short. The paper, too, chose its penalty
         on the development set. A penalty of 1 scores a sentence by about its mean token; a larger one would reward
@@ -165,18 +200,20 @@ class TranslationTask(Task):
             log(f"length penalty {penalty:g}: no time is left to try others")
             return
 
-        def bleu(value: float) -> float:
+        key, metric = self.metric
+
+        def score(value: float) -> float:
             if not budget.affords(1):
                 return 0.0  # lower than any score so far
             search = folder.search.model_copy(update={"length_penalty": value})
-            return self.measure(replace(folder, search=search), budget, log)["valid_bleu"]
+            return self.measure(replace(folder, search=search), budget, log)[key]
 
-        penalty, best_score = climb(bleu, penalty, best_score, PENALTY_STEP, MAX_PENALTY)
+        penalty, best_score = climb(score, penalty, best_score, PENALTY_STEP, MAX_PENALTY)
         save_search(folder.path, folder.search.model_copy(update={"length_penalty": penalty}))
-        log(f"length penalty {penalty:g}, chosen on the validation set: BLEU {best_score:.2f}")
+        log(f"length penalty {penalty:g}, chosen on the validation set: {metric} {best_score:.2f}")
 
     def rank(self, scores: Scores) -> list[float]:
-        return [scores["valid_bleu"], -scores["valid_loss"]]
+        return [scores[self.metric[0]], -scores["valid_loss"]]
 
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:
         model = config.model
@@ -236,13 +273,5 @@ def translate_in_time(translator: Translator, sources: list[str], budget: TimeBu
         translated += translator.translate(sources[len(translated) : len(translated) + CHUNK])
     if len(translated) < len(sources):
         budget.state.valid_sentences = len(translated)
-        log(f"BLEU is computed on the first {len(translated)} validation sentences: train.time is too short for more")
+        log(f"{len(translated)} validation sentences are translated each time: train.time is too short for more")
     return translated
-
-
-def _lengths_and_ties(user_config: RunConfig, joint: bool) -> dict[str, Any]:
-    """Model settings that follow from the longest pair and the number of vocabularies, unless the user set them."""
-    derived: dict[str, Any] = {} if joint or "tie" in user_config.model.model_fields_set else {"tie": "target"}
-    if "max_length" not in user_config.model.model_fields_set:
-        derived["max_length"] = 2 * (user_config.data.max_length + 1)  # twice the longest source, for its translation
-    return derived

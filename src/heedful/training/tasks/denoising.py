@@ -1,0 +1,103 @@
+"""Denoising: an encoder-decoder restores a text whose spans are masked (BART's text infilling).
+
+The model and its vocabulary are a start for summaries and for translators with few pairs. Infilling is chosen over
+T5's span corruption as its target is the whole text: the decoder learns to write sentences and to copy from the source,
+both of which a summary needs, and the vocabulary has one more token instead of a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from heedful.config import Family, RunConfig
+from heedful.config.presets import DENOISING
+from heedful.data.batch import Batch, collate
+from heedful.data.blocks import held_out_blocks, plan_blocks, read_blocks
+from heedful.data.corpus import Accept, accept_any
+from heedful.data.infilling import infill
+from heedful.data.pairs import Ids, Pairs
+from heedful.errors import SettingError
+from heedful.ops.cross_entropy import Loss
+from heedful.storage.folder import ModelFolder
+from heedful.training.losses import translation_loss
+from heedful.training.run_report import Column
+from heedful.training.tasks.summarization import MAX_SOURCE_LENGTH
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, describe_layers
+from heedful.training.tasks.text_task import TextTask
+
+
+class DenoisingTask(TextTask):
+    """Text in blocks, corrupted; models are ranked by the loss on the validation text."""
+
+    family: ClassVar[Family] = "encoder-decoder"
+    folder_task: ClassVar[str] = "denoising"
+    native_loss: ClassVar[bool] = True
+    masked: ClassVar[bool] = True
+    columns: ClassVar[tuple[Column, ...]] = (Column("valid_loss", "loss", 4), Column("valid_perplexity", "perplexity"))
+
+    @classmethod
+    def open(
+        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
+    ) -> Self:
+        if init is not None and (init.tokenizer.mask_id is None or init.config.source_vocab_size is not None):
+            raise SettingError(f"{init.path} has no mask token, or two vocabularies; leave train.init out.")
+        return super().open(config, folder, progress, init, accept)
+
+    def start_id(self) -> int:
+        return self.corpus.tokenizer.bos_id
+
+    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
+        """A new model has positions for the documents that it may learn to summarize."""
+        train, model = user_config.train, user_config.model
+        train = train.model_copy(update={k: v for k, v in DENOISING.items() if k not in train.model_fields_set})
+        if init is None and "max_length" not in model.model_fields_set:
+            model = model.model_copy(update={"max_length": max(train.block_size, MAX_SOURCE_LENGTH) + 1})
+        return super().resolve(user_config.model_copy(update={"train": train, "model": model}), init)
+
+    def prepare(self, config: RunConfig) -> None:
+        super().prepare(config)
+        self.share = config.train.infill_share
+
+    def plan(self, epoch: int) -> list[Indices]:
+        return plan_blocks(len(self.corpus.train), self.block, self.batch_tokens, self.seed, epoch)
+
+    def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
+        """The spans of a batch follow from the seed and the update; every rank draws those of the whole batch."""
+        pairs = self._corrupted(self.corpus.train, batch, self.block, np.random.default_rng((self.seed, update)))
+        borders = np.cumsum([0, *(len(part) for part in np.array_split(batch, count))]).tolist()
+        builders = [
+            partial(self._collate, pairs, start, end) if end > start else None for start, end in pairwise(borders)
+        ]
+        return MicroBatches(len(batch) * (self.block + 1), builders)  # each target ends in EOS
+
+    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
+        return translation_loss(model, micro_batch, smoothing, sampled_softmax)
+
+    def validation(self) -> Iterator[Batch]:
+        valid, random = self.corpus.valid, np.random.default_rng(0)
+        for starts, length in held_out_blocks(len(valid) + 1, self.block, self.valid_tokens, self.batch_tokens):
+            yield self._collate(self._corrupted(valid, starts, length, random), 0, len(starts))
+
+    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
+        return (
+            "---\nlibrary_name: heedful\n---\n\n"
+            f"# An encoder-decoder pre-trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
+            f"{config.model.vocab_size:,} tokens. It restores text whose spans are masked (text infilling).\n\n"
+            f"{done} On text that was held out: loss {scores['valid_loss']:.4f} a token.\n\n"
+            "Use it as a start: `heedful train --init FOLDER --task summarization --pairs …`.\n"
+        )
+
+    def _corrupted(self, stream: Ids, starts: Indices, length: int, random: np.random.Generator) -> Pairs:
+        mask = self.corpus.tokenizer.mask_id
+        assert mask is not None
+        rows = read_blocks(stream, starts, length)
+        return Pairs.of([(infill(row, mask, self.share, random), row.tolist()) for row in rows])
+
+    def _collate(self, pairs: Pairs, start: int, end: int) -> Batch:
+        return collate(pairs, np.arange(start, end), self.corpus.tokenizer.specials)

@@ -1,0 +1,84 @@
+"""A model must learn to summarize: documents made of facts and filler, and titles that name the fact."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+
+import heedful
+from heedful.evaluation.rouge import evaluate_summaries
+from heedful.inference.summarizer import Summarizer
+
+pytestmark = pytest.mark.slow
+
+PEOPLE, PRIZES, CITIES = (
+    ["Ada", "Ben", "Cleo", "Dan", "Eva"],
+    ["cup", "medal", "vase", "book"],
+    ["Rome", "Oslo", "Bern"],
+)
+FILLER = [
+    "The weather was mild.", "Many people came by train.", "A band played all night.", "Food was cheap.",
+    "The old hall was full.", "Children ran about.",
+]  # fmt: skip
+
+
+def documents(count: int, seed: int) -> list[tuple[str, str]]:
+    """(document, title): one sentence of each document matters, and it may stand anywhere."""
+    numbers, made = random.Random(seed), []
+    for _ in range(count):
+        who, what, where = numbers.choice(PEOPLE), numbers.choice(PRIZES), numbers.choice(CITIES)
+        sentences = [numbers.choice(FILLER) for _ in range(numbers.randint(2, 4))]
+        sentences.insert(numbers.randint(0, len(sentences)), f"In {where} {who} was given the {what}.")
+        made.append((" ".join(sentences), f"{who} wins the {what} in {where}"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def summarizer(tmp_path_factory: pytest.TempPathFactory) -> Summarizer:
+    model = {"d_model": 48, "d_ff": 96, "n_heads": 4, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    train = {"max_updates": 220, "checkpoint_every": 220, "learning_rate": 1e-2, "warmup": 20, "batch_tokens": 2048}
+    return heedful.train(
+        pairs=documents(2000, 1),
+        valid_pairs=documents(40, 2),
+        task="summarization",
+        out=tmp_path_factory.mktemp("summaries") / "out",
+        preset="tiny",
+        model=model,
+        train=train | {"average_checkpoints": 1, "sampled_softmax": 0, "embedding_init": "random"},
+        **{"text.vocab_size": 400, "search.length_penalty": 0.6, "data.max_source_length": 60},
+    )
+
+
+def test_the_fact_of_a_document_is_its_summary(summarizer: Summarizer) -> None:
+    assert isinstance(summarizer, Summarizer)
+    test = documents(100, 3)
+    result = evaluate_summaries(summarizer.summarize([text for text, _ in test]), [title for _, title in test])
+    assert result.rougeL.low > 90
+
+
+def test_long_documents_are_truncated_with_a_notice(summarizer: Summarizer) -> None:
+    notices: list[str] = []
+    summarizer.notice = notices.append
+    text, _ = documents(1, 4)[0]
+    assert summarizer.summarize(f"{text} {' '.join(FILLER * 40)}")
+    (notice,) = notices
+    assert notice.startswith("line 1 has") and notice.endswith("the rest is not read.")
+
+
+def test_lengths_and_n_grams_are_limited(summarizer: Summarizer) -> None:
+    texts = [text for text, _ in documents(8, 5)]
+    for n_best in summarizer.translations(texts, min_length=12, max_length=14, no_repeat_ngram=2):
+        ids = n_best[0].ids
+        assert 12 <= len(ids) <= 14
+        assert len({*itertools.pairwise(ids)}) == len(ids) - 1
+
+
+def test_the_folder_knows_its_task(summarizer: Summarizer, capsys: pytest.CaptureFixture[str]) -> None:
+    path: Path = summarizer.folders[0].path
+    loaded = heedful.load(path)
+    assert isinstance(loaded, Summarizer)
+    assert loaded.search.max_length is not None
+    assert "ROUGE-L" in (path / "README.md").read_text(encoding="utf-8")
