@@ -45,8 +45,8 @@ def train(
     task: Annotated[
         str | None,
         typer.Option(
-            help="translation, summarization, speech, language-model, masked-lm, denoising, classification, regression, "
-            "tagging, question-answering or similarity; by default inferred from the files."
+            help="translation, summarization, speech, language-model, masked-lm, denoising, classification, "
+            "regression, tagging, question-answering or similarity; by default inferred from the files."
         ),
     ] = None,
     init: Annotated[Path | None, typer.Option(help="Model folder to start from.")] = None,

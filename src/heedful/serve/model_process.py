@@ -357,4 +357,5 @@ class ModelProcesses:
             and (target is None or target == pair.target)
             and model.info.get("family") == "encoder-decoder"
             and not model.info.get("transcribes")
+            and not model.info.get("summarizes")
         ]

@@ -90,6 +90,7 @@ POST: dict[str, Handler] = {
     "/v1/completions": openai.completions,
     transcriptions.PATH: transcriptions.transcriptions,
     "/v1/translations": native_routes.translations,
+    "/v1/summaries": native_routes.summaries,
     "/v1/fill": native_routes.fill_mask,
     "/inside": native_routes.explain,
 }

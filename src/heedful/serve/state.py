@@ -25,7 +25,9 @@ OPENING_CHARACTERS = 24  # start of a text, which may contain a language code su
 
 
 def task_of(model: ModelProcess) -> str:
-    """What a model does: translate, write, fill or transcribe; empty while it is loaded."""
+    """What a model does: translate, summarize, write, fill or transcribe; empty while it is loaded."""
+    if model.info.get("summarizes"):
+        return "summarize"
     return "transcribe" if model.info.get("transcribes") else TASKS.get(model.info.get("family", ""), "")
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import HeedfulError
+from heedful.inference.open_model import translator_type
 from heedful.inference.restoring import needs_attention
 from heedful.inference.results import SourcePart, Translation
 from heedful.inference.translator import Translator
@@ -241,7 +242,8 @@ class Worker:
 
                 return SpeechWorkload(Transcriber(self.folder, self.precision))
             case "encoder-decoder":
-                translator = Translator([self.folder], self.precision, shortlist=self.shortlist)
+                kind = translator_type(self.folder)
+                translator = kind([self.folder], self.precision, shortlist=self.shortlist)
                 translator.notice = lambda text: None  # the log never mentions texts of users
                 return TranslationWorkload(translator)
             case "decoder":
@@ -260,7 +262,7 @@ class Worker:
     def _make_side_translator(self) -> Translator | None:
         if self.folder.config.family != "encoder-decoder" or self.folder.config.features:
             return None
-        return Translator([self.side_folder], self.precision)
+        return translator_type(self.side_folder)([self.side_folder], self.precision)
 
     def _model_info(self) -> dict[str, Any]:
         """The description of the model for the server."""
@@ -270,6 +272,7 @@ class Worker:
         return {
             "family": config.family,
             "transcribes": bool(config.features),
+            "summarizes": self.folder.task == "summarization",
             "parameters": parameter_count(self.folder.weights),
             "aligns": attends and find_spec("torch") is not None,  # torch computes alignments
             "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from heedful.serve.api.schemas import ExplainRequest, FillMaskRequest, TranslationsRequest
+from heedful.serve.api.schemas import ExplainRequest, FillMaskRequest, SummariesRequest, TranslationsRequest
 from heedful.serve.http_errors import HttpError, JsonResponse
 from heedful.serve.request_checks import check_texts
 from heedful.serve.state import ServerState, task_of
@@ -67,6 +67,19 @@ async def translations(state: ServerState, request: Request) -> Response:
             ],
         }
     )
+
+
+async def summaries(state: ServerState, request: Request) -> Response:
+    """POST /v1/summaries."""
+    body = await state.read(request, SummariesRequest)
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    check_texts(texts, state.settings.limits, "text")
+    model = state.model(body.model, "summarize")
+    names = ("beam", "length_penalty", "min_length", "max_length", "no_repeat_ngram")
+    search = {name: value for name in names if (value := getattr(body, name)) is not None}
+    results = await model.request({"texts": texts, "fields": ("text",), "search": search}, len(texts))
+    summaries = [n_best[0]["text"] if n_best else "" for n_best in results]
+    return JsonResponse({"model": model.served.name, "summaries": summaries})
 
 
 async def fill_mask(state: ServerState, request: Request) -> Response:

@@ -156,6 +156,26 @@ class FillMaskResponse(BaseModel):
     blanks: list[list[FillMaskCandidate]]
 
 
+class SummariesRequest(RequestBody):
+    """One document or several, with all options of summarization."""
+
+    text: Annotated[Texts, Field(description="A document, or several.")]
+    model: Annotated[str | None, Field(description="Its name; default: the first summarizer.")] = None
+    beam: Annotated[int | None, Field(ge=1, le=MAX_HYPOTHESES, description="Beam size; 1 is greedy search.")] = None
+    length_penalty: Annotated[float | None, Field(ge=0, le=10, description="Length penalty α (GNMT).")] = None
+    min_length: Annotated[int | None, Field(ge=0, le=10_000, description="Minimum tokens of a summary.")] = None
+    max_length: Annotated[int | None, Field(ge=1, le=10_000, description="Maximum tokens of a summary.")] = None
+    no_repeat_ngram: Annotated[int | None, Field(ge=0, le=100, description="No n-gram of this length twice.")] = None
+    api_key: str = ""
+
+
+class SummariesResponse(BaseModel):
+    """The summary of each document."""
+
+    model: str
+    summaries: list[str]
+
+
 class ExplainRequest(RequestBody):
     """A text to explain, and optionally an output to explain instead of the model's own."""
 
@@ -270,10 +290,10 @@ class ModelCards(BaseModel):
 
 
 class ServedModel(BaseModel):
-    """A served model and its task: translate, write (a GPT), fill (a BERT) or transcribe (a speech recognizer)."""
+    """A served model and its task: translate, summarize, write (a GPT), fill (a BERT) or transcribe (speech)."""
 
     name: str
-    task: Literal["translate", "write", "fill", "transcribe", "loading"]
+    task: Literal["translate", "summarize", "write", "fill", "transcribe", "loading"]
     source: str | None
     target: str | None
     parameters: int | None
