@@ -284,3 +284,26 @@ def test_steps_tell_the_end_and_what_the_model_thought(generator: Generator) -> 
     text = generator.generate("The", **requested)
     (piece,) = list(generator.steps("The", range(1), stop=text[3:5], **requested))[-1]
     assert piece.end == "stop"
+
+
+def test_a_long_loop_ends_unless_the_prompt_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = generator_of()
+    (token,) = generator.tokenizer.encode("o")
+    compute = generator.next
+
+    def stuck(window: ContextWindow) -> torch.Tensor:
+        log_probs = compute(window)
+        log_probs[:, token] = 0.0
+        return log_probs
+
+    monkeypatch.setattr(generator, "next", stuck)
+
+    def run(prompt: str, **options: object) -> int:
+        """How often the token is repeated before another one."""
+        steps = generator.steps(prompt, range(1), temperature=0, max_tokens=60, **options)
+        tokens = [delta.token for deltas in steps for delta in deltas]
+        return next((place for place, other in enumerate(tokens) if other != token), len(tokens))
+
+    assert run("dog", loop_guard=False) == 60
+    assert run("dog") == 32
+    assert run("d" + "o" * 40 + "g") == 40

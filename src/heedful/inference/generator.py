@@ -23,6 +23,7 @@ from heedful.model.transformer import DecoderModel
 from heedful.ops.precision import autocast
 from heedful.search import SearchOptions
 from heedful.search.constraints import ban, compose, penalize_repetition
+from heedful.search.loops import guard_samples
 from heedful.search.options import Constraint
 from heedful.search.sample import draw, uniform_numbers
 from heedful.storage import folder as model_folder
@@ -265,7 +266,9 @@ class Generator:
         )[0]  # (n, T)
         writers = {number: TextStreamer(self.tokenizer, stop) for number in numbers}
         written = torch.empty(len(numbers), 0, dtype=torch.long)
-        penalty = penalize_repetition(repetition_penalty) if repetition_penalty != 1.0 else compose()
+        penalties = [penalize_repetition(repetition_penalty)] if repetition_penalty != 1.0 else []
+        penalties += [guard_samples([ids])] if options.loop_guard else []
+        penalty = compose(*penalties)
         return GeneratedText(ids, list(numbers), writers, uniforms, written, max_tokens, penalty, options, best)
 
     def next(self, window: ContextWindow) -> Tensor:

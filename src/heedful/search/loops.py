@@ -8,6 +8,7 @@ is the same with the guard and without it. Sampling applies the constraint at on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,3 +68,13 @@ def forbid_loops(copies: Callable[[int], int], min_run: int = 0) -> Constraint:
         return log_probs
 
     return apply
+
+
+def guard_samples(sources: Sequence[Sequence[int]]) -> Constraint:
+    """Forbid loops of SAMPLED_RUN tokens or more that the source of a sample, or its prompt, does not have."""
+
+    @cache
+    def copies(sentence: int) -> int:
+        return max(MAX_COPIES, max_copies(sources[sentence]))
+
+    return forbid_loops(copies, SAMPLED_RUN)

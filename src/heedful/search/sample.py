@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from functools import cache
 
 import numpy as np
 import torch
@@ -17,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.search.hypothesis import Hypothesis, hypotheses
-from heedful.search.loops import MAX_COPIES, SAMPLED_RUN, forbid_loops, max_copies
+from heedful.search.loops import guard_samples
 from heedful.search.next_token import NextToken
-from heedful.search.options import Constraint, SearchOptions
+from heedful.search.options import SearchOptions
 from heedful.search.rows import SearchRows
 from heedful.search.top import top_k
 
@@ -36,7 +35,8 @@ def sample(
         return []
     n = options.n_best
     if options.loop_guard:
-        options = options.model_copy(update={"constraints": (*options.constraints, _guard(source, source_lengths))})
+        sources = [ids[:length] for ids, length in zip(source.tolist(), source_lengths.tolist(), strict=True)]
+        options = options.model_copy(update={"constraints": (*options.constraints, guard_samples(sources))})
     rows = SearchRows(next_token, source, source_lengths, options)
     uniforms = uniform_numbers(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
     samples = Samples(len(source), n, options.length_penalty, source.device)
@@ -53,16 +53,6 @@ def sample(
         else:
             rows.shrink(stay, parents, ids, chosen)  # 5. or those with a running sample
     return samples.in_order()
-
-
-def _guard(source: Tensor, source_lengths: Tensor) -> Constraint:
-    """The constraint against loops that the sources do not have."""
-
-    @cache
-    def copies(sentence: int) -> int:
-        return max(MAX_COPIES, max_copies(source[sentence, : source_lengths[sentence]].tolist()))
-
-    return forbid_loops(copies, SAMPLED_RUN)
 
 
 def uniform_numbers(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int) -> Tensor:
