@@ -70,7 +70,10 @@ inline VecU32 interleave(VecU32 a, VecU32 b) {
     return (VecU32)(upper ? vzip2q_u32((uint32x4_t)a, (uint32x4_t)b) : vzip1q_u32((uint32x4_t)a, (uint32x4_t)b));
 #else
     VecU32 both;
-    for (int i = 0; i < LANES; ++i) both[i] = (i % 2 ? b : a)[i / 2 + (upper ? LANES / 2 : 0)];
+    for (int i = 0; i < LANES; ++i) {
+        const int from = i / 2 + (upper ? LANES / 2 : 0);
+        both[i] = i % 2 ? b[from] : a[from];
+    }
     return both;
 #endif
 }
