@@ -116,8 +116,9 @@ def test_longer_forms_and_other_phrases_share_their_beginning():
 def test_banks_share_the_beam():
     banks = [2, 2, 0, 2, 1, 0]
     candidates = [Banked(bank, place) for place, bank in enumerate(banks)]
-    assert share_beam(candidates, 2) == [0, 2]  # the best of the two best banks
+    assert share_beam(candidates, 2) == [0, 2]  # the best of the last and of the first bank
     assert share_beam(candidates, 4) == [0, 1, 2, 4]
+    assert share_beam([Banked(3, 0), Banked(1, 1), Banked(2, 2), Banked(0, 3)], 3) == [0, 2, 3]
     assert share_beam(candidates, 9) == [0, 1, 2, 3, 4, 5]
 
 

@@ -9,6 +9,7 @@ from heedful.cli.align import align
 from heedful.cli.answer import answer
 from heedful.cli.classify import classify
 from heedful.cli.clean import clean
+from heedful.cli.compare import compare
 from heedful.cli.convert import convert
 from heedful.cli.demo import demo
 from heedful.cli.embed import embed
@@ -65,6 +66,7 @@ for command in (
     tag,
     answer,
     evaluate,
+    compare,
     score,
     serve,
     explain,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +31,10 @@ def evaluate(
     length_penalty: Annotated[float | None, typer.Option(help="Length penalty α (GNMT).")] = None,
     tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, …")] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Calibrate confidence on these sentences and store it in the model folder."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     shortlist: Shortlist = False,
     threads: Threads = 0,
@@ -62,11 +67,11 @@ def evaluate(
     measures.build_bleu(tokenize, lowercase)  # checks the metric's options before translating
     pairs = list(read_pairs(source, reference))
     translator = open_translator(models, threads, precision, device, shortlist=shortlist)
-    options = {
-        name: value for name, value in {"beam": beam, "length_penalty": length_penalty}.items() if value is not None
-    }
+    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
+    options = {name: value for name, value in options.items() if value is not None}
     start = time.perf_counter()
-    hypotheses = translator.translate([text for text, _ in pairs], **options)
+    best = [n_best[0] for n_best in translator.translations([text for text, _ in pairs], **options)]
+    hypotheses = [translation.text for translation in best]
     seconds = time.perf_counter() - start
     references = [text for _, text in pairs]
     if isinstance(translator, Summarizer):
@@ -74,6 +79,14 @@ def evaluate(
         return
     result = measures.evaluate(hypotheses, references, tokenize=tokenize, lowercase=lowercase)
     speed = len(pairs) / seconds
+    if calibrate:
+        from heedful.evaluation.calibration import RELIABILITY, save_calibration
+        from heedful.evaluation.calibration import calibrate as fit
+
+        calibration = fit(best, [text for _, text in pairs])
+        save_calibration(models[0], calibration)
+        errors = " and ".join(f"{value:.1f} % ({name})" for name, value in calibration.errors.items())
+        print(f"confidence is calibrated: error {errors}; see {models[0] / RELIABILITY}", file=sys.stderr)
     if as_json:
         print(json.dumps(result.as_json() | {"sentences_per_second": speed, "engine": translator.engine}, indent=2))
         return

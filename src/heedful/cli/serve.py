@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Precision, Shortlist
+from heedful.cli.streams import Glossary, Precision, Shortlist, read_glossary
 
 
 def serve(
@@ -36,6 +36,7 @@ def serve(
     threads: Annotated[int, typer.Option(help="CPU threads of each model; 0 for all cores.")] = 0,
     precision: Precision = "auto",
     shortlist: Shortlist = False,
+    glossary: Glossary = None,
 ) -> None:
     """Serve one or more models (translators, GPTs, BERTs, speech recognizers) as a web page and an HTTP API.
 
@@ -65,9 +66,11 @@ def serve(
     limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue,
                     max_audio, max_seconds)  # fmt: skip
     served = tuple(ServedFolder.parse(model) for model in models)
+    found = read_glossary(glossary)
+    terms = () if found is None else tuple(found.terms)
     settings = ServerSettings(
         served, host, port, limits, read_keys(keys), tuple(cors or ()), drain,
-        threads or all_threads(), precision, shortlist,
+        threads or all_threads(), precision, shortlist, terms,
     )  # fmt: skip
 
     def print_address(address: str) -> None:

@@ -22,6 +22,7 @@ from heedful.errors import FolderError, SettingError
 from heedful.storage.atomic import check_output, remedy
 
 if TYPE_CHECKING:
+    from heedful.inference.term_matching import Glossary as TermGlossary
     from heedful.inference.translator import Translator
 
 DASH = Path("-")
@@ -42,6 +43,11 @@ Shortlist = Annotated[
         "faster with large vocabularies.",
     ),
 ]
+Glossary = Annotated[
+    Path | None,
+    typer.Option(help="Terms and their translations: CSV, tab-separated (source, target, forms by |) or TBX."),
+]
+MAX_WARNINGS = 10  # lines that are printed
 _interrupted = threading.Event()  # set by Ctrl-C
 
 
@@ -258,6 +264,32 @@ def open_translator(
     translator.notice = lambda text: print(text, file=sys.stderr)
     gc.freeze()  # the loaded objects stay: without this, garbage collection takes a tenth of the time
     return translator
+
+
+def read_glossary(
+    path: Path | None, source_language: str | None = None, target_language: str | None = None
+) -> TermGlossary | None:
+    """The glossary of a command, if one is given."""
+    if path is None:
+        return None
+    from heedful.inference.term_matching import Glossary as TermGlossary
+
+    return TermGlossary.read(path, source_language, target_language)
+
+
+@contextmanager
+def warning_summary() -> Iterator[Callable[[int, Sequence[str]], None]]:
+    """Yield a function to call with the number and the warnings of each line; prints the first ones at the end."""
+    warned: list[tuple[int, str]] = []
+
+    def warn(number: int, warnings: Sequence[str]) -> None:
+        warned.extend((number, warning) for warning in warnings)
+
+    yield warn
+    for number, warning in warned[:MAX_WARNINGS]:
+        print(f"line {number}: {warning}.", file=sys.stderr)
+    if len(warned) > MAX_WARNINGS:
+        print(f"and {len(warned) - MAX_WARNINGS:,} more warnings of this kind.", file=sys.stderr)
 
 
 @contextmanager

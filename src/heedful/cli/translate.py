@@ -12,6 +12,7 @@ from heedful.cli.streams import (
     DASH,
     Beam,
     Device,
+    Glossary,
     LoopGuard,
     Precision,
     Shortlist,
@@ -21,6 +22,8 @@ from heedful.cli.streams import (
     open_translator,
     output_lines,
     progress,
+    read_glossary,
+    warning_summary,
 )
 from heedful.errors import SettingError
 from heedful.formats.format_names import FORMATS, LINES, document_format
@@ -57,6 +60,14 @@ def translate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: the same seed gives the same text.")] = None,
     prefix: Annotated[str, typer.Option(help="Text that every translation must start with.")] = "",
+    glossary: Glossary = None,
+    confidence: Annotated[
+        bool,
+        typer.Option(
+            "--confidence",
+            help="Write the confidence (0 to 1) and a TAB before each translation, and that of its words after it.",
+        ),
+    ] = False,
     shortlist: Shortlist = False,
     trees: Annotated[
         list[Path] | None, typer.Option(help="CoNLL-U files with trees of the sentences, for syntax positions.")
@@ -100,6 +111,7 @@ def translate(
     options |= {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     options = {name: value for name, value in options.items() if value is not None}
     options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
+    options |= {"glossary": read_glossary(glossary, source_language, target_language), "confidence": confidence}
     name = LINES if input == DASH else document_format(input, format)
     if name != LINES:
         if n_best > 1 or scores or alignments:
@@ -119,21 +131,26 @@ def translate(
     lines, ready = arriving_lines(input)
     with (
         output_lines(output, input) as put,
+        warning_summary() as warn,
         progress(input, output, translator.engine) as done,
         closing(translator.stream(lines, ready=ready, **options)) as results,
     ):
         for number, translations in enumerate(results):
             for translation in translations:
                 put(n_best_line(number, translation) if n_best > 1 else tab_separated(translation, scores))
+            warn(number + 1, translations[0].warnings)
             done()
 
 
 def tab_separated(translation: Translation, score: bool) -> str:
-    """The text between TABs with its score (if `score`) and its alignment (if it has one)."""
+    """The text between TABs: after its confidence and its score (if `score`), before those of words and alignment."""
     from heedful.inference.results import pharaoh
 
-    fields = [f"{translation.score:.4f}"] if score else []
+    fields = [] if translation.confidence is None else [f"{translation.confidence:.3f}"]
+    fields += [f"{translation.score:.4f}"] if score else []
     fields.append(translation.text)
+    if translation.word_confidence is not None:
+        fields.append(" ".join(f"{value:.2f}" for value in translation.word_confidence))
     if translation.alignment is not None:
         fields.append(pharaoh(translation.alignment))
     return "\t".join(fields)

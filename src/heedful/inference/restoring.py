@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heedful.errors import SettingError
+from heedful.inference.confidence import ConfidenceModel, sentence_score, word_scores
 from heedful.inference.protected_text import SPACELESS_CHARACTER, PlaceholderPlacer, ProtectedText, spread_evenly
 from heedful.inference.results import Alignment, SourcePart, Translation
 from heedful.inference.term_matching import uses_term
@@ -26,21 +27,44 @@ def needs_attention(part: SourcePart) -> bool:
 
 
 class TranslationRestorer:
-    """Restores the translations of one model; `attention` computes that of each target token to each source token."""
+    """Restores the translations of one model; `attention` computes that of each target token to each source token.
 
-    def __init__(self, source_tokenizer: Tokenizer, tokenizer: Tokenizer, attention: Attention) -> None:
+    With a `confidence` model they get their confidence.
+    """
+
+    def __init__(
+        self,
+        source_tokenizer: Tokenizer,
+        tokenizer: Tokenizer,
+        attention: Attention,
+        confidence: ConfidenceModel | None = None,
+    ) -> None:
         self.source_tokenizer, self.tokenizer, self.attention = source_tokenizer, tokenizer, attention
+        self.confidence = confidence
 
     def copy(self, part: SourcePart, aligned: bool) -> Translation:
         """A part without words is its own translation."""
         assert part.protected is not None
         text = part.protected.original()
-        links = [(part.first_word + word, word) for word in range(len(word_spans(text)))]
-        return Translation(text, 0.0, 0.0, (), (), self.tokenizer, links if aligned else None)
+        count = len(word_spans(text))
+        links = [(part.first_word + word, word) for word in range(count)]
+        copy = Translation(text, 0.0, 0.0, (), (), self.tokenizer, links if aligned else None)
+        return copy if self.confidence is None else replace(copy, confidence=1.0, word_confidence=(1.0,) * count)
 
     def restore(self, part: SourcePart, translations: Sequence[Translation]) -> list[Translation]:
         """The translations of the part with its placeholders, alignments in words of the line, and warnings."""
-        return [self._checked(part, self._restored(part, translation)) for translation in translations]
+        return [
+            self._checked(part, self._restored(part, self._with_confidence(translation)))
+            for translation in translations
+        ]
+
+    def _with_confidence(self, translation: Translation) -> Translation:
+        if self.confidence is None:
+            return translation
+        scores = word_scores(self.tokenizer, translation.ids, translation.token_log_probs)
+        words = tuple(map(self.confidence.words, scores))
+        sentence = self.confidence.sentences(sentence_score(translation.token_log_probs))
+        return replace(translation, confidence=sentence, word_confidence=words)
 
     def _restored(self, part: SourcePart, translation: Translation) -> Translation:
         protected = part.protected
@@ -48,6 +72,12 @@ class TranslationRestorer:
             return translation
         positions = self._positions(part, protected, translation) if needs_attention(part) else None
         text, target_words = protected.restore(translation.text, positions)
+        if translation.word_confidence is not None:  # a placeholder is certain
+            words = [1.0] * len(word_spans(text))
+            for word, value in zip(target_words, translation.word_confidence, strict=False):
+                if word < len(words):
+                    words[word] = min(words[word], value)
+            translation = replace(translation, word_confidence=tuple(words))
         if translation.alignment is None:
             return replace(translation, text=text)
         moved = _moved(translation.alignment, protected.source_words(), target_words, part.first_word)

@@ -52,6 +52,8 @@ class Translation:
     """One translation. `alignment`, if requested, links words as (source, target).
 
     `warnings` says what to check: numbers of the source that are missing, terms of a glossary that are not used.
+    `confidence`, if requested, is the share of words that are expected to be right, and `word_confidence` the
+    probability of every word.
     """
 
     text: str
@@ -62,6 +64,8 @@ class Translation:
     tokenizer: Tokenizer = field(repr=False, compare=False)
     alignment: Alignment | None = None
     warnings: tuple[str, ...] = ()
+    confidence: float | None = None
+    word_confidence: tuple[float, ...] | None = None
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -95,9 +99,21 @@ def join_parts(parts: Sequence[list[Translation]]) -> list[Translation]:
                 each[0].tokenizer,
                 alignment if each[0].alignment is not None else None,
                 tuple(warning for part in each for warning in part.warnings),
+                *_joined_confidence(each),
             )
         )
     return lines
+
+
+def _joined_confidence(parts: Sequence[Translation]) -> tuple[float | None, tuple[float, ...] | None]:
+    """The mean confidence of the parts by their number of words, and that of all words."""
+    words = [part.word_confidence for part in parts]
+    known = [each for each in words if each is not None]
+    if len(known) < len(words):
+        return None, None
+    total = sum(map(len, known))
+    weighted = sum((part.confidence or 0.0) * len(each) for part, each in zip(parts, known, strict=True))
+    return (weighted / total if total else 1.0), tuple(value for each in known for value in each)
 
 
 def pharaoh(alignment: Alignment) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from heedful.config import ModelConfig
 from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
+from heedful.inference.confidence import ConfidenceModel, load_confidence
 from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.restoring import TranslationRestorer, spread_alignment
 from heedful.inference.results import SourcePart, Translation, join_parts
@@ -208,6 +210,7 @@ class Translator:
         alignments: bool = False,
         prefix: str | Iterable[str] = "",
         glossary: Glossary | None = None,
+        confidence: bool = False,
         few: bool = False,
         ready: Callable[[], bool] = lambda: True,
         **search: Any,
@@ -215,19 +218,23 @@ class Translator:
         """As `translations`, for any number of lines, in order and in bounded memory.
 
         `search` overrides the settings of the model folder: beam, length_penalty, n_best, max_length, temperature and
-        others. Terms of the `glossary` are translated as it says; placeholders are always kept. With `few` lines all
-        threads compute one search; otherwise each worker has its own. `ready` tells whether the next line, or the end,
-        can be read without blocking; until then the searches continue without it.
+        others. Terms of the `glossary` are translated as it says; placeholders are always kept. `confidence` adds that
+        of every translation and word, if the folder has been calibrated. With `few` lines all threads compute one
+        search; otherwise each worker has its own. `ready` tells whether the next line, or the end, can be read without
+        blocking; until then the searches continue without it.
         """
         options = self.options(search)
         waiting: deque[list[SourcePart]] = deque()  # the parts of every line that was read and not yielded
         empty = Translation("", 0.0, 0.0, (), (), self.tokenizer, [] if alignments else None)
+        if confidence:
+            self.calibration  # noqa: B018  # an error before the first search
+            empty = replace(empty, confidence=1.0, word_confidence=())
 
         def join(parts: list[SourcePart], found: list[list[Translation]]) -> list[Translation]:
             if not parts:
                 return [empty] * options.n_best
             found = self.aligned(parts, found) if alignments else found
-            return join_parts(self.restore(parts, found, options.n_best, alignments))
+            return join_parts(self.restore(parts, found, options.n_best, alignments, confidence))
 
         found: list[list[Translation]] = []  # of the first line
         for translations in self._search(self._read(lines, prefix, glossary, ready, waiting), sampling, options, few):
@@ -307,6 +314,11 @@ class Translator:
         return f"it is translated in {pieces} parts"
 
     @cached_property
+    def calibration(self) -> ConfidenceModel:
+        """The calibration of confidence in the first folder."""
+        return load_confidence(self.folders[0])
+
+    @cached_property
     def _builder(self) -> SourcePartBuilder:
         tokenizers, vocab_size = (self.source_tokenizer, self.tokenizer), self.configs[0].vocab_size
         return self.builder_type(tokenizers, self.max_length, vocab_size, self.shortlist)
@@ -347,13 +359,19 @@ class Translator:
         return TorchSearchLanes(torch, lambda: self.next_token)
 
     def restore(
-        self, parts: Sequence[SourcePart], found: Sequence[list[Translation]], n_best: int, aligned: bool
+        self,
+        parts: Sequence[SourcePart],
+        found: Sequence[list[Translation]],
+        n_best: int,
+        aligned: bool,
+        confidence: bool = False,
     ) -> list[list[Translation]]:
-        """The translations of a line's parts with its placeholders put back, and with warnings.
+        """The translations of a line's parts with placeholders put back, with warnings, and if asked, confidence.
 
         `aligned` says whether they have alignments.
         """
-        restorer = TranslationRestorer(self.source_tokenizer, self.tokenizer, self.attention)
+        calibration = self.calibration if confidence else None
+        restorer = TranslationRestorer(self.source_tokenizer, self.tokenizer, self.attention, calibration)
         pairs = zip(parts, found, strict=True)
         return [
             restorer.restore(part, of_part) if part.ids else [restorer.copy(part, aligned)] * n_best

@@ -2,7 +2,7 @@
 
 Beam search asks for the candidates of a step here if a sentence of its batch has phrases. A hypothesis ends only when
 it contains all phrases of its sentence. If its most probable token is eos before that, it is extended by the phrases
-alone: otherwise it would go on past the end of the translation. Legend as in `beam`.
+alone, or dropped if another hypothesis has them: it would go on past the end of the translation. Legend as in `beam`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,18 @@ class PhraseBeams:
         self.eos_id = eos_id
         self.constraints = list(constraints)  # of the A sentences still searched
         self.states = [[PhraseState()] for _ in constraints]
+        self.finished = [False] * len(self.constraints)  # whether a hypothesis has ended, with all phrases
 
     def choose(self, place: int, score: Tensor, log_probs: Tensor, beam: int) -> tuple[list[Extension], int]:
         """(w,), (w, V) of one sentence -> the extensions that end it, the W that continue; how many end."""
-        constraint, states = self.constraints[place], self.states[place]
+        constraint = self.constraints[place]
         assert constraint is not None
-        extensions = sorted(self._extensions(constraint, states, score, log_probs, beam))
+        states = self.states[place] = self._closing(constraint, self.states[place], log_probs)
+        rest = any(map(constraint.is_complete, states)) or self.finished[place]
+        rows = [
+            row for row, state in enumerate(states) if constraint.is_complete(state) or not (state.closing and rest)
+        ]
+        extensions = sorted(self._extensions(constraint, states, score, log_probs, beam, rows))
         after = [constraint.next(states[each.row], each.id) for each in extensions]
         ending, banked, complete = [], [], 0
         for each, state in zip(extensions, after, strict=True):
@@ -47,7 +53,18 @@ class PhraseBeams:
             elif complete < beam:
                 ending.append(each)
             complete += constraint.is_complete(state)
+        self.finished[place] |= bool(ending)
         return ending + share_beam(banked, beam), len(ending)
+
+    def _closing(
+        self, constraint: LexicalConstraint, states: Sequence[PhraseState], log_probs: Tensor
+    ) -> list[PhraseState]:
+        """The states; those whose most probable token is eos while a phrase is missing are closing."""
+        ends = (top_k(log_probs, 1)[1][:, 0] == self.eos_id).tolist()
+        return [
+            state._replace(closing=True) if end and not constraint.is_complete(state) else state
+            for state, end in zip(states, ends, strict=True)
+        ]
 
     def _extensions(
         self,
@@ -56,15 +73,17 @@ class PhraseBeams:
         score: Tensor,
         log_probs: Tensor,
         beam: int,
+        rows: Sequence[int],
     ) -> list[Extension]:
         extensions = []
-        for row, (state, total) in enumerate(zip(states, score.tolist(), strict=True)):
+        for row in rows:
+            state, total = states[row], float(score[row])
             wanted = constraint.wanted(state)
             count = 2 * beam + len(constraint.reserved) + len(wanted)
             best = top_k(log_probs[row : row + 1], count)[1][0].tolist()
             others = [token for token in best if token not in wanted and not constraint.forbids(state, token)]
             if not constraint.is_complete(state):
-                others = [] if best[0] == self.eos_id else [token for token in others if token != self.eos_id]
+                others = [] if state.closing else [token for token in others if token != self.eos_id]
             values = log_probs[row, torch.tensor(wanted + others, dtype=torch.long)].tolist()
             for token, log_prob in zip(wanted + others, values, strict=True):
                 if log_prob > -torch.inf and total > -torch.inf:
@@ -83,3 +102,4 @@ class PhraseBeams:
         ]
         self.states = [each or [PhraseState()] * ids.size(1) for each, keep in zip(states, kept, strict=True) if keep]
         self.constraints = [each for each, keep in zip(self.constraints, kept, strict=True) if keep]
+        self.finished = [each for each, keep in zip(self.finished, kept, strict=True) if keep]

@@ -1,7 +1,7 @@
 """Lexical constraints: phrases that an output must contain (Post and Vilar, 2018: dynamic beam allocation).
 
 A phrase has one form or more, each a sequence of token ids. The state of a hypothesis says which phrases it contains
-and how far the next one has come; hypotheses that contain as many phrases form a bank, and banks share the beam. The
+and how far the next one has come; hypotheses that have come equally far form a bank, and banks share the beam. The
 native engine has the same rules in csrc/phrases.h. Knows no torch.
 """
 
@@ -38,6 +38,7 @@ class PhraseState(NamedTuple):
     met: int = 0
     node: int = 0  # the root if no phrase has begun
     boundary: bool = False  # the last token completed a phrase of whole words
+    closing: bool = False  # eos was the most probable token: only the missing phrases follow
 
 
 @dataclass
@@ -47,6 +48,7 @@ class TrieNode:
     children: dict[int, int] = field(default_factory=dict)  # token -> node
     ends: int = 0
     deeper: int = 0
+    depth: int = 0
     suffix: int = 0  # the node of the longest proper suffix (Aho and Corasick, 1975)
 
 
@@ -73,8 +75,8 @@ class LexicalConstraint:
         return {token for phrase in self.phrases for form in phrase.forms for token in form} | set(self.reserved)
 
     def beam(self, beam: int) -> int:
-        """The beam of a constrained search: more rows than there are banks, up to MAX_BANK_ROWS."""
-        return max(beam, min(2 * len(self.phrases) + 2, MAX_BANK_ROWS))
+        """The beam of a constrained search: a row for each token of a phrase, and for each phrase."""
+        return max(beam, min(self._longest_form + len(self.phrases) + 1, MAX_BANK_ROWS))
 
     def flattened(self) -> list[int]:
         """The numbers that the native engine reads."""
@@ -89,23 +91,27 @@ class LexicalConstraint:
         return state.met == (1 << len(self.phrases)) - 1
 
     def bank(self, state: PhraseState) -> int:
-        """Two for each phrase, and one more if another has begun."""
-        return 2 * state.met.bit_count() + (state.node != 0)
+        """A number for each number of phrases and of tokens of the next one."""
+        return state.met.bit_count() * (self._longest_form + 1) + self._trie[state.node].depth
+
+    @cached_property
+    def _longest_form(self) -> int:
+        return max(len(form) for phrase in self.phrases for form in phrase.forms)
 
     def next(self, state: PhraseState, token: int) -> PhraseState:
         """The state after one more token."""
         missing = self._open(state.met)
         node = self._longest(state.node, token, missing)
         if not node:
-            return PhraseState(state.met)
+            return PhraseState(state.met, closing=state.closing)
         ending = self._trie[node].ends & missing
         if not ending:
-            return PhraseState(state.met, node)
+            return PhraseState(state.met, node, closing=state.closing)
         first = ending & -ending
         met = state.met | first
         goes_on = self._trie[node].deeper & self._open(met)
         whole = self.phrases[first.bit_length() - 1].whole_words
-        return PhraseState(met, node if goes_on else 0, whole)
+        return PhraseState(met, node if goes_on else 0, whole, state.closing)
 
     def wanted(self, state: PhraseState) -> list[int]:
         """The tokens that continue the phrase that has begun, or begin one that is missing."""
@@ -128,7 +134,7 @@ class LexicalConstraint:
                     nodes[at].deeper |= 1 << number
                     if token not in nodes[at].children:
                         nodes[at].children[token] = len(nodes)
-                        nodes.append(TrieNode())
+                        nodes.append(TrieNode(depth=nodes[at].depth + 1))
                     at = nodes[at].children[token]
                 nodes[at].ends |= 1 << number
         queue = [0]
@@ -173,12 +179,20 @@ class Banked(NamedTuple, Generic[C]):
 def share_beam(candidates: Iterable[Banked[C]], beam: int) -> list[C]:
     """The best candidate of every bank, then the second best of every bank, and so on, until the beam is full.
 
-    The candidates are given best first, and so are those that are returned.
+    If there are more banks than rows, the first one and the last ones have a row. The candidates are given best first,
+    and so are those that are returned.
     """
     ranks: dict[int, int] = {}
     ranked: list[tuple[int, int, C]] = []  # rank in its bank, rank among all
+    heads: list[tuple[int, tuple[int, int, C]]] = []  # the best of each bank
     for place, (bank, candidate) in enumerate(candidates):
         ranks[bank] = ranks.get(bank, -1) + 1
         ranked.append((ranks[bank], place, candidate))
-    chosen = sorted(ranked, key=lambda each: each[:2])[:beam]
+        if not ranks[bank]:
+            heads.append((bank, ranked[-1]))
+    heads.sort(key=lambda head: head[0])
+    if len(heads) > beam:
+        chosen = [head for _, head in [heads[0], *heads[len(heads) - beam + 1 :]]]
+    else:
+        chosen = sorted(ranked, key=lambda each: each[:2])[:beam]
     return [candidate for _, _, candidate in sorted(chosen, key=lambda each: each[1])]

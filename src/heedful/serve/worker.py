@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import HeedfulError
+from heedful.inference.confidence import CONFIDENCE_FILE
 from heedful.inference.open_model import translator_type
 from heedful.inference.restoring import needs_attention
 from heedful.inference.results import SourcePart, Translation
@@ -153,7 +154,8 @@ class Worker:
             return event.value
         n_best, translator = task.payload.get("search", {}).get("n_best", 1), self.workload.translator
         sentences = zip(*event.value, strict=True)
-        restored = [translator.restore(parts, found, n_best, aligned=False) for parts, found in sentences]
+        sure = bool(task.payload.get("confidence"))
+        restored = [translator.restore(parts, found, n_best, False, sure) for parts, found in sentences]
         return translations(restored, task.payload["fields"])
 
     def _needs_torch(self, task: WorkerTask, event: Event) -> bool:
@@ -193,16 +195,16 @@ class Worker:
         compute_with_one_thread()
         translator, aligned = self.side_translator, _is_aligned(task)
         assert isinstance(translator, Translator)
-        n_best = task.payload.get("search", {}).get("n_best", 1)
+        n_best, sure = task.payload.get("search", {}).get("n_best", 1), bool(task.payload.get("confidence"))
         restored: NBestParts = []
         for sentence_parts, hypotheses in zip(parts, found, strict=True):
             restored.append([])
             for part, of_part in zip(sentence_parts, hypotheses, strict=True):
                 done: list[Translation] = []
                 for found_one in translator.align([part], [of_part]) if aligned else of_part:
-                    done += translator.restore([part], [[found_one]], 1, aligned)[0]
+                    done += translator.restore([part], [[found_one]], 1, aligned, sure)[0]
                     yield
-                restored[-1].append(done or translator.restore([part], [[]], n_best, aligned)[0])
+                restored[-1].append(done or translator.restore([part], [[]], n_best, aligned, sure)[0])
         results = translations(restored, task.payload["fields"])
         if task.payload.get("attention"):
             for result, sentence_parts, hypotheses in zip(results, parts, found, strict=True):
@@ -275,6 +277,7 @@ class Worker:
             "summarizes": self.folder.task == "summarization",
             "parameters": parameter_count(self.folder.weights),
             "aligns": attends and find_spec("torch") is not None,  # torch computes alignments
+            "calibrated": config.family == "encoder-decoder" and (self.folder.path / CONFIDENCE_FILE).is_file(),
             "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,
         }
 

@@ -16,6 +16,7 @@ struct PhraseState {  // of a hypothesis
     uint64_t met = 0;       // bit i: the output contains phrase i
     int32_t node = 0;       // the longest beginning of an open phrase that the output ends with; 0, the root, if there is none
     bool boundary = false;  // the output ends with a phrase of whole words: a token that continues a word must not follow
+    bool closing = false;   // eos was the most probable token: only the missing phrases follow
 };
 
 class Phrases {
@@ -47,8 +48,11 @@ class Phrases {
 
     bool empty() const { return !all; }
     bool complete(const PhraseState& state) const { return state.met == all; }
-    int bank(const PhraseState& state) const { return 2 * __builtin_popcountll(state.met) + (state.node != 0); }
-    int banks() const { return 2 * __builtin_popcountll(all) + 1; }
+    // A bank for every number of phrases and of tokens of the next one.
+    int bank(const PhraseState& state) const {
+        return __builtin_popcountll(state.met) * (longest + 1) + nodes[state.node].depth;
+    }
+    int banks() const { return (__builtin_popcountll(all) + 1) * (longest + 1); }
     const std::vector<int32_t>& reserved_tokens() const { return reserved; }
 
     // The state after one more token.
@@ -56,8 +60,8 @@ class Phrases {
         const uint64_t open = open_phrases(state.met);
         int32_t child = find(state.node, id, open);
         for (int32_t node = state.node; child < 0 && node;) child = find(node = nodes[node].suffix, id, open);
-        if (child < 0) return {state.met, 0, false};
-        PhraseState after_id{state.met, child, false};
+        if (child < 0) return {state.met, 0, false, state.closing};
+        PhraseState after_id{state.met, child, false, state.closing};
         if (const uint64_t ending = nodes[child].ends & open) {
             const uint64_t first = ending & -ending;
             after_id.met |= first, after_id.boundary = whole & first;
@@ -93,11 +97,13 @@ class Phrases {
     struct TrieNode {
         std::vector<std::pair<int32_t, int32_t>> children;  // token and node
         uint64_t ends = 0, deeper = 0, below = 0;  // phrases with a form that ends here, below this node, or either
+        int32_t depth = 0;
         int32_t suffix = 0;  // the node of the longest proper suffix (Aho and Corasick, 1975)
     };
     std::vector<TrieNode> nodes;
     std::vector<int32_t> reserved, after;
     uint64_t all = 0, whole = 0;
+    int32_t longest = 0;  // form
     const uint8_t* continues = nullptr;
 
     void add(const int32_t* ids, int32_t length, uint64_t bit) {
@@ -109,11 +115,13 @@ class Phrases {
                 child = int32_t(nodes.size());
                 nodes.emplace_back();
                 nodes[node].children.push_back({ids[i], child});
+                nodes[child].depth = i + 1;
             }
             node = child;
             nodes[node].below |= bit;
         }
         nodes[node].ends |= bit;
+        longest = std::max(longest, length);
     }
 
     void link_suffixes() {

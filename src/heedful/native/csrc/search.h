@@ -317,17 +317,19 @@ class Search {
         job.done = false;
     }
 
-    // The same for a sentence with phrases (dynamic beam allocation): hypotheses that contain as many phrases form a bank, and
-    // banks share the beam. A hypothesis ends only with all phrases; if its most probable token is eos before that, it is
-    // extended by the phrases alone.
+    // The same for a sentence with phrases (dynamic beam allocation): hypotheses that have come equally far with their phrases
+    // form a bank, and banks share the beam. A hypothesis ends only with all phrases; if its most probable token is eos before
+    // that, it is extended by the phrases alone, or dropped if another hypothesis has all of them.
     void extend_constrained(Job& job, const Row* rows, int first, int length) {
         const SearchOptions& options = job.options;
         const Phrases& phrases = job.phrases;
         const int32_t bos = job.column(options.bos), eos = job.column(options.eos), pad = job.column(options.pad);
         std::vector<Candidate> all;
         std::vector<int32_t> wanted;
+        bool complete = !job.hypotheses.empty();  // whether a hypothesis has all phrases: others then need not be closed
+        for (const PhraseState& state : job.states) complete |= phrases.complete(state);
         for (size_t r = 0; r < job.live.size(); ++r) {
-            const PhraseState& state = job.states[r];
+            PhraseState& state = job.states[r];
             Distribution& distribution = distributions[first + r];
             distribution.set(rows[r].logits, int(decoder.logit_count(job.sentence)), bos, eos, pad);
             std::vector<int32_t>& columns = candidates[first + r];
@@ -343,7 +345,11 @@ class Search {
             phrases.wanted(state, wanted);
             for (int32_t id : wanted) add(id);
             distribution.top_k(2 * options.beam + phrases.reserved_tokens().size() + wanted.size(), columns);
-            if (!phrases.complete(state) && !columns.empty() && columns[0] == eos) continue;
+            if (!phrases.complete(state) && !columns.empty() && columns[0] == eos) state.closing = true;
+            if (!phrases.complete(state) && state.closing) {
+                if (complete) all.resize(all.size() - wanted.size());
+                continue;
+            }
             for (int32_t column : columns) {
                 const int32_t id = job.token(column);
                 if (std::find(wanted.begin(), wanted.end(), id) != wanted.end() || phrases.forbidden(state, id)) continue;
@@ -353,13 +359,13 @@ class Search {
         std::sort(all.begin(), all.end());
         std::vector<std::vector<Candidate>> banks(phrases.banks());
         auto after = [&](const Candidate& candidate) { return phrases.next(job.states[candidate.row], candidate.id); };
-        size_t complete = 0;  // candidates with all phrases that are better
+        size_t better = 0;  // candidates with all phrases
         for (const Candidate& candidate : all) {
             const PhraseState state = after(candidate);
             const bool ends = candidate.id == options.eos;
-            if (ends && complete < size_t(options.beam)) add_finished(job, candidate, length + 1);
+            if (ends && better < size_t(options.beam)) add_finished(job, candidate, length + 1);
             if (!ends) banks[phrases.bank(state)].push_back(candidate);
-            complete += phrases.complete(state);
+            better += phrases.complete(state);
         }
         std::vector<Candidate> live = share_beam(banks, options.beam);
         check_done(job, live, length);
@@ -369,10 +375,14 @@ class Search {
         job.live = std::move(live), job.states = std::move(states);
     }
 
-    // The best candidate of every bank, then the second best of every bank, and so on, until the beam is full.
+    // The best candidate of every bank, then the second best of every bank, and so on, until the beam is full. If there are more
+    // banks than rows, the first one and the last ones have a row.
     static std::vector<Candidate> share_beam(const std::vector<std::vector<Candidate>>& banks, size_t beam) {
         std::vector<Candidate> live;
-        for (size_t rank = 0, before = ~size_t(0); live.size() != before && live.size() < beam; ++rank) {
+        for (const std::vector<Candidate>& bank : banks)
+            if (!bank.empty()) live.push_back(bank[0]);
+        if (live.size() > beam) live.erase(live.begin() + 1, live.end() - (beam - 1));
+        for (size_t rank = 1, before = 0; live.size() != before && live.size() < beam; ++rank) {
             before = live.size();
             for (const std::vector<Candidate>& bank : banks)
                 if (rank < bank.size()) live.push_back(bank[rank]);

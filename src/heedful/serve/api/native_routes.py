@@ -20,6 +20,8 @@ TRANSLATION_FIELDS = (
     "token_log_probs",
     "alignment",
     "warnings",
+    "confidence",
+    "word_confidence",
 )  # of a translation
 MAX_EXPLAIN_CHARACTERS = 2000  # a longer page could not be read
 EXPLAIN_COST = 8  # sentences that take as much time
@@ -48,6 +50,7 @@ async def translations(state: ServerState, request: Request) -> Response:
         alignments=body.alignments,
         attention=body.attention,
         glossary=body.glossary,
+        confidence=body.confidence and bool(model.info.get("calibrated")),
     )
     pair = model.served.pair
     return JsonResponse(

@@ -83,6 +83,9 @@ class TranslationsRequest(RequestBody):
     alignments: Annotated[bool, Field(description="Return alignments of words.")] = False
     attention: Annotated[bool, Field(description="Return the attention weights too; implies alignments.")] = False
     glossary: RequestGlossary = {}
+    confidence: Annotated[
+        bool, Field(description="Return the confidence of translations and words, if the model is calibrated.")
+    ] = False
     api_key: str = ""
 
 
@@ -104,6 +107,8 @@ class TranslationAlternative(BaseModel):
     token_log_probs: list[float]
     alignment: list[tuple[int, int]] | None = None
     warnings: list[str] = []
+    confidence: float | None = None
+    word_confidence: list[float] | None = None
     attention: list[AttentionWeights] | None = None
 
 

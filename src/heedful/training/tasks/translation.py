@@ -19,12 +19,14 @@ from heedful.data.bucketing import micro_batches, plan_batches
 from heedful.data.corpus import Accept, accept_any, ignore_progress
 from heedful.data.pairs import Pairs
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
-from heedful.errors import SettingError
+from heedful.errors import DataError, SettingError
+from heedful.evaluation.calibration import MIN_WORDS, calibrate, save_calibration
 from heedful.evaluation.metrics import quick_scores
 from heedful.formats.line_files import count_lines
 from heedful.inference.translator import Translator
 from heedful.ops.cross_entropy import Loss
-from heedful.storage.folder import ModelFolder, save_search
+from heedful.storage.folder import ModelFolder, load_folder, save_search
+from heedful.text.words import words
 from heedful.training.init.lsa import cached_singular_vectors, lsa_embeddings
 from heedful.training.losses import translation_loss
 from heedful.training.run_report import Column
@@ -187,14 +189,31 @@ class TranslationTask(Task):
         return 0 if "length_penalty" in self.config.search.model_fields_set else 2
 
     def tune_search(self, folder: ModelFolder, best_score: float, budget: TimeBudget, log: Progress) -> None:
-        """Choose the length penalty by the metric on the validation set, unless it is set.
+        """Choose the length penalty by the metric on the validation set, unless it is set, and calibrate confidence.
 
         Models trained briefly or on little data prefer sentences that are too short. The paper, too, chose its penalty
         on the development set. A penalty of 1 scores a sentence by about its mean token; a larger one would reward
         length itself and fit the lengths of these references. A timed run tries as many values as there is time for.
         """
-        if not self.count_final_searches():
+        if self.count_final_searches():
+            self._tune_length_penalty(folder, best_score, budget, log)
+        self._calibrate(folder, budget, log)
+
+    def _calibrate(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> None:
+        """Calibrate confidence on the validation set, if it is large enough and time is left."""
+        sentences = self.corpus.valid_text[: budget.state.valid_sentences or self.config.train.valid_sentences]
+        if sum(len(words(target)) for _, target in sentences) < 2 * MIN_WORDS or not budget.affords(1):
             return
+        normalize, translator = self.corpus.target_tokenizer.normalize, Translator([load_folder(folder.path)])
+        best = [n_best[0] for n_best in translator.translations([source for source, _ in sentences])]
+        try:
+            result = calibrate(best, [normalize(target) for _, target in sentences])
+        except DataError:  # a model that writes almost nothing
+            return
+        save_calibration(folder.path, result)
+        log(f"confidence, calibrated on the validation set: error {result.errors['words']:.1f} % for words")
+
+    def _tune_length_penalty(self, folder: ModelFolder, best_score: float, budget: TimeBudget, log: Progress) -> None:
         penalty = self.config.search.length_penalty
         if not budget.affords(1):
             log(f"length penalty {penalty:g}: no time is left to try others")
