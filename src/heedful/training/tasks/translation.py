@@ -197,7 +197,8 @@ class TranslationTask(Task):
         """
         if self.count_final_searches():
             self._tune_length_penalty(folder, best_score, budget, log)
-        self._calibrate(folder, budget, log)
+        if self.metric == TranslationTask.metric:
+            self._calibrate(folder, budget, log)
 
     def _calibrate(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> None:
         """Calibrate confidence on the validation set, if it is large enough and time is left."""
