@@ -7,8 +7,10 @@ import random
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import heedful
+from heedful.cli.commands import app
 from heedful.evaluation.rouge import evaluate_summaries
 from heedful.inference.summarizer import Summarizer
 
@@ -76,9 +78,25 @@ def test_lengths_and_n_grams_are_limited(summarizer: Summarizer) -> None:
         assert len({*itertools.pairwise(ids)}) == len(ids) - 1
 
 
-def test_the_folder_knows_its_task(summarizer: Summarizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_knows_its_task(summarizer: Summarizer) -> None:
     path: Path = summarizer.folders[0].path
     loaded = heedful.load(path)
     assert isinstance(loaded, Summarizer)
     assert loaded.search.max_length is not None
     assert "ROUGE-L" in (path / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_summarize_and_evaluate(summarizer: Summarizer, tmp_path: Path) -> None:
+    path, pairs = summarizer.folders[0].path, documents(6, 6)
+    for name, side in (("documents", 0), ("titles", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    run = CliRunner()
+    made = run.invoke(app, ["summarize", str(path), "-i", str(tmp_path / "documents"), "--max-length", "20"])
+    assert made.exit_code == 0, made.output
+    expected = heedful.load(path, kind=Summarizer).summarize([text for text, _ in pairs], max_length=20)
+    assert made.stdout.splitlines() == expected
+    files = ["--source", str(tmp_path / "documents"), "--reference", str(tmp_path / "titles")]
+    scored = run.invoke(app, ["evaluate", str(path), *files])
+    assert scored.exit_code == 0, scored.output
+    assert [line.split()[0] for line in scored.stdout.splitlines()[:3]] == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
+    assert "Porter stemmer" in scored.stdout and "95% confidence intervals" in scored.stdout

@@ -45,11 +45,16 @@ def summarize(
 
     A document longer than the model reads is truncated at its end, and stderr names the line.
     """
+    from heedful.inference.summarizer import Summarizer
+    from heedful.storage.folder import wrong_family_error
+
     check_outputs(output)
     options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "min_length": min_length}
     options |= {"max_length": max_length, "no_repeat_ngram": no_repeat_ngram, "loop_guard": loop_guard}
     options = {name: value for name, value in options.items() if value is not None}
     summarizer = open_translator(models, threads, precision, device)
+    if not isinstance(summarizer, Summarizer):
+        raise wrong_family_error(summarizer.folders[0], "was not trained to summarize")
     lines, ready = arriving_lines(input)
     with (
         output_lines(output, input) as put,
