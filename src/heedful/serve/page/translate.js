@@ -4,6 +4,9 @@ import { HttpError, copy, h, look, post, save, say } from "./common.js";
 import { translateDocument, translateFile } from "./files.js";
 
 const WAYS = 4;
+// as in Python: in scripts without spaces every character is a word
+const WORD = /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\u{20000}-\u{3ffff}][\u0300-\u036f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ecd\u102b-\u103e\u17b6-\u17d3\u3099\u309a\ufe00-\ufe0f]*|[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\u{20000}-\u{3ffff}]+/gu;
+const DOUBTFUL = [[0.4, "doubtful"], [0.65, "unsure"]]; // confidence of a word below which it is shaded
 const WITHOUT_SPACES = /[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]$/; // scripts
 
 export function translating({ model, models, settings, carried, show, label }) {
@@ -18,13 +21,16 @@ export function translating({ model, models, settings, carried, show, label }) {
 
   const input = h("textarea", {
     id: "source", "aria-label": `Text in ${from}`, placeholder: "Type, paste, or drop a file", spellcheck: false,
-    autocapitalize: "sentences", lang: model.source.length <= 3 ? model.source : null,
+    autocapitalize: "sentences", dir: "auto", lang: model.source.length <= 3 ? model.source : null,
     oninput: typed, onscroll: () => (input.scrollTop = 0),
     onmousemove: (event) => pointed(event), onmouseleave: () => light(null),
   });
-  const mirror = h("div", { class: "mirror", "aria-hidden": true });
+  const mirror = h("div", { class: "mirror", dir: "auto", "aria-hidden": true });
+  const glossary = h("textarea", {
+    id: "glossary", rows: 3, spellcheck: false, "aria-label": "Glossary", placeholder: "dog = Hund | Hunde\nheedful =", oninput: typed,
+  });
   const output = h("div", {
-    class: "output", id: "target", "aria-label": `Translation into ${to}`, lang: model.target.length <= 3 ? model.target : null,
+    class: "output", id: "target", dir: "auto", "aria-label": `Translation into ${to}`, lang: model.target.length <= 3 ? model.target : null,
     onmouseleave: () => light(null),
   });
   const count = h("span", { class: "count" });
@@ -51,6 +57,10 @@ export function translating({ model, models, settings, carried, show, label }) {
           h("button", { type: "button", id: "save", onclick: () => save(`translation.${model.target}.txt`, fullTranslation()) }, "Save")),
         output,
         h("p", { class: "foot" }, "Point at a word to see where it comes from; click a sentence to look inside."))),
+    h("details", { class: "glossary" },
+      h("summary", {}, "Glossary"),
+      h("p", { class: "small" }, "A line is a term = its translation, or several forms separated by |; nothing after = keeps the term as it is."),
+      glossary),
     alternatives);
   element.addEventListener("dragover", (event) => { event.preventDefault(); element.classList.add("dropping"); });
   element.addEventListener("dragleave", () => element.classList.remove("dropping"));
@@ -78,7 +88,8 @@ export function translating({ model, models, settings, carried, show, label }) {
     abort = new AbortController();
     say("Translating…");
     try {
-      const answer = await post("/v1/translations", { text, model: model.name, n_best: WAYS }, abort.signal);
+      const body = { text, model: model.name, n_best: WAYS, glossary: terms(), confidence: true };
+      const answer = await post("/v1/translations", body, abort.signal);
       const received = (await answer.json()).translations[0].sentences;
       if (!shown(received, number)) return;
       say("");
@@ -94,7 +105,7 @@ export function translating({ model, models, settings, carried, show, label }) {
 
   // Alignments are requested after the translation, because they take longer.
   async function align(body, number, signal, first = 0) {
-    const answer = await post("/v1/translations", { model: model.name, alignments: true, ...body }, signal);
+    const answer = await post("/v1/translations", { model: model.name, alignments: true, glossary: terms(), ...body }, signal);
     if (number < answered) return;
     for (const [index, aligned] of (await answer.json()).translations[0].sentences.entries())
       for (const translation of sentences[first + index]?.translations || [])
@@ -117,9 +128,25 @@ export function translating({ model, models, settings, carried, show, label }) {
 
   // ---- what is shown
 
-  function words(text, sentence, side) {
-    return text.split(/(\s+)/).map((piece, index) =>
-      index % 2 ? piece : h("span", { class: "word", "data-sentence": sentence, "data-word": index / 2, "data-side": side }, piece));
+  function terms() {
+    const lines = glossary.value.split("\n").filter((line) => line.includes("=")).map((line) => line.split("=").map((cell) => cell.trim()));
+    return Object.fromEntries(lines.filter(([term]) => term).map(([term, forms]) =>
+      [term, forms ? forms.split("|").map((form) => form.trim()).filter(Boolean) : null]));
+  }
+  function words(text, sentence, side, confidence = []) {
+    const parts = [];
+    let at = 0, number = 0;
+    for (const match of text.matchAll(WORD)) {
+      const value = confidence[number];
+      const shade = value === undefined ? "" : DOUBTFUL.find(([limit]) => value < limit)?.[1] || "";
+      parts.push(text.slice(at, match.index), h("span", {
+        class: `word ${shade}`.trim(), "data-sentence": sentence, "data-word": number, "data-side": side,
+        title: shade ? `confidence ${Math.round(100 * value)} %` : null,
+      }, match[0]));
+      at = match.index + match[0].length;
+      number += 1;
+    }
+    return [...parts, text.slice(at)];
   }
   function drawMirror(current) {
     const text = input.value;
@@ -161,7 +188,7 @@ export function translating({ model, models, settings, carried, show, label }) {
         class: `sentence${index === active && sentences.length > 1 ? " active" : ""}`, tabindex: 0, role: "button", "data-sentence": index,
         title: "Look inside", onclick: () => inside(index), onfocus: () => activate(index), onmouseenter: () => activate(index),
         onmousemove: pointed, onkeydown: (event) => { if (event.key === "Enter") inside(index); },
-      }, words(chosenTranslation(sentence).text, index, "target")));
+      }, words(chosenTranslation(sentence).text, index, "target", chosenTranslation(sentence).word_confidence || [])));
     });
     output.replaceChildren(...parts);
   }
