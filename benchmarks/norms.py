@@ -78,15 +78,16 @@ def measure(model: EncoderModel, length: int) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2, help="training time of all models together")
+    parser.add_argument("--norms", nargs="+", choices=NORMS, default=list(NORMS))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--picture", type=Path, help="where to draw accuracy and shift: .svg or .png")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    seconds = 60 * options.minutes / (len(NORMS) * options.seeds)
+    seconds = 60 * options.minutes / (len(options.norms) * options.seeds)
     print(f"{seconds:.0f} s of one core for each model; accuracy in percent at lengths {', '.join(map(str, TESTED))}")
     accuracy: dict[str, list[float]] = {}
     shifts: list[float] = []
-    for name in NORMS:
+    for name in options.norms:
         models = [train(name, seconds, seed) for seed in range(1, options.seeds + 1)]
         found = [[measure(model, length) for model in models] for length in TESTED]
         accuracy[name] = [statistics.mean(right for right, _ in each) for each in found]

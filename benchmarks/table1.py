@@ -223,8 +223,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7, help="passes whose median is the time")
     parser.add_argument("--rows", nargs="+", choices=list(PAPER), default=list(PAPER))
     parser.add_argument("--picture", type=Path, help="where to draw time and memory: .svg or .png")
+    parser.add_argument("--kernels", action="store_true", help="full and separable convolutions by kernel width only")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    if asked.kernels:
+        compare_kernels(asked.repeats)
+        return
     rows: dict[str, dict[str, list[float]]] = {}
     print(f"{'':21} time by n   time by d   memory by n   steps that wait    longest path")
     print(f"{'':21} exponent    exponent    exponent      n = 128 -> 256     n = {' -> '.join(map(str, PATHS))}")
@@ -249,6 +253,23 @@ def main() -> None:
     )
     if asked.picture:
         draw(rows, asked.picture)
+
+
+def compare_kernels(repeats: int) -> None:
+    """Print the time of a full and of a separable convolution against the kernel width k, and what the paper counts."""
+    length, width = 512, 256
+    print(
+        f"n = {length}, d = {width}: milliseconds, forward and backward; ratio; k d / (k + d), the ratio of the costs"
+    )
+    for kernel in (3, 7, 15, 31):
+        full, separable = (
+            conv.GatedConvolution(config(width, architecture="conv", kernel_width=kernel, separable=kind), 0, True)
+            for kind in (False, True)
+        )
+        slow, fast = (1e3 * seconds(layer, length, width, repeats) for layer in (full, separable))
+        print(
+            f"k = {kernel:2}   {slow:6.1f}  {fast:6.1f}   {slow / fast:5.2f}   {kernel * width / (kernel + width):5.1f}"
+        )
 
 
 def draw(rows: dict[str, dict[str, list[float]]], path: Path) -> None:
