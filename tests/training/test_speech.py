@@ -131,13 +131,18 @@ def test_training_starts_from_a_recognizer(manifest: Path, trained: Path) -> Non
         ({"train.rdrop": 1.0}, "train.rdrop is 1.0, but this run trains a speech recognizer"),
         ({"train.sampled_softmax": 100}, "train.sampled_softmax is 100, but this run trains a speech recognizer"),
         ({"model.features": 40, "model.vocab_size": 5}, "model.vocab_size is 5, and follows from the corpus"),
-        ({"task": "translation"}, "task is translation, but recordings trains speech"),
+        ({"task": "translation"}, "task is translation, but a list of recordings trains speech"),
         ({"text.vocab_size": 20_000}, "text.vocab_size is 20000"),
     ],
 )
 def test_settings_that_do_not_fit(manifest: Path, tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(heedful.errors.HeedfulError, match=message):
         heedful.train(audio=manifest, out=tmp_path / "run", **settings)
+
+
+def test_a_task_without_its_data(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"task is speech, but no data are given for it; set data\.audio"):
+        heedful.train(task="speech", out=tmp_path / "run")
 
 
 def test_a_translator_has_no_speech_settings(tmp_path: Path) -> None:

@@ -98,5 +98,5 @@ class AudioFile:
         return TooLongError(f"{self.name} is {seconds:,.0f} seconds long, and at most {most:,.0f} are allowed; cut it.")
 
     def _damaged(self, error: Exception) -> DataError:
-        reason = quote(str(error).removeprefix(f"Error opening {self.source!r}: ").strip(". "))
+        reason = quote(getattr(error, "error_string", str(error)).strip(". "))
         return DataError(f"{self.name} cannot be decoded ({reason}); give a complete file: {READABLE} are read.")

@@ -124,7 +124,7 @@ SPEECH: Sections = {
 SPEECH_SIZES: dict[Preset, Sections] = {
     "tiny": {
         "model": {"d_model": 128, "d_ff": 512, "encoder_layers": 4, "decoder_layers": 2},
-        "train": {"learning_rate": 4e-3, "batch_tokens": 4096, "max_updates": 10_000},
+        "train": {"learning_rate": 4e-3, "warmup": 100, "batch_tokens": 4096, "max_updates": 10_000},
     },
     "small": {"model": {"encoder_layers": 8, "decoder_layers": 4}, "train": {"learning_rate": 3e-3}},
     "base": {"model": {"encoder_layers": 12}, "train": {"clip_norm": 1.0}},

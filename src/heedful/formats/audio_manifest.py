@@ -39,7 +39,7 @@ class AudioManifest:
 
     def utterances(self, dropped: DroppedLines | None = None) -> Iterator[Utterance]:
         """All recordings in order; `dropped` counts lines that cannot be read, which are errors without it."""
-        lines = read_tsv(self.path, dropped=dropped)
+        lines = read_tsv(self.path, dropped=dropped, columns="path TAB text")
         for number, columns in enumerate(lines, 1):
             name, text = (column.strip() for column in columns)
             if name and text:

@@ -190,16 +190,22 @@ def read_pairs(source: Path, target: Path, dropped: DroppedLines | None = None) 
 
 
 def read_tsv(
-    path: Path, notes: Counter[str] | None = None, dropped: DroppedLines | None = None
+    path: Path,
+    notes: Counter[str] | None = None,
+    dropped: DroppedLines | None = None,
+    columns: str = "source TAB target",
 ) -> Iterator[tuple[str, str]]:
-    """The first two columns of every line; `notes` counts lines with more columns, `dropped` lines with fewer."""
+    """The first two columns of every line; `notes` counts lines with more columns, `dropped` lines with fewer.
+
+    `columns` names them in the message of an error.
+    """
     for number, line in enumerate(read_good_and_bad_lines(path), 1):
         if isinstance(line, BadLine):
             yield _empty_pair(line, path, dropped)
             continue
         source, tab, rest = line.partition("\t")
         if not tab:
-            bad = BadLine(NO_TAB, number, "has no TAB; every line must be source TAB target.")
+            bad = BadLine(NO_TAB, number, f"has no TAB; every line must be {columns}.")
             yield _empty_pair(bad, path, dropped)
             continue
         target, more, _ = rest.partition("\t")
