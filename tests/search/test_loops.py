@@ -99,6 +99,7 @@ def test_a_loop_of_the_source_is_no_loop():
     options = SearchOptions(beam=2, max_length=6)
     free = beam_search(Stuck(), *batch([LOOPING]), options.model_copy(update={"loop_guard": False}))
     assert max_copies(free[0][0].ids) > MAX_COPIES
+    assert has_loop(free[0][0], PLAIN) and not has_loop(free[0][0], LOOPING)
     assert beam_search(Stuck(), *batch([LOOPING]), options) == free
 
 
