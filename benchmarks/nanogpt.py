@@ -3,8 +3,10 @@
     python benchmarks/nanogpt.py path/to/nanoGPT path/to/tinyshakespeare.txt
 
 Both train the recipe that nanoGPT publishes for a CPU: 4 layers, 4 heads, 128 wide, blocks of 64, batches of 12, 2,000
-iterations, no dropout. Speed is measured in short rounds that alternate, so that a machine that is busy for a while
-slows both down; losses come from one full run of each. The checkout is copied and never changed.
+iterations, no dropout; `--size large` takes its recipe for a GPU, 6 layers, 6 heads, 384 wide, blocks of 256. Speed is
+measured in short rounds that alternate, so that a machine that is busy for a while slows both down; losses come from
+one full run of each. nanoGPT computes in float32 on a CPU; `--autocast` measures a copy whose one line about that is
+changed, so that it computes in bfloat16. The checkout is copied and never changed.
 """
 
 from __future__ import annotations
@@ -20,22 +22,47 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch.utils.benchmark import Timer
 
-TOKENS = 12 * 64  # an iteration
-THEIRS = [
-    "--device=cpu", "--compile=False", "--block_size=64", "--batch_size=12", "--n_layer=4", "--n_head=4",
-    "--n_embd=128", "--dropout=0.0", "--log_interval=1", "--always_save_checkpoint=False",
-]  # fmt: skip
+ROWS = 12  # blocks of an iteration
+THEIRS = ["--device=cpu", "--compile=False", "--dropout=0.0", "--log_interval=1", "--always_save_checkpoint=False"]
 OURS = [
-    "data.documents=files", "text.kind=characters", "model.decoder_layers=4", "model.n_heads=4", "model.d_model=128",
-    "model.d_ff=512", "model.dropout=0", "train.block_size=64", "train.batch_tokens=768", "train.learning_rate=4e-3",
-    "train.sample=0", "train.valid_tokens=1000000",
+    "data.documents=files", "text.kind=characters", "model.dropout=0", "train.learning_rate=4e-3", "train.sample=0",
+    "train.valid_tokens=1000000",
 ]  # fmt: skip
+FLOAT32_ON_CPU = "nullcontext() if device_type == 'cpu' else "  # the line of its train.py that autocast needs changed
+
+
+@dataclass(frozen=True)
+class Size:
+    """The model and the blocks of a recipe."""
+
+    layers: int
+    heads: int
+    width: int
+    block: int
+
+    @property
+    def tokens(self) -> int:
+        """Of an iteration."""
+        return ROWS * self.block
+
+    def theirs(self) -> list[str]:
+        sizes = {"n_layer": self.layers, "n_head": self.heads, "n_embd": self.width, "block_size": self.block}
+        return [f"--{name}={value}" for name, value in (sizes | {"batch_size": ROWS}).items()]
+
+    def ours(self) -> list[str]:
+        model = {"decoder_layers": self.layers, "n_heads": self.heads, "d_model": self.width, "d_ff": 4 * self.width}
+        train = {"block_size": self.block, "batch_tokens": self.tokens}
+        return [f"{part}.{k}={v}" for part, keys in (("model", model), ("train", train)) for k, v in keys.items()]
+
+
+SIZES = {"small": Size(4, 4, 128, 64), "large": Size(6, 6, 384, 256)}
 
 
 def main() -> None:
@@ -46,12 +73,15 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=200, help="iterations of a speed measurement")
     parser.add_argument("--iterations", type=int, default=2000, help="of the full runs; 0 to leave them out")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads of either")
+    parser.add_argument("--size", choices=SIZES, default="small", help="the recipe for a CPU, or the larger one")
+    parser.add_argument("--autocast", action="store_true", help="nanoGPT in bfloat16 instead of float32")
     asked = parser.parse_args()
+    size = SIZES[asked.size]
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(asked.checkout, asked.text, Path(folder), asked.threads)
+        bench = Bench(asked.checkout, asked.text, Path(folder), size, asked.threads, asked.autocast)
         speeds = [(bench.nanogpt(asked.updates)[0], bench.heedful(asked.updates)[0]) for _ in range(asked.rounds)]
         print_speeds(speeds)
-        print_bound(asked.threads, statistics.median(theirs for theirs, _ in speeds))
+        print_bound(asked.threads, size, statistics.median(theirs for theirs, _ in speeds))
         if asked.iterations:
             print_losses(bench.nanogpt(asked.iterations)[1], bench.heedful(asked.iterations)[1], asked.iterations)
 
@@ -59,11 +89,17 @@ def main() -> None:
 class Bench:
     """Both programs, ready to train on the same characters: nine tenths for training, the last one for validation."""
 
-    def __init__(self, checkout: Path, text: Path, folder: Path, threads: int) -> None:
+    def __init__(
+        self, checkout: Path, text: Path, folder: Path, size: Size, threads: int, autocast: bool = False
+    ) -> None:
         if not (checkout / "train.py").is_file():
             sys.exit(f"{checkout} is no checkout of nanoGPT: it has no train.py")
-        self.folder, self.runs = folder, 0
+        self.folder, self.size, self.runs = folder, size, 0
         self.peer = Path(shutil.copytree(checkout, folder / "peer", ignore=shutil.ignore_patterns(".git", "out*")))
+        self.dtype = "bfloat16" if autocast else "float32"
+        if autocast:
+            script = self.peer / "train.py"
+            script.write_text(script.read_text(encoding="utf-8").replace(FLOAT32_ON_CPU, ""), encoding="utf-8")
         self.environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         data = self.peer / "data" / "shakespeare_char"
         data.mkdir(parents=True, exist_ok=True)
@@ -79,9 +115,10 @@ class Bench:
     def nanogpt(self, iterations: int) -> tuple[float, float]:
         """Tokens a second, and the validation loss at the end."""
         words = [f"--max_iters={iterations}", f"--lr_decay_iters={iterations}", f"--eval_interval={iterations}"]
-        words += [f"--eval_iters={200 if iterations >= 1000 else 1}"]
+        words += [f"--eval_iters={200 if iterations >= 1000 else 1}", f"--warmup_iters={min(100, iterations // 2)}"]
+        words += [f"--dtype={self.dtype}", *self.size.theirs()]
         command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *THEIRS, *words]
-        return read_nanogpt(self.run(command, self.peer))
+        return read_nanogpt(self.run(command, self.peer), self.size.tokens)
 
     def heedful(self, iterations: int) -> tuple[float, float]:
         """The same of ours."""
@@ -89,7 +126,8 @@ class Bench:
         out = self.folder / "ours" / str(self.runs)
         words = [f"train.max_updates={iterations}", f"train.checkpoint_every={iterations}"]
         files = ["--text", self.folder / "train.txt", "--valid-text", self.folder / "valid.txt", "--out", out]
-        self.run([sys.executable, "-m", "heedful", "train", *OURS, *words, *map(str, files)], self.folder)
+        task = ["--task", "language-model", *OURS, *self.size.ours()]
+        self.run([sys.executable, "-m", "heedful", "train", *task, *words, *map(str, files)], self.folder)
         return read_heedful((out / "metrics.jsonl").read_text(encoding="utf-8"))
 
     def run(self, command: Sequence[str], folder: Path) -> str:
@@ -99,13 +137,13 @@ class Bench:
         return done.stdout
 
 
-def read_nanogpt(output: str) -> tuple[float, float]:
+def read_nanogpt(output: str, tokens: int) -> tuple[float, float]:
     """Its log -> tokens a second by the median iteration, and the last validation loss."""
     times = [float(each) for each in re.findall(r"^iter \d+: loss [\d.]+, time ([\d.]+)ms", output, re.MULTILINE)]
     losses = re.findall(r"^step \d+: train loss [\d.]+, val loss ([\d.]+)", output, re.MULTILINE)
     if len(times) < 3 or not losses:
         sys.exit(f"the log of nanoGPT is not what this benchmark can read:\n{output[-1000:]}")
-    return 1000 * TOKENS / statistics.median(times[1:]), float(losses[-1])
+    return 1000 * tokens / statistics.median(times[1:]), float(losses[-1])
 
 
 def read_heedful(metrics: str) -> tuple[float, float]:
@@ -123,17 +161,20 @@ def print_speeds(speeds: Sequence[tuple[float, float]]) -> None:
     print(f"ratio: median {statistics.median(ratios):.2f}, from {ratios[0]:.2f} to {ratios[-1]:.2f}")
 
 
-def print_bound(threads: int, theirs: float) -> None:
-    """What nothing but the products of an iteration would reach, each shape at the rate it has here, in float32."""
+def print_bound(threads: int, size: Size, theirs: float) -> None:
+    """What nothing but the products of an iteration would reach in PyTorch, each shape at the rate it has here."""
     torch.set_num_threads(threads)
-    seconds = 0.0
-    for inner, outer, count in ((128, 128, 4 * 4), (128, 512, 4), (512, 128, 4), (128, 65, 1)):
-        x, weight, slope = torch.randn(TOKENS, inner), torch.randn(outer, inner), torch.randn(TOKENS, outer)
-        for product in ("x @ weight.T", "slope @ weight", "slope.T @ x"):  # forward, and both gradients
-            timer = Timer(product, globals={"x": x, "weight": weight, "slope": slope})
-            seconds += count * timer.blocked_autorange(min_run_time=0.3).median
-    bound = TOKENS / seconds
-    print(f"bound: the products of the weights alone take {bound:,.0f} tokens/s, {bound / theirs:.2f} x nanoGPT")
+    width, layers, tokens = size.width, size.layers, size.tokens
+    shapes = ((width, width, 4 * layers), (width, 4 * width, layers), (4 * width, width, layers), (width, 65, 1))
+    for dtype in (torch.float32, torch.bfloat16):
+        seconds = 0.0
+        for inner, outer, count in shapes:
+            sides = [torch.randn(shape).to(dtype) for shape in ((tokens, inner), (outer, inner), (tokens, outer))]
+            for product in ("x @ weight.T", "grad @ weight", "grad.T @ x"):  # forward, and both gradients
+                timer = Timer(product, globals=dict(zip(("x", "weight", "grad"), sides, strict=True)))
+                seconds += count * timer.blocked_autorange(min_run_time=0.3).median
+        bound = tokens / seconds
+        print(f"bound: the products alone take {bound:,.0f} tokens/s in {dtype}, {bound / theirs:.2f} x nanoGPT")
 
 
 def print_losses(theirs: float, ours: float, iterations: int) -> None:
