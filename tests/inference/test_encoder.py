@@ -78,7 +78,7 @@ def test_vectors_do_not_depend_on_their_batch(encoder: Encoder, pooling: str, mo
     assert together.dtype == np.float32
     alone = np.concatenate([encoder.embed([text], pooling, normalize=False) for text in TEXTS])
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr("heedful.inference.encoder.BATCH_TOKENS", 20)
+    monkeypatch.setattr("heedful.inference.torch_encoder.BATCH_TOKENS", 20)
     np.testing.assert_allclose(encoder.embed(TEXTS, pooling, normalize=False), alone, rtol=1e-4, atol=1e-5)
     assert np.linalg.norm(encoder.embed(TEXTS, pooling), axis=1) == pytest.approx([1] * 4, abs=1e-5)
     assert encoder.embed([]).shape == (0, 32)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Device, Threads, TorchPrecision, input_lines, prepare_torch
+from heedful.cli.streams import DASH, Device, ModelPrecision, Threads, input_lines, prepare_model
 
 
 def answer(
@@ -20,7 +20,7 @@ def answer(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print text, start, end and score as JSON.")] = False,
     threads: Threads = 0,
-    precision: TorchPrecision = "float32",
+    precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
     """Answer a question with a span of a passage; an empty line means that the passage has no answer.
@@ -41,7 +41,7 @@ def answer(
 
     if (question is None) == (labeled is None):
         raise SettingError("give --question and a passage on standard input, or --labeled with a SQuAD file.")
-    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
+    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
     if labeled is not None:
         examples = read_squad(labeled)
         answers = encoder.answer_batch([(each.question, each.context) for each in examples], not must_answer)

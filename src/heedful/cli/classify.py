@@ -12,12 +12,12 @@ import typer
 from heedful.cli.streams import (
     DASH,
     Device,
+    ModelPrecision,
     Threads,
-    TorchPrecision,
     check_outputs,
     input_lines,
     output_lines,
-    prepare_torch,
+    prepare_model,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def classify(
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write a TAB and the probability after each label.")] = False,
     threads: Threads = 0,
-    precision: TorchPrecision = "float32",
+    precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
     """Predict the label of each line, or its number by a regression model: N lines in, N out.
@@ -48,7 +48,7 @@ def classify(
     from heedful.interop import open_folder
 
     check_outputs(output)
-    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
+    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
     encoder.notice = lambda text: print(text, file=sys.stderr)
     if labeled is not None:
         measure(encoder, labeled)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Device, Threads, TorchPrecision, check_outputs, input_lines, prepare_torch
+from heedful.cli.streams import DASH, Device, ModelPrecision, Threads, check_outputs, input_lines, prepare_model
 
 
 def embed(
@@ -19,7 +19,7 @@ def embed(
     pooling: Annotated[str, typer.Option(help="mean (of all tokens) or first (token).")] = "mean",
     normalize: Annotated[bool, typer.Option(help="Scale every vector to length 1.")] = True,
     threads: Threads = 0,
-    precision: TorchPrecision = "float32",
+    precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
     """Embed lines as vectors: N lines in, a NumPy array of N rows out.
@@ -38,7 +38,7 @@ def embed(
     if output == DASH and sys.stdout.isatty():
         raise SettingError("the output is a binary .npy file; redirect it with > vectors.npy, or set -o vectors.npy.")
     check_outputs(output)
-    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
+    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
     encoder.notice = lambda text: print(text, file=sys.stderr)
     vectors = encoder.embed(list(input_lines(input)), pooling, normalize)
     if output == DASH:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Device, Threads, TorchPrecision, prepare_torch
+from heedful.cli.streams import Device, ModelPrecision, Threads, prepare_model
 
 
 def fill_mask(
@@ -15,7 +15,7 @@ def fill_mask(
     text: Annotated[str, typer.Argument(help="Text with [MASK] or <mask> in place of the missing words.")],
     top: Annotated[int, typer.Option(help="Number of candidates per mask.")] = 5,
     threads: Threads = 0,
-    precision: TorchPrecision = "float32",
+    precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
     """Predict the masked words of a text: the most probable candidates with their probabilities.
@@ -26,7 +26,7 @@ def fill_mask(
     from heedful.interop import open_folder
     from heedful.text.normalization import replace_surrogates
 
-    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
+    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
     for number, candidates in enumerate(encoder.fill_mask(replace_surrogates(text), top)):
         if number:
             print()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.streams import Device, Threads, TorchPrecision, prepare_torch
+from heedful.cli.streams import Device, ModelPrecision, Threads, prepare_model
 
 
 def generate(
@@ -28,7 +28,7 @@ def generate(
     n: Annotated[int, typer.Option("--n", "-n", help="Number of samples.")] = 1,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
     threads: Threads = 0,
-    precision: TorchPrecision = "float32",
+    precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
     """Continue a text and print it token by token.
@@ -45,7 +45,7 @@ def generate(
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
     options |= {"max_tokens": max_tokens, "repetition_penalty": repetition_penalty, "stop": stop or ()}
-    generator = Generator(open_folder(model), prepare_torch(threads, precision, device), device)
+    generator = Generator(open_folder(model), prepare_model(threads, precision, device), device)
     if prompt == "-":
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     prompt = replace_surrogates(prompt)

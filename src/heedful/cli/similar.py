@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Device, Threads, TorchPrecision, input_lines, prepare_torch
+from heedful.cli.streams import Device, ModelPrecision, Threads, input_lines, prepare_model
 
 
 def similar(
@@ -21,7 +21,7 @@ def similar(
     ] = None,
     top: Annotated[int, typer.Option(help="Number of results.")] = 5,
     threads: Threads = 0,
-    precision: TorchPrecision = "float32",
+    precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
     """Find the lines that are most similar to a text: cosine similarity, line number, and the line.
@@ -42,7 +42,7 @@ def similar(
         raise SettingError(
             f"{table.lines} has {len(texts)} lines and {vectors} {len(table.vectors)} vectors; embed the file again."
         )
-    encoder = Encoder(open_folder(table.model), prepare_torch(threads, precision, device), device)
+    encoder = Encoder(open_folder(table.model), prepare_model(threads, precision, device), device)
     vector = encoder.embed([replace_surrogates(query)], table.pooling)[0]
     if len(vector) != table.vectors.shape[1]:
         raise SettingError(

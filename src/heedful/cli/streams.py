@@ -33,6 +33,7 @@ LoopGuard = Annotated[
 ]
 Threads = Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")]
 Precision = Annotated[str, typer.Option(help="auto (the fastest one of this machine), float32, bfloat16 or int8.")]
+ModelPrecision = Annotated[str, typer.Option(help="float32, int8 (the native engine) or bfloat16 (PyTorch).")]
 TorchPrecision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
 Device = Annotated[str, typer.Option(help="cpu, or cuda for a GPU.")]
 Shortlist = Annotated[
@@ -200,6 +201,17 @@ def _same_file(one: Path, other: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(written.st_mode) and os.path.samestat(read, written)
+
+
+def prepare_model(threads: int = 0, precision: str = "float32", device: str = "cpu") -> str:
+    """Check and apply --threads, --precision and --device of a GPT or BERT, without torch on a CPU."""
+    from heedful.ops.precision import PRECISION_NAMES, PRECISIONS
+
+    if precision not in PRECISIONS:
+        raise SettingError(f"--precision is {precision!r}; it must be {PRECISION_NAMES}.")
+    set_threads(threads)
+    check_device(device)
+    return precision if precision != "auto" else "float32" if device == "cpu" else prepare_torch(0, "auto", device)
 
 
 def prepare_torch(threads: int = 0, precision: str = "float32", device: str = "cpu") -> str:

@@ -11,12 +11,12 @@ import typer
 from heedful.cli.streams import (
     DASH,
     Device,
+    ModelPrecision,
     Threads,
-    TorchPrecision,
     check_outputs,
     input_lines,
     output_lines,
-    prepare_torch,
+    prepare_model,
 )
 
 
@@ -26,7 +26,7 @@ def tag(
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
     labeled: Annotated[Path | None, typer.Option(help="Evaluate on a CoNLL file instead.")] = None,
     threads: Threads = 0,
-    precision: TorchPrecision = "float32",
+    precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
     """Tag each word of each line: a line of word TAB tag for each word, a blank line after each sentence (CoNLL).
@@ -41,7 +41,7 @@ def tag(
     from heedful.interop import open_folder
 
     check_outputs(output)
-    encoder = Encoder(open_folder(model), prepare_torch(threads, precision, device), device)
+    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
     if labeled is not None:
         sentences = read_conll(labeled)
         predicted = encoder.tag([sentence.words for sentence in sentences])

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.data.labeled_corpus import frame_text_pair
 from heedful.data.pairs import Pairs, RaggedIds
 from heedful.text import Specials
 
@@ -124,12 +125,11 @@ def collate_text_pairs(
     rows: Sequence[tuple[Sequence[int], Sequence[int]]], specials: Specials, types: int
 ) -> tuple[Tensor, Tensor]:
     """-> (B, T) ids `<s> … </s>` or `<s> … </s> … </s>`, padded right, and (B, T) the token type of each."""
-    framed = [[specials.bos, *a, specials.eos, *([*b, specials.eos] if len(b) else [])] for a, b in rows]
-    longest = max(map(len, framed), default=0)
+    framed = [frame_text_pair(first, second, specials, types) for first, second in rows]
+    longest = max((len(ids) for ids, _ in framed), default=0)
     ids = torch.full((len(rows), longest), specials.pad)
     segments = torch.zeros_like(ids)
-    for row, (tokens, (first, _)) in enumerate(zip(framed, rows, strict=True)):
+    for row, (tokens, kinds) in enumerate(framed):
         ids[row, : len(tokens)] = torch.tensor(tokens)
-        if types > 1:
-            segments[row, len(first) + 2 : len(tokens)] = 1
+        segments[row, : len(tokens)] = torch.tensor(kinds)
     return ids, segments

@@ -28,7 +28,7 @@ from heedful.data.scan import hold_out_pairs
 from heedful.errors import DataError
 from heedful.formats.babi import labeled_lines
 from heedful.formats.line_files import BadLine, DroppedLines, read_good_and_bad_lines
-from heedful.text import Tokenizer
+from heedful.text import Specials, Tokenizer
 from heedful.text.vocabulary import MASK, train_vocabulary
 
 Labels = NDArray[np.float64]
@@ -330,6 +330,15 @@ def encode_text_pair(
         return first, other, False
     keep_other = max(budget // 2, budget - len(first)) if len(other) > budget // 2 else len(other)
     return first[: budget - keep_other], other[:keep_other], True
+
+
+def frame_text_pair(
+    first: Sequence[int], second: Sequence[int], specials: Specials, types: int
+) -> tuple[list[int], list[int]]:
+    """`<s> … </s>` or `<s> … </s> … </s>`, and the token type of each: 1 in the second text, if there are types."""
+    ids = [specials.bos, *first, specials.eos, *([*second, specials.eos] if len(second) else [])]
+    begin = len(first) + 2 if types > 1 else len(ids)
+    return ids, [int(place >= begin) for place in range(len(ids))]
 
 
 def _hash(text: str) -> int:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.model.kv_cache import KVCache
 from heedful.model.transformer import DecoderModel
+from heedful.ops.precision import autocast
 
 READ_TOKENS = 4096  # of prompts that are computed at once
 
@@ -101,3 +104,16 @@ class ContextWindow:
             self.cache.select(self._ids(place for place, _ in places))
         else:
             self.cache = None
+
+
+class TorchWindow(ContextWindow):
+    """A context window that computes in `precision` and returns NumPy arrays."""
+
+    def __init__(self, model: DecoderModel, precision: str) -> None:
+        super().__init__(model)
+        self.precision = precision
+
+    @torch.inference_mode()
+    def next(self) -> NDArray[np.float32]:  # type: ignore[override]
+        with autocast(self.precision, self.model.embedding.weight.device):
+            return super().next().cpu().numpy()

@@ -1,6 +1,7 @@
 """Encoder: texts -> embeddings, fill-mask candidates or labels, with a BERT.
 
-Texts are encoded with special tokens, sorted by length, computed in batches and returned in their order.
+Texts are encoded with special tokens and computed by the native engine, or by PyTorch where that does not know the
+model.
 """
 
 from __future__ import annotations
@@ -9,29 +10,38 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from heedful.config.schema import LabelKind
-from heedful.data.batch import collate_text_pairs
-from heedful.data.labeled_corpus import encode_text_pair
+from heedful.data.labeled_corpus import encode_text_pair, frame_text_pair
 from heedful.data.token_labels import encode_passage, encode_words, windows
 from heedful.errors import SettingError
+from heedful.inference.native_choice import check_precision, computed_natively
 from heedful.inference.token_predictions import Answer, TaggedWord, best_answer, softmax, tag_words
-from heedful.model.transformer import EncoderModel
-from heedful.ops.precision import autocast
+from heedful.native import Engine
+from heedful.native.engine_encoder import EngineEncoder
+from heedful.ops.threads import num_threads
+from heedful.search.token_sampler import best_tokens
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
+from heedful.storage.weight_file import WeightFile
 
-BATCH_TOKENS = 4096  # computed at once, padding included
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from heedful.model.transformer import EncoderModel
+
+CHUNK_TEXTS = 256  # whose hidden states are in memory at once
 BLANK = re.compile(r"\[MASK\]|<mask>")
 CONTEXT_CHARACTER = "0"  # put before text that follows a blank without a space, so that it does not start a new word
 POOLING = ("mean", "first")
-EncodedPairs = Sequence[tuple[list[int], list[int]]]
+EncodedPairs = Sequence[tuple[list[int], list[int]]]  # of each text, or pair of texts, without special tokens
+Floats = NDArray[np.float32]
 
 log = logging.getLogger("heedful")
 
@@ -62,18 +72,46 @@ class Label:
     probabilities: dict[str, float]
 
 
+class EncoderBackend(Protocol):
+    """What computes: hidden states of texts of any length, and the heads over rows of hidden states."""
+
+    def hidden_states(self, texts: Sequence[Sequence[int]], types: Sequence[Sequence[int]]) -> Sequence[Floats]: ...
+
+    def token_logits(self, hidden: Floats) -> Floats: ...
+
+    def label_logits(self, texts: Sequence[Sequence[int]], types: Sequence[Sequence[int]]) -> Sequence[Floats]: ...
+
+
 class Encoder:
     """A trained encoder-only model."""
 
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if folder.config.family != "encoder":
             raise wrong_family_error(folder, "is not an encoder")
-        assert isinstance(folder.model, EncoderModel)
-        self.device, self.precision = torch.device(device), precision
-        self.model = folder.model.to(self.device).eval()
-        self.tokenizer, self.config = folder.tokenizer, folder.model.config
+        self.device, self.precision = device, check_precision(folder, precision, device)
+        self.tokenizer, self.config = folder.tokenizer, folder.config
         self.folder, self.path = folder, folder.path
         self.notice: Callable[[str], None] = log.warning  # called with warnings about a text
+
+    @property
+    def model(self) -> EncoderModel:
+        """The model as a PyTorch module, read on first use; from then on PyTorch computes."""
+        model: Any = self.folder.model
+        encoder: EncoderModel = model.to(self.device).eval()
+        return encoder
+
+    @cached_property
+    def _engine(self) -> Engine:
+        assert isinstance(self.folder.weights, WeightFile)
+        return Engine(self.folder.weights, self.precision == "int8")
+
+    @property
+    def _backend(self) -> EncoderBackend:
+        if computed_natively(self.folder, self.precision, self.device):
+            return EngineEncoder(self._engine, num_threads())
+        from heedful.inference.torch_encoder import TorchEncoder
+
+        return TorchEncoder(self.model, self.precision)
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Encoder:
@@ -81,37 +119,30 @@ class Encoder:
 
     def tokenize(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> dict[str, Tensor]:
         """Texts, or pairs of them, as the arguments of a call: input_ids, attention_mask, token_type_ids, (B, S)."""
-        ids, types = self._collate(self._rows(texts, seconds))
+        from heedful.data.batch import collate_text_pairs
+
+        ids, types = collate_text_pairs(self._rows(texts, seconds), self.tokenizer.specials, self.config.token_types)
         return {"input_ids": ids, "attention_mask": (ids != self.config.pad_id).long(), "token_type_ids": types}
 
-    @torch.inference_mode()
     def __call__(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Encoding:
-        """(B, S) three times -> (B, S, D); without a mask, padding is found by its id."""
-        keep = None if attention_mask is None else attention_mask.bool()[:, None, None, :].to(self.device)
-        types = None if token_type_ids is None else token_type_ids.to(self.device)
-        with autocast(self.precision, self.device):
-            hidden: Tensor = self.model(input_ids.to(self.device), keep, types)
-            pooled = self.model.pool(hidden) if self.model.pooler is not None else None
-        return Encoding(hidden.float(), None if pooled is None else pooled.float())
+        """(B, S) three times -> (B, S, D), by PyTorch; without a mask, padding is found by its id."""
+        from heedful.inference.torch_encoder import TorchEncoder
 
-    @torch.inference_mode()
-    def embed(self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True) -> NDArray[np.float32]:
+        return Encoding(*TorchEncoder(self.model, self.precision)(input_ids, attention_mask, token_type_ids))
+
+    def embed(self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True) -> Floats:
         """-> (N, D): a vector for each text, the mean of its tokens or its first one, of length 1 if `normalize`."""
         if pooling not in POOLING:
             raise SettingError(f"pooling is {pooling!r}; it must be mean or first.")
-        vectors = torch.zeros(len(texts), self.config.d_model)
-        for chosen, ids, types in self._batches(self._rows(texts)):
-            hidden = self(ids, token_type_ids=types).last_hidden_state
-            real = (ids != self.config.pad_id).float().unsqueeze(2).to(self.device)  # (B, S, 1)
-            pooled = (hidden * real).sum(1) / real.sum(1) if pooling == "mean" else hidden[:, 0]
-            vectors[chosen] = pooled.cpu()
+        vectors = np.zeros((len(texts), self.config.d_model), np.float32)
+        for place, states in enumerate(self._hidden_states(self._rows(texts))):
+            vectors[place] = states.mean(0) if pooling == "mean" else states[0]
         if normalize:
-            vectors = torch.nn.functional.normalize(vectors, dim=1)
-        return np.asarray(vectors.numpy(), np.float32)
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
 
-    @torch.inference_mode()
     def fill_mask(self, text: str, top: int = 5) -> list[list[MaskCandidate]]:
         """The most probable tokens for each [MASK] or <mask>; each is predicted with all others masked."""
         if self.config.head == "none":
@@ -119,16 +150,16 @@ class Encoder:
         if top < 1:
             raise SettingError(f"top is {top}; ask for one candidate or more.")
         ids, places = self._encode_masks(text)
-        with autocast(self.precision, self.device):
-            hidden = self.model(torch.tensor([ids], device=self.device))[0, places]  # (M, D)
-            logits = self.model.project(hidden).float().cpu()
+        backend = self._backend
+        logits = backend.token_logits(backend.hidden_states([ids], [[0] * len(ids)])[0][places])  # (M, V)
         special = {self.config.pad_id, self.tokenizer.bos_id, self.tokenizer.eos_id, *self.tokenizer.extras.values()}
-        logits[:, sorted(special)] = -torch.inf
-        probabilities, best = logits.softmax(1).topk(min(top, logits.size(1)))
-        blanks = list(BLANK.finditer(text))
+        logits[:, sorted(special)] = -np.inf
         return [
-            [self._candidate(text, *blank.span(), token, p) for p, token in zip(ps, tokens, strict=True)]
-            for blank, ps, tokens in zip(blanks, probabilities.tolist(), best.tolist(), strict=True)
+            [
+                self._candidate(text, *blank.span(), int(token), float(probabilities[token]))
+                for token in best_tokens(probabilities, min(top, len(probabilities)))
+            ]
+            for blank, probabilities in zip(BLANK.finditer(text), softmax(logits), strict=True)
         ]
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
@@ -180,18 +211,26 @@ class Encoder:
             why = f"was not trained for {kind}; train such a model (task {kind}) on labeled data with it as init"
             raise wrong_family_error(self.folder, why)
 
-    @torch.inference_mode()
-    def _label_logits(self, rows: EncodedPairs) -> list[NDArray[np.float32]]:
+    def _label_logits(self, rows: EncodedPairs) -> Iterator[Floats]:
         """-> for each row (C) logits of its text, or (T, C) of its tokens, special tokens included."""
-        results: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(rows)
-        for chosen, ids, types in self._batches(rows):
-            real = (ids != self.config.pad_id).to(self.device)
-            with autocast(self.precision, self.device):
-                hidden = self.model(ids.to(self.device), types=types.to(self.device))
-                logits = self.model.classify(hidden, real).float().cpu()
-            for index, row, length in zip(chosen, logits, real.sum(1).tolist(), strict=True):
-                results[index] = np.asarray(row[:length] if row.dim() == 2 else row)
-        return results
+        backend = self._backend
+        for texts, types in self._chunks(rows):
+            yield from backend.label_logits(texts, types)
+
+    def _hidden_states(self, rows: EncodedPairs) -> Iterator[Floats]:
+        """(S, D) hidden states of each row, in order."""
+        backend = self._backend
+        for texts, types in self._chunks(rows):
+            yield from backend.hidden_states(texts, types)
+
+    def _chunks(self, rows: EncodedPairs) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+        """Ids and token types of some rows at a time, with special tokens."""
+        for start in range(0, len(rows), CHUNK_TEXTS):
+            framed = [
+                frame_text_pair(*pair, self.tokenizer.specials, self.config.token_types)
+                for pair in rows[start : start + CHUNK_TEXTS]
+            ]
+            yield [ids for ids, _ in framed], [types for _, types in framed]
 
     def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> EncodedPairs:
         if seconds is not None and len(seconds) != len(texts):
@@ -205,18 +244,6 @@ class Encoder:
                 )
             rows.append((first, other))
         return rows
-
-    def _batches(self, rows: EncodedPairs) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Indices, tokens and types of every batch, the longest texts first."""
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i][0]) - len(rows[i][1]))
-        while order:
-            longest = sum(map(len, rows[order[0]])) + 3
-            size = max(1, BATCH_TOKENS // longest)
-            chosen, order = order[:size], order[size:]
-            yield chosen, *self._collate([rows[index] for index in chosen])
-
-    def _collate(self, rows: EncodedPairs) -> tuple[Tensor, Tensor]:
-        return collate_text_pairs(rows, self.tokenizer.specials, self.config.token_types)
 
     def _encode_masks(self, text: str) -> tuple[list[int], list[int]]:
         """The ids of a text with special tokens and masks, and the positions of the masks."""

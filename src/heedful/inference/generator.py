@@ -9,26 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from heedful.errors import HeedfulError, SettingError
-from heedful.inference.context_window import ContextWindow
+from heedful.inference.engine_window import EngineWindow
+from heedful.inference.native_choice import check_precision, computed_natively
 from heedful.inference.scheduler import QueuedRequest, RequestResult, Scheduler
-from heedful.model.transformer import DecoderModel
-from heedful.ops.precision import autocast
+from heedful.native import Engine
+from heedful.ops.threads import num_threads
 from heedful.search import SearchOptions
-from heedful.search.constraints import ban, compose, penalize_repetition
-from heedful.search.loops import guard_samples
-from heedful.search.options import Constraint
-from heedful.search.sample import draw, uniform_numbers
+from heedful.search.loops import MAX_COPIES, SAMPLED_RUN, loop_tokens, max_copies
+from heedful.search.token_sampler import best_tokens, draw_token, penalize_repeated, sample_numbers
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
+from heedful.storage.weight_file import WeightFile
 from heedful.text import Tokenizer
+
+if TYPE_CHECKING:
+    from heedful.model.transformer import DecoderModel
 
 MAX_TOKENS = 200
 MAX_ROWS = 64  # samples generated in one batch; a request for more runs alone
@@ -91,12 +95,34 @@ class GeneratedText:
     prompt: list[int]
     running: list[int]  # numbers of unfinished samples
     writers: dict[int, TextStreamer]
-    uniforms: Tensor  # (n, T) random numbers in [0, 1)
-    written: Tensor  # (R, t) ids of the unfinished samples, for the repetition penalty
+    uniforms: dict[int, NDArray[np.float64]]  # of each sample: (T,) random numbers in [0, 1)
+    written: dict[int, list[int]]  # ids of each sample
     max_tokens: int
-    penalty: Constraint
+    repetition_penalty: float
+    copies: int  # of an n-gram in a row that the guard against loops allows; 0 without it
     options: SearchOptions
     best: int
+
+    def constrain(self, log_probs: NDArray[np.float32], written: list[int]) -> None:
+        """(V,) log-probabilities of the token after `written`, changed in place: repetition penalty and loop guard."""
+        penalize_repeated(log_probs, written, self.repetition_penalty)
+        if self.copies and len(written) >= SAMPLED_RUN:
+            log_probs[list(loop_tokens(written, self.copies, SAMPLED_RUN))] = -np.inf
+
+
+class Window(Protocol):
+    """The context window of a GPT: the tokens that it attends to in each row, and their KV cache."""
+
+    @property
+    def rows(self) -> Sequence[Sequence[int]]: ...
+
+    def add(self, ids: Sequence[int]) -> None: ...
+
+    def next(self) -> NDArray[np.float32]: ...
+
+    def append(self, ids: Sequence[int]) -> None: ...
+
+    def select(self, rows: Sequence[int]) -> None: ...
 
 
 QueuedText = QueuedRequest[GeneratedText]
@@ -110,7 +136,7 @@ class GenerationBatch:
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
-        self.window = ContextWindow(generator.model)
+        self.window = generator.open_window()
         self.queued: list[QueuedText] = []  # their unfinished samples are the rows of the window, in order
 
     def admit(self, waiting: list[QueuedText]) -> list[QueuedText]:
@@ -133,7 +159,7 @@ class GenerationBatch:
         try:
             deltas = self._sample()
         except Exception as error:
-            failed, self.queued, self.window = self.queued, [], ContextWindow(self.generator.model)
+            failed, self.queued, self.window = self.queued, [], self.generator.open_window()
             return [GenerationResult(queued, error) for queued in failed]
         results = [
             GenerationResult(queued, of_text, finished=not queued.request.running)
@@ -144,17 +170,22 @@ class GenerationBatch:
 
     def close(self) -> None: ...
 
-    @torch.inference_mode()
     def _sample(self) -> list[list[TextDelta]]:
         """The next token of every row -> the deltas of each request."""
         log_probs = self.generator.next(self.window)  # (R, V)
+        ids: list[int] = []
+        deltas: list[list[TextDelta]] = []
         for text, rows in self._rows():
-            text_log_probs = log_probs[rows.start : rows.stop]
-            text.penalty(text_log_probs, text.written, torch.zeros(len(text_log_probs), dtype=torch.long))
-        ids = self._draw(log_probs)  # (R,)
-        deltas = [self._deltas(text, rows, ids, log_probs) for text, rows in self._rows()]
+            deltas.append([])
+            for number, row in zip(text.running, rows, strict=True):
+                written = text.written[number]
+                text.constrain(log_probs[row], written)
+                ids.append(draw_token(log_probs[row], text.uniforms[number][len(written)], text.options))
+                written.append(ids[-1])
+                last = len(written) == text.max_tokens
+                deltas[-1].append(self.generator.delta(text, number, ids[-1], log_probs[row], last))
         stay = [row for row, delta in enumerate(chain.from_iterable(deltas)) if not delta.end]
-        self.window.append(ids.tolist())
+        self.window.append(ids)
         if len(stay) < len(ids):
             self.window.select(stay)
         for queued, of_text in zip(self.queued, deltas, strict=True):
@@ -168,30 +199,6 @@ class GenerationBatch:
             yield text, range(start, start + len(text.running))
             start += len(text.running)
 
-    def _draw(self, log_probs: Tensor) -> Tensor:
-        """(R, V) -> (R,): rows with the same sampling options are drawn together."""
-        groups: dict[tuple[float, ...], tuple[SearchOptions, list[int]]] = {}
-        numbers = torch.empty(len(log_probs), 1, dtype=torch.float64)
-        for text, rows in self._rows():
-            options = text.options
-            key = (options.temperature, options.top_k, options.top_p, options.min_p)
-            groups.setdefault(key, (options, []))[1].extend(rows)
-            numbers[rows.start : rows.stop, 0] = text.uniforms[text.running, text.written.size(1)]
-        ids = torch.empty(len(log_probs), dtype=torch.long)
-        for options, drawn in groups.values():
-            ids[drawn] = draw(log_probs[drawn], numbers[drawn], options).squeeze(1)
-        return ids
-
-    def _deltas(self, text: GeneratedText, rows: range, ids: Tensor, log_probs: Tensor) -> list[TextDelta]:
-        last = text.written.size(1) + 1 == text.max_tokens
-        deltas = [
-            self.generator.delta(text, number, int(ids[row]), log_probs[row], last)
-            for number, row in zip(text.running, rows, strict=True)
-        ]
-        stay = [place for place, delta in enumerate(deltas) if not delta.end]
-        text.written = torch.cat((text.written, ids[rows.start : rows.stop].unsqueeze(1)), 1)[stay]
-        return deltas
-
 
 class Generator:
     """A trained language model that continues text."""
@@ -199,12 +206,31 @@ class Generator:
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if folder.config.family != "decoder":
             raise wrong_family_error(folder, "does not continue text")
-        assert isinstance(folder.model, DecoderModel)
-        self.device, self.precision = torch.device(device), precision
-        self.model = folder.model.to(self.device).eval()
-        self.tokenizer = folder.tokenizer
-        config = self.model.config
-        self.forbid_special = ban({config.pad_id, config.bos_id, *self.tokenizer.extras.values()} - {config.eos_id})
+        self.folder, self.config, self.tokenizer = folder, folder.config, folder.tokenizer
+        self.device = device
+        self.precision = check_precision(folder, precision, device)
+        special = {self.config.pad_id, self.config.bos_id, *self.tokenizer.extras.values()} - {self.config.eos_id}
+        self.forbidden = sorted(special)
+
+    @property
+    def model(self) -> DecoderModel:
+        """The model as a PyTorch module, read on first use; from then on PyTorch computes."""
+        model: Any = self.folder.model
+        decoder: DecoderModel = model.to(self.device).eval()
+        return decoder
+
+    @cached_property
+    def _engine(self) -> Engine:
+        assert isinstance(self.folder.weights, WeightFile)
+        return Engine(self.folder.weights, self.precision == "int8")
+
+    def open_window(self) -> Window:
+        """An empty context window, in the native engine or in PyTorch."""
+        if computed_natively(self.folder, self.precision, self.device):
+            return EngineWindow(self._engine, num_threads())
+        from heedful.inference.context_window import TorchWindow
+
+        return TorchWindow(self.model, self.precision)
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Generator:
@@ -260,38 +286,42 @@ class Generator:
         stop = validate_stop(stop)
         if max_tokens < 1:
             raise SettingError(f"max_tokens is {max_tokens}; ask for one token or more.")
-        ids = self.tokenizer.encode(prompt) or [self.model.config.bos_id]
-        uniforms = uniform_numbers(
-            torch.tensor([ids]), torch.tensor([len(ids)]), numbers.stop, max_tokens, options.seed
-        )[0]  # (n, T)
+        if repetition_penalty <= 0:
+            raise SettingError(
+                f"the repetition penalty is {repetition_penalty}; it must be above 0, and 1 changes nothing."
+            )
+        ids = self.tokenizer.encode(prompt) or [self.config.bos_id]
+        uniforms = {number: sample_numbers(ids, number, max_tokens, options.seed) for number in numbers}
         writers = {number: TextStreamer(self.tokenizer, stop) for number in numbers}
-        written = torch.empty(len(numbers), 0, dtype=torch.long)
-        penalties = [penalize_repetition(repetition_penalty)] if repetition_penalty != 1.0 else []
-        penalties += [guard_samples([ids])] if options.loop_guard else []
-        penalty = compose(*penalties)
-        return GeneratedText(ids, list(numbers), writers, uniforms, written, max_tokens, penalty, options, best)
+        written: dict[int, list[int]] = {number: [] for number in numbers}
+        copies = max(MAX_COPIES, max_copies(ids)) if options.loop_guard else 0
+        return GeneratedText(
+            ids, list(numbers), writers, uniforms, written, max_tokens, repetition_penalty, copies, options, best
+        )
 
-    def next(self, window: ContextWindow) -> Tensor:
+    def next(self, window: Window) -> NDArray[np.float32]:
         """-> (R, V) log-probabilities of the next tokens; special tokens are forbidden."""
-        with autocast(self.precision, self.device):
-            log_probs = window.next().cpu()
-        if log_probs[:, 0].isnan().any():
+        log_probs = window.next()
+        if np.isnan(log_probs[:, 0]).any():
             raise HeedfulError("the model's probabilities are not numbers (NaN); its weights are damaged or overflow.")
-        return self.forbid_special(log_probs, torch.empty(0), torch.empty(0))
+        log_probs[:, self.forbidden] = -np.inf
+        return log_probs
 
-    def delta(self, text: GeneratedText, number: int, token: int, log_probs: Tensor, last: bool) -> TextDelta:
+    def delta(
+        self, text: GeneratedText, number: int, token: int, log_probs: NDArray[np.float32], last: bool
+    ) -> TextDelta:
         """Append a token to a sample; (V,) log-probabilities."""
-        writer, ended = text.writers[number], token == self.model.config.eos_id
+        writer, ended = text.writers[number], token == self.config.eos_id
         added = writer.end() if ended else writer.add(token)
         if last and not (ended or writer.stopped):
             added += writer.end()
-        top = log_probs.topk(text.best) if text.best else None
+        best = best_tokens(log_probs, text.best) if text.best else ()
         return TextDelta(
             number,
             added,
             token,
             float(log_probs[token]),
-            () if top is None else tuple(zip(top.indices.tolist(), top.values.tolist(), strict=True)),
+            tuple((int(candidate), float(log_probs[candidate])) for candidate in best),
             "stop" if ended or writer.stopped else "length" if last else "",
         )
 

@@ -7,7 +7,7 @@ import struct
 from ctypes import c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
-ABI = 4  # raise it, here and in csrc/engine.cpp, when a function or structure changes
+ABI = 5  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):

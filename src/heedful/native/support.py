@@ -30,8 +30,8 @@ KNOWN_VALUES: dict[str, Container[object]] = {  # of settings that have others t
 
 
 def supports(config: ModelConfig) -> bool:
-    """Whether the engine computes this model: an encoder-decoder with full attention and a usual position scheme."""
-    return config.family == "encoder-decoder" and not unsupported_setting(config)
+    """Whether the engine computes this model: a Transformer with full attention and a usual position scheme."""
+    return not unsupported_setting(config)
 
 
 def unsupported_setting(config: ModelConfig) -> str:

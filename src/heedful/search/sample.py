@@ -7,7 +7,6 @@ and files are unknown here.
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 import numpy as np
@@ -20,9 +19,9 @@ from heedful.search.loops import guard_samples
 from heedful.search.next_token import NextToken
 from heedful.search.options import SearchOptions
 from heedful.search.rows import SearchRows
+from heedful.search.token_sampler import GREEDY_TEMPERATURE, sample_numbers
 from heedful.search.top import top_k
 
-GREEDY_TEMPERATURE = 1e-6  # at and below it sampling is greedy: scores / temperature would overflow
 NUCLEUS_CANDIDATES = 256  # most probable tokens that are searched for the nucleus first
 
 
@@ -57,13 +56,9 @@ def sample(
 
 def uniform_numbers(source: Tensor, source_lengths: Tensor, n: int, length: int, seed: int) -> Tensor:
     """(B, S), (B,) -> (B, n, length) numbers in [0, 1), a function of seed, source ids and sample number."""
-    uniforms = np.empty((len(source), n, length))
-    for b, (ids, end) in enumerate(zip(source.tolist(), source_lengths.tolist(), strict=True)):
-        for number in range(n):
-            key = np.array([seed, number, *ids[:end]], dtype="<i8").tobytes()
-            digest = int.from_bytes(hashlib.blake2b(key, digest_size=16).digest(), "little")
-            uniforms[b, number] = np.random.Generator(np.random.Philox(key=digest)).random(length)
-    return torch.from_numpy(uniforms).to(source.device)
+    rows = zip(source.tolist(), source_lengths.tolist(), strict=True)
+    uniforms = [[sample_numbers(ids[:end], number, length, seed) for number in range(n)] for ids, end in rows]
+    return torch.from_numpy(np.array(uniforms).reshape(len(source), n, length)).to(source.device)
 
 
 def draw(log_probs: Tensor, number: Tensor, options: SearchOptions) -> Tensor:

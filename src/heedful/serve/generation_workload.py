@@ -17,7 +17,7 @@ class GenerationJob(Job):
     """The samples of one prompt. Its result is the numbers of prompt and completion tokens."""
 
     def __init__(self, generator: Generator, prompt: str, n: int, **options: Any) -> None:
-        vocab_size, top = generator.model.config.vocab_size, options.get("best", 0)
+        vocab_size, top = generator.config.vocab_size, options.get("best", 0)
         if top > vocab_size:
             raise SettingError(f"logprobs is {top}, but the vocabulary has {vocab_size} tokens.")
         text = generator.text(prompt, range(n), **options)

@@ -1,4 +1,4 @@
-// The encoder and one step of the decoder over the rows of many sentences.
+// The encoder, one step of the decoder over the rows of many sentences, and the heads of an encoder.
 //
 // Rows of any length, of any sentence, share the GEMMs of a step; each attends over its own path in its sentence's KV cache.
 #pragma once
@@ -26,7 +26,43 @@ class Decoder {
         }
     }
 
-    // One decoder step: each row is appended to the nodes of its sentence, in order, and gets its logits.
+    // The hidden states of an encoder: (N, D) of the concatenated sentences. types may be null. Sentences are computed in
+    // batches, as in `encode`.
+    void hidden_states(const int32_t* ids, const int32_t* types, const int32_t* lengths, int sentences, float* hidden) {
+        const size_t D = model.config.width;
+        for (int first = 0, last = 0; first < sentences; first = last) {
+            TokenSpans spans;
+            for (; last < sentences && size_t(spans.count()) < ENCODER_TOKENS; ++last) spans.add(lengths[last]);
+            const float* x = encode_tokens(ids, types, spans);
+            std::copy_n(x, spans.count() * D, hidden);
+            ids += spans.count(), hidden += spans.count() * D;
+            if (types) types += spans.count();
+        }
+    }
+
+    // The heads of an encoder, over rows of hidden states: logits of the vocabulary (R, V), pooled states (R, D), and logits of
+    // the labels of pooled states (R, labels).
+    void token_logits(const float* hidden, int rows, float* logits) {
+        const size_t D = model.config.width;
+        if (model.config.head == TRANSFORM_HEAD) {
+            float* x = workspace.x.ensure(rows * D);
+            apply_head(model.transform, hidden, rows, x);
+            for_each_row(rows, [&](int r) {
+                activation_forward(model.config.activation, x + r * D, D, x + r * D, nullptr);
+                model.transform_norm.apply(x + r * D, x + r * D);
+            });
+            hidden = x;
+        }
+        apply_head(model.output(), hidden, rows, logits);
+    }
+    void pool(const float* first_tokens, int rows, float* pooled) {
+        apply_head(model.pooler, first_tokens, rows, pooled);
+        activation_forward(TANH, pooled, size_t(rows) * model.config.width, pooled, nullptr);
+    }
+    void class_logits(const float* pooled, int rows, float* logits) { apply_head(model.classifier, pooled, rows, logits); }
+
+    // One decoder step: each row is appended to the nodes of its sentence, in order, and gets its logits if it wants them.
+    // The parent of a row may be a node of the same step: a prompt is one step.
     void step(std::vector<Row>& rows) {
         const size_t D = model.config.width, d = model.head_width();
         const int R = int(rows.size());
@@ -44,7 +80,7 @@ class Decoder {
         auto depth = [&](int r) { return int(path[r + 1] - path[r]) - 1; };
         float* x = workspace.x.ensure(R * D);
         for_each_row(R, [&](int r) {
-            model.embed(model.embedding, model.decoder_table, model.decoder_embedding_norm, rows[r].id, depth(r),
+            model.embed(model.embedding, model.decoder_table, model.decoder_norms.embedding, rows[r].id, -1, depth(r),
                         x + r * D);
         });
         for (size_t l = 0; l < model.decoder.size(); ++l) {
@@ -66,7 +102,7 @@ class Decoder {
                 set_input(heads, R, int(D));
                 layer.attn_out.gemm(workspace.rows, to, threads);
             });
-            residual(layer.cross_norm, x, R, [&](float* to) {
+            if (model.config.family == ENCODER_DECODER) residual(layer.cross_norm, x, R, [&](float* to) {
                 const float* query = project(layer.cross_q, workspace.projected);
                 float* heads = workspace.heads.ensure(R * D);
                 for_each_row(R, [&](int r) {
@@ -79,8 +115,14 @@ class Decoder {
             });
             feed_forward(layer, x, R);
         }
-        final_norm(model.decoder_norm, x, R);
-        compute_logits(x, rows);
+        std::vector<Row*> wanting;
+        for (int r = 0; r < R; ++r)
+            if (rows[r].wants_logits) {
+                std::memmove(x + wanting.size() * D, x + r * D, D * sizeof(float));
+                wanting.push_back(&rows[r]);
+            }
+        final_norm(model.decoder_norms.final, x, int(wanting.size()));
+        compute_logits(x, wanting);
     }
 
     // The number of logits of a row.
@@ -105,24 +147,29 @@ class Decoder {
         Buffer<float> x, normed, projected, heads, output, inner, gate, logits;
     } workspace;
 
-    void encode_batch(const std::vector<Sentence*>& sentences) {
-        const size_t D = model.config.width, d = model.head_width();
-        std::vector<int> first, position;  // of each token: the index of its sentence's first token; its position there
-        std::vector<int32_t> ids;
-        for (Sentence* sentence : sentences) {
-            const int begin = int(ids.size());
-            for (size_t i = 0; i < sentence->source.size(); ++i) first.push_back(begin), position.push_back(int(i));
-            ids.insert(ids.end(), sentence->source.begin(), sentence->source.end());
-            sentence->cross_kv.resize(model.decoder.size());
-            sentence->self_kv.resize(model.decoder.size());
+    // Several sentences, concatenated: of each token, the index of its sentence's first token, its position there, and the
+    // length of its sentence.
+    struct TokenSpans {
+        std::vector<int> first, position, length;
+
+        int count() const { return int(first.size()); }
+        void add(int tokens) {
+            const int begin = count();
+            for (int i = 0; i < tokens; ++i) first.push_back(begin), position.push_back(i), length.push_back(tokens);
         }
-        const int N = int(ids.size());
-        std::vector<int> length(N);
-        for (int r = N - 1; r >= 0; --r) length[r] = r + 1 < N && position[r + 1] ? length[r + 1] : position[r] + 1;
+    };
+
+    // The encoder's hidden states, (N, D), valid until the workspace is used again. types may be null.
+    float* encode_tokens(const int32_t* ids, const int32_t* types, const TokenSpans& spans) {
+        const size_t D = model.config.width, d = model.head_width();
+        const auto& [first, position, length] = spans;
+        const int N = spans.count();
+        const bool typed = model.config.token_types > 0;
         float* x = workspace.x.ensure(N * D);
         const PackedMatrix& embedding = model.source_embedding();
         for_each_row(N, [&](int r) {
-            model.embed(embedding, model.encoder_table, model.encoder_embedding_norm, ids[r], position[r], x + r * D);
+            model.embed(embedding, model.encoder_table, model.encoder_norms.embedding, ids[r],
+                        !typed ? -1 : types ? types[r] : 0, position[r], x + r * D);
         });
         for (const Layer& layer : model.encoder) {
             residual(layer.self_norm, x, N, [&](float* to) {
@@ -141,8 +188,22 @@ class Decoder {
             });
             feed_forward(layer, x, N);
         }
-        final_norm(model.encoder_norm, x, N);
-        set_input(x, N, int(D));
+        final_norm(model.encoder_norms.final, x, N);
+        return x;
+    }
+
+    void encode_batch(const std::vector<Sentence*>& sentences) {
+        const size_t D = model.config.width, d = model.head_width();
+        TokenSpans spans;
+        std::vector<int32_t> ids;
+        for (Sentence* sentence : sentences) {
+            spans.add(int(sentence->source.size()));
+            ids.insert(ids.end(), sentence->source.begin(), sentence->source.end());
+            sentence->cross_kv.resize(model.decoder.size());
+            sentence->self_kv.resize(model.decoder.size());
+        }
+        const float* x = encode_tokens(ids.data(), nullptr, spans);
+        set_input(x, spans.count(), int(D));
         for (size_t l = 0; l < model.decoder.size(); ++l) {
             const float* projected = project(model.decoder[l].cross_kv, workspace.projected);
             for (Sentence* sentence : sentences) {
@@ -157,6 +218,12 @@ class Decoder {
         }
     }
 
+    void apply_head(const PackedMatrix& matrix, const float* x, int rows, float* to) {
+        if (!matrix.out) throw std::invalid_argument("the model has no such head");
+        set_input(x, rows, model.config.width);
+        matrix.gemm(workspace.rows, to, threads);
+    }
+
     // The left-hand operand of the following `project` calls.
     void set_input(const float* x, int rows, int width) {
         workspace.rows.assign(x, rows, width, model.config.int8, threads);
@@ -169,17 +236,17 @@ class Decoder {
     }
 
     // Adjacent rows without a shortlist share one GEMM; the rows of a sentence with a shortlist have their own.
-    void compute_logits(const float* x, std::vector<Row>& rows) {
+    void compute_logits(const float* x, const std::vector<Row*>& rows) {
         size_t total = 0;
-        for (const Row& row : rows) total += logit_count(*row.sentence);
+        for (const Row* row : rows) total += logit_count(*row->sentence);
         float* to = workspace.logits.ensure(total);
         for (size_t first = 0, end = 0; first < rows.size(); first = end) {
-            const Sentence& sentence = *rows[first].sentence;
+            const Sentence& sentence = *rows[first]->sentence;
             const bool unrestricted = sentence.shortlist.empty();
             const size_t count = logit_count(sentence);
             while (end < rows.size() &&
-                   (unrestricted ? rows[end].sentence->shortlist.empty() : rows[end].sentence == &sentence))
-                rows[end].logits = to + (end - first) * count, ++end;
+                   (unrestricted ? rows[end]->sentence->shortlist.empty() : rows[end]->sentence == &sentence))
+                rows[end]->logits = to + (end - first) * count, ++end;
             set_input(x + first * model.config.width, int(end - first), model.config.width);
             if (unrestricted)
                 model.output().gemm(workspace.rows, to, threads);

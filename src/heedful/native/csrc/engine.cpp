@@ -16,7 +16,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 4;
+constexpr int ABI = 5;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 
@@ -38,7 +38,8 @@ int32_t guarded(Work work) noexcept {
 
 struct DecoderSession {  // a decoder whose search runs in Python
     Decoder decoder;
-    std::vector<std::unique_ptr<Sentence>> sentences;
+    std::map<int32_t, std::unique_ptr<Sentence>> sentences;
+    int32_t next;  // number of the next sentence
 };
 
 }  // namespace
@@ -125,47 +126,79 @@ int32_t heedful_search_remove(Search* search, int32_t number) {
     return guarded([&] { return search->remove(number), 0; });
 }
 
-// Encodes `count` concatenated sources.
-DecoderSession* heedful_decoder_new(const Model* model, int32_t threads, const int32_t* sources, const int32_t* lengths,
-                                    int32_t count) {
+// A decoder without sentences.
+DecoderSession* heedful_decoder_new(const Model* model, int32_t threads) {
     DecoderSession* session = nullptr;
-    guarded([&] {
-        auto created = std::make_unique<DecoderSession>(DecoderSession{Decoder(*model, threads), {}});
-        std::vector<Sentence*> all;
-        for (int32_t s = 0; s < count; sources += lengths[s++]) {
-            created->sentences.push_back(std::make_unique<Sentence>());
-            created->sentences.back()->source.assign(sources, sources + lengths[s]);
-            all.push_back(created->sentences.back().get());
-        }
-        created->decoder.encode(all);
-        session = created.release();
-        return 0;
-    });
+    guarded([&] { return session = new DecoderSession{Decoder(*model, threads), {}, 0}, 0; });
     return session;
 }
 void heedful_decoder_free(DecoderSession* session) { delete session; }
 
-// (R) sentences, the node that each row extends (-1 at first) and its last token -> (R) its new node, and (R, V)
-// log-probabilities of the next token.
+// Encodes `count` concatenated sources, or adds `count` sequences of a decoder-only model if they are null -> the number of
+// the first; the others follow.
+int32_t heedful_decoder_add(DecoderSession* session, const int32_t* sources, const int32_t* lengths, int32_t count) {
+    return guarded([&] {
+        std::vector<std::unique_ptr<Sentence>> added;
+        std::vector<Sentence*> all;
+        for (int32_t s = 0; s < count; ++s) {
+            all.push_back(added.emplace_back(std::make_unique<Sentence>()).get());
+            all.back()->self_kv.resize(session->decoder.model.decoder.size());
+            if (!sources) continue;
+            all.back()->source.assign(sources, sources + lengths[s]);
+            sources += lengths[s];
+        }
+        if (sources) session->decoder.encode(all);
+        for (int32_t s = 0; s < count; ++s) session->sentences[session->next + s] = std::move(added[s]);
+        session->next += count;
+        return session->next - count;
+    });
+}
+int32_t heedful_decoder_drop(DecoderSession* session, int32_t number) {
+    return guarded([&] { return int32_t(session->sentences.erase(number)); });
+}
+
+// (R) sentences, the node that each row extends (-1 at first) and its token -> (R) its new node, and log-probabilities of the
+// next token, (W, V), of the rows that are wanted; all rows if `wanted` is null.
 int32_t heedful_decoder_step(DecoderSession* session, int32_t rows, const int32_t* sentences, int32_t* nodes,
-                             const int32_t* ids, float* log_probs) {
+                             const int32_t* ids, const uint8_t* wanted, float* log_probs) {
     return guarded([&] {
         std::vector<Row> all;
-        for (int32_t r = 0; r < rows; ++r) all.push_back({session->sentences[sentences[r]].get(), nodes[r], ids[r], 0});
-        const size_t V = session->decoder.model.config.vocabulary;
-        session->decoder.step(all);
         std::map<int32_t, int32_t> next_node;  // of each sentence
-        for (int32_t r = 0; r < rows; ++r) next_node[sentences[r]] += 1;
-        for (auto& [s, count] : next_node) count = int32_t(session->sentences[s]->nodes.size()) - count;
-        for (int32_t r = 0; r < rows; ++r) nodes[r] = next_node[sentences[r]]++;
-        session->decoder.for_each_row(rows, [&](int r) {
-            float* row = all[r].logits;
-            float max_logit = max_value(row, int(V));
-            float logsumexp = max_logit + std::log(sum_exp<true>(row, int(V), max_logit));
-            for (size_t i = 0; i < V; ++i) log_probs[r * V + i] = row[i] - logsumexp;
+        for (int32_t r = 0; r < rows; ++r) {
+            Sentence* sentence = session->sentences.at(sentences[r]).get();
+            next_node.emplace(sentences[r], int32_t(sentence->nodes.size()));
+            all.push_back({sentence, nodes[r], ids[r], 0, !wanted || wanted[r]});
+        }
+        session->decoder.step(all);
+        std::vector<float*> logits;
+        for (int32_t r = 0; r < rows; ++r) {
+            nodes[r] = next_node[sentences[r]]++;
+            if (all[r].wants_logits) logits.push_back(all[r].logits);
+        }
+        const size_t V = session->decoder.model.config.vocabulary;
+        session->decoder.for_each_row(int(logits.size()), [&](int r) {
+            const float max_logit = max_value(logits[r], int(V));
+            const float logsumexp = max_logit + std::log(sum_exp<true>(logits[r], int(V), max_logit));
+            for (size_t i = 0; i < V; ++i) log_probs[r * V + i] = logits[r][i] - logsumexp;
         });
         return 0;
     });
+}
+
+// Hidden states (N, D) of an encoder over `count` concatenated texts; types may be null.
+int32_t heedful_encode(const Model* model, int32_t threads, const int32_t* ids, const int32_t* types,
+                       const int32_t* lengths, int32_t count, float* hidden) {
+    return guarded([&] { return Decoder(*model, threads).hidden_states(ids, types, lengths, count, hidden), 0; });
+}
+// The heads of an encoder over rows of hidden states: logits of the vocabulary, pooled states, logits of the labels.
+int32_t heedful_encoder_logits(const Model* model, int32_t threads, const float* hidden, int32_t rows, float* logits) {
+    return guarded([&] { return Decoder(*model, threads).token_logits(hidden, rows, logits), 0; });
+}
+int32_t heedful_encoder_pool(const Model* model, int32_t threads, const float* hidden, int32_t rows, float* pooled) {
+    return guarded([&] { return Decoder(*model, threads).pool(hidden, rows, pooled), 0; });
+}
+int32_t heedful_encoder_classify(const Model* model, int32_t threads, const float* pooled, int32_t rows, float* logits) {
+    return guarded([&] { return Decoder(*model, threads).class_logits(pooled, rows, logits), 0; });
 }
 
 // To be trained, a model needs layer widths that are multiples of this, and head widths that are multiples of half of it.

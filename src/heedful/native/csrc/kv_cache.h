@@ -38,7 +38,8 @@ struct Row {
     Sentence* sentence;
     int32_t parent, id;
     float log_prob;
-    float* logits = nullptr;  // of the next token: one for each token of the shortlist, or of the vocabulary
+    bool wants_logits = true;  // false for the tokens of a prompt but the last
+    float* logits = nullptr;   // of the next token: one for each token of the shortlist, or of the vocabulary
 };
 
 }  // namespace heedful

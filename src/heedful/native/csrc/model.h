@@ -1,4 +1,4 @@
-// The encoder-decoder Transformer for inference: its weights, and what is computed for one token at a time. It computes what
+// A Transformer of any family for inference: its weights, and what is computed for one token at a time. It computes what
 // heedful/model computes, without padding.
 #pragma once
 
@@ -33,13 +33,19 @@ struct Layer {
     Norm self_norm, cross_norm, feed_norm;
 };
 
+struct StackNorms {  // after the embeddings, and at the end of a pre-norm stack
+    Norm embedding, final;
+};
+
 class Model {
   public:
     const ModelConfig config;
     WeightLoader loader;
     std::vector<Layer> encoder, decoder;
-    Norm encoder_norm, decoder_norm, encoder_embedding_norm, decoder_embedding_norm;
+    StackNorms encoder_norms, decoder_norms;
     PackedMatrix embedding, separate_source, separate_output;  // tied weights are stored once, as the embedding
+    PackedMatrix token_types, transform, pooler, classifier;   // of an encoder
+    Norm transform_norm;
     ShortlistMatrix shortlist_output;                          // a second layout of the output, for shortlists
     std::vector<float> encoder_table, decoder_table;  // positions to add (max_length, D), or rotary (max_length, d / 2, 2)
     std::vector<float> slopes;                        // ALiBi: (H)
@@ -56,24 +62,9 @@ class Model {
             loader.expect_also(weight, [&](const WeightTensor& t) { shortlist_output.load_weight(t); });
             loader.expect_also("output_bias", [&](const WeightTensor& t) { shortlist_output.load_bias(t); });
         }
-        if (config.positions == ALIBI) {
-            set(slopes, "encoder.position.slopes", config.heads);
-            set(slopes, "decoder.position.slopes", config.heads);  // equal to the encoder's
-        } else {
-            const size_t width = config.positions == ROTARY ? head_width() : D;
-            set(encoder_table, "encoder.position.table", config.max_length * width);
-            set(decoder_table, "decoder.position.table", config.max_length * width);
-        }
-        build(encoder, "encoder.", config.encoder_layers, false);
-        build(decoder, "decoder.", config.decoder_layers, true);
-        if (config.embedding_norm) {
-            encoder_embedding_norm.set(loader, "encoder.first_norm", config);
-            decoder_embedding_norm.set(loader, "decoder.first_norm", config);
-        }
-        if (config.pre_norm) {
-            encoder_norm.set(loader, "encoder.norm", config);
-            decoder_norm.set(loader, "decoder.norm", config);
-        }
+        if (config.family != DECODER) build(encoder, encoder_table, encoder_norms, "encoder.", config.encoder_layers);
+        if (config.family != ENCODER) build(decoder, decoder_table, decoder_norms, "decoder.", config.decoder_layers);
+        if (config.family == ENCODER) build_heads();
     }
     Model(const Model&) = delete;  // the loader holds pointers into it
 
@@ -81,11 +72,16 @@ class Model {
     const PackedMatrix& output() const { return config.tied ? embedding : separate_output; }
     int head_width() const { return config.head_width(); }
 
-    // A token's embedding, with its position if positions are added.
+    // A token's embedding, with that of its type (unless -1), and with its position if positions are added.
     void embed(const PackedMatrix& tokens, const std::vector<float>& positions, const Norm& embedding_norm, int id,
-               int position, float* to) const {
+               int type, int position, float* to) const {
         tokens.unpack_column(id, to);
         for (int i = 0; i < config.width; ++i) to[i] *= config.embedding_scale;
+        if (type >= 0) {
+            thread_local Buffer<float> buffer;
+            token_types.unpack_column(type, buffer.ensure(config.width));
+            axpy(to, buffer.get(), config.embedding_scale, config.width);
+        }
         if (config.positions == ADDED)
             axpy(to, positions.data() + size_t(position) * config.width, 1.0f, config.width);
         if (config.embedding_norm) embedding_norm.apply(to, to);
@@ -181,7 +177,15 @@ class Model {
             loader.expect(bias, rows, [&matrix, first](const WeightTensor& t) { matrix.load_bias(t, first); });
     }
 
-    void build(std::vector<Layer>& layers, const std::string& prefix, int count, bool cross) {
+    void build(std::vector<Layer>& layers, std::vector<float>& table, StackNorms& norms, const std::string& prefix,
+               int count) {
+        const bool cross = config.family == ENCODER_DECODER && prefix == "decoder.";
+        if (config.positions == ALIBI)
+            set(slopes, prefix + "position.slopes", config.heads);  // the same of both stacks
+        else
+            set(table, prefix + "position.table", size_t(config.max_length) * (config.positions == ROTARY ? head_width() : config.width));
+        if (config.embedding_norm) norms.embedding.set(loader, prefix + "first_norm", config);
+        if (config.pre_norm) norms.final.set(loader, prefix + "norm", config);
         layers.resize(count);
         for (int i = 0; i < count; ++i) {
             const std::string name = prefix + std::to_string(i) + ".";
@@ -208,6 +212,18 @@ class Model {
             layer.feed_norm.set(loader, name + "feed_residual.norm", config);
         }
     }
+
+    void build_heads() {
+        const int D = config.width;
+        if (config.token_types) set(token_types, "token_types.weight", config.token_types);
+        if (config.head == TRANSFORM_HEAD) {
+            set(transform, "transform.dense.weight", D, "transform.dense.bias");
+            transform_norm.set(loader, "transform.norm", config);
+        }
+        if (config.pooler) set(pooler, "pooler.weight", D, "pooler.bias");
+        if (config.labels) set(classifier, "classifier.weight", config.labels, "classifier.bias");
+    }
 };
+
 
 }  // namespace heedful
