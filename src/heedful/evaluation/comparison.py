@@ -50,8 +50,9 @@ def compare(
     systems: list[tuple[str, Sequence[str]]] = [("a", outputs[0]), ("b", outputs[1])]
     test = PairedTest(systems, metrics, references=[list(references)], test_type="bs", n_samples=samples)
     results: dict[str, list[Any]] = test()[1]
+    same = list(outputs[0]) == list(outputs[1])  # whose p-value sacreBLEU does not define
     return [
-        MetricComparison(name, (first.score, second.score), (first.ci, second.ci), second.p_value)
+        MetricComparison(name, (first.score, second.score), (first.ci, second.ci), 1.0 if same else second.p_value)
         for name, (first, second) in zip(metrics, list(results.values())[1:], strict=True)  # after the systems' names
     ]
 

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,8 +121,9 @@ class TermEncoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
+        self.phrase = lru_cache(4096)(self._phrase)
 
-    def phrase(self, match: TermMatch) -> RequiredPhrase | None:
+    def _phrase(self, match: TermMatch) -> RequiredPhrase | None:
         """None if no form can be written with this vocabulary."""
         forms = [form for text in match.forms for form in self._encodings(text)]
         return RequiredPhrase(tuple(dict.fromkeys(forms)), whole_words=True) if forms else None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from heedful.errors import SettingError
 
 MAX_PHRASES = 64  # of one sentence; the engine keeps a bit for each
-MAX_BANK_ROWS = 16  # of a beam that is wider than asked for, so that every bank has a row
+MAX_BANK_ROWS = 8  # of a beam that is wider than asked for, so that every bank has a row
 NO_PHRASE = -1
 
 C = TypeVar("C")

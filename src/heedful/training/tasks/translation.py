@@ -223,7 +223,7 @@ class TranslationTask(Task):
         key, metric = self.metric
 
         def score(value: float) -> float:
-            if not budget.affords(1):
+            if not budget.affords(2):  # the last one calibrates confidence
                 return 0.0  # lower than any score so far
             search = folder.search.model_copy(update={"length_penalty": value})
             return self.measure(replace(folder, search=search), budget, log)[key]
