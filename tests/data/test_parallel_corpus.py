@@ -297,10 +297,12 @@ def test_files_that_cannot_be_kept_or_read_twice_are_told(pairs_file: Path, tmp_
     with pytest.raises(DataError) as caught:
         prepare_parallel(config(pairs=tmp_path / "pipe"), tmp_path / "cache")
     told(caught, tmp_path / "pipe", "is a pipe")
-    for path, words in ((tmp_path / "nowhere", "does not exist"), (tmp_path, "is a folder")):
-        with pytest.raises(DataError) as caught:
-            prepare_parallel(config(pairs=path), tmp_path / "cache")
-        told(caught, path, words)
+    with pytest.raises(DataError) as caught:
+        prepare_parallel(config(pairs=tmp_path / "nowhere"), tmp_path / "cache")
+    told(caught, tmp_path / "nowhere", "does not exist")
+    with pytest.raises(DataError) as caught:
+        prepare_parallel(config(source=tmp_path, target=tmp_path), tmp_path / "cache")
+    told(caught, tmp_path, "is a folder")
 
 
 def test_a_corpus_that_changes_while_it_is_read_is_told(

@@ -13,7 +13,7 @@ from heedful.formats.encoded_text import detect_encoding, read_leniently, utf8_c
 from heedful.formats.format_names import packed_stem
 from heedful.formats.json_files import read_json_lines
 from heedful.formats.language_tags import WantedLanguages, best_match, match_rank
-from heedful.formats.line_files import DroppedLines, open_unpacked, read_pairs, read_tsv
+from heedful.formats.line_files import DroppedLines, open_bytes, open_unpacked, read_pairs, read_tsv
 from heedful.formats.parquet import read_parquet
 from heedful.formats.po import parse_po, read_po
 from heedful.formats.segment import Segment, TaggedText
@@ -230,7 +230,7 @@ class MosesPairs(PairFormat):
 
 def find_format(path: Path) -> str:
     """The format of a file by its content, or else by its extension; empty if it is none of pairs."""
-    with open_unpacked(path) as file:
+    with open_bytes(path), open_unpacked(path) as file:  # the former refuses pipes and devices
         head = file.read(HEAD)
     if head.startswith(b"PAR1"):
         return "parquet"
