@@ -3,8 +3,8 @@
     python benchmarks/transcription_speed.py tiny.en.pt jfk.wav --copies 6
 
 The recording is repeated; both sides write it greedily without timestamps, transformers in batches of its own 30-second
-windows, heedful in windows cut at silence. Sides alternate in one run. CPU seconds are printed beside wall seconds: on a
-machine that is busy, only they can be compared.
+windows, heedful in windows cut at silence. Sides alternate in one run. CPU seconds are printed beside wall seconds: on
+a busy machine, only they can be compared.
 """
 
 from __future__ import annotations

@@ -77,18 +77,29 @@ def broken(name: str) -> bytes:
 def test_broken_files_are_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
     path = tmp_path / "broken.wav"
     path.write_bytes(broken(name))
-    with pytest.raises(DataError, match=r"broken\.wav (cannot be decoded|holds no samples|says that it has)"):
+    with pytest.raises(
+        DataError, match=r"broken\.wav (cannot be decoded|holds no samples|says that it has|is truncated)"
+    ):
         AudioFile.of(path).samples()
 
 
-@pytest.mark.parametrize("form", ["flac", "ogg"])
+@pytest.mark.parametrize("form", ["wav", "flac", "ogg"])
 def test_a_truncated_file_is_not_shortened_silently(tmp_path: Path, form: str) -> None:
     noise = np.random.default_rng(0).normal(0, 0.1, 32_000)
     soundfile.write(tmp_path / f"a.{form}", noise, 16_000)
     whole = (tmp_path / f"a.{form}").read_bytes()
-    (tmp_path / f"b.{form}").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"truncated|cannot be decoded"):
-        AudioFile.of(tmp_path / f"b.{form}").samples()
+    for share in (0.2, 0.4, 0.5, 0.6, 0.8, 0.95):
+        (tmp_path / f"b.{form}").write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(DataError, match=r"truncated|cannot be decoded"):
+            AudioFile.of(tmp_path / f"b.{form}").samples()
+
+
+def test_a_wav_file_that_was_written_as_a_stream(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(440, 0.5), 16_000)
+    whole = bytearray((tmp_path / "a.wav").read_bytes())
+    whole[4:8] = b"\xff" * 4
+    (tmp_path / "a.wav").write_bytes(whole)
+    assert len(AudioFile.of(tmp_path / "a.wav").samples()) == 8000
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ recording is never shortened silently.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +21,8 @@ from heedful.audio.log_mel import SAMPLE_RATE, Samples
 from heedful.errors import DataError, quote
 
 BLOCK_SECONDS = 10
+UNKNOWN_SIZE = 0x7FFFFFF0  # in headers of wav files that were written as a stream, or more
+OGG_PAGE, OGG_HEADER, OGG_LAST = 1 << 16, 27, 4  # bytes of a page at most and of its header, flag of the last page
 MAX_RATE, MAX_CHANNELS = 768_000, 64  # more is a damaged header
 READABLE = "wav, flac, ogg and mp3"
 
@@ -81,9 +85,23 @@ class AudioFile:
             if not source.is_file():
                 raise DataError(f"{self.name} is a pipe or device; write the recording to a file.")
         try:
+            self._check_complete(source)
             return soundfile.SoundFile(source)
         except (soundfile.SoundFileError, RuntimeError, OSError, TypeError) as error:
             raise self._damaged(error) from None
+
+    def _check_complete(self, source: Path | BinaryIO) -> None:
+        """Refuse a wav or ogg file without its end; the decoder would read what is there."""
+        with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
+            header = file.read(12)
+            size = file.seek(0, io.SEEK_END)
+            file.seek(max(0, size - OGG_PAGE))
+            end = file.read()
+            file.seek(0)
+        stated = int.from_bytes(header[4:8], "little")
+        wav = header[:4] + header[8:] == b"RIFFWAVE" and 0 < stated < UNKNOWN_SIZE and stated + 8 > size
+        if wav or (header.startswith(b"OggS") and not _ends_ogg(end[end.rfind(b"OggS") :])):
+            raise DataError(f"{self.name} is truncated at {size:,} bytes; copy or record it again.")
 
     def _check(self, file: soundfile.SoundFile, max_seconds: float | None) -> None:
         if not 0 < file.samplerate <= MAX_RATE or not 0 < file.channels <= MAX_CHANNELS:
@@ -100,3 +118,9 @@ class AudioFile:
     def _damaged(self, error: Exception) -> DataError:
         reason = quote(getattr(error, "error_string", str(error)).strip(". "))
         return DataError(f"{self.name} cannot be decoded ({reason}); give a complete file: {READABLE} are read.")
+
+
+def _ends_ogg(page: bytes) -> bool:
+    """Whether this is the whole last page of an ogg file: it has that flag, and as many bytes as its segments."""
+    segments = page[OGG_HEADER : OGG_HEADER + page[OGG_HEADER - 1]] if len(page) > OGG_HEADER else b""
+    return bool(segments) and bool(page[5] & OGG_LAST) and len(page) >= OGG_HEADER + len(segments) + sum(segments)

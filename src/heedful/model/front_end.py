@@ -23,13 +23,12 @@ class ConvFrontEnd(nn.Module):
         positions = torch.arange(frames.size(1) // self.stride, device=frames.device)
         return (positions < lengths.unsqueeze(1))[:, None, None]
 
-    def forward(self, frames: Tensor, keep: Tensor | None = None) -> Tensor:
-        """(B, frames, F), a multiple of the stride, and (B, 1, 1, S) -> (B, S, D).
+    def forward(self, frames: Tensor) -> Tensor:
+        """(B, frames, F), a multiple of the stride -> (B, S, D).
 
-        Padding is set to zero before each convolution, so that a recording gets the same positions in any batch.
+        A real position reads at most one frame of padding, and that is zero, as beyond the end of a batch: a recording
+        gets the same positions in any batch.
         """
         x = F.gelu(self.first(frames.transpose(1, 2)))  # (B, D, 2 * S)
-        if keep is not None:
-            x = x * keep.squeeze(1).repeat_interleave(2, dim=-1)
         x = F.gelu(self.second(x))  # (B, D, S)
         return x.transpose(1, 2)

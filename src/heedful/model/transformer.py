@@ -165,7 +165,7 @@ class EncoderDecoder(Model):
     def _embed_source(self, source: Tensor, source_lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if self.front_end is not None:
             keep = None if source_lengths is None else self.front_end.mask(source, source_lengths)
-            return self.front_end(source, keep), keep
+            return self.front_end(source), keep
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         return embedding(source), not_padding(source, self.config.pad_id)
 
