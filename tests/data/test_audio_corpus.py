@@ -79,7 +79,7 @@ def bad(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_dropped_silently(bad: Path) -> None:
-    report = prepare(bad, "data.max_seconds=2").report
+    report = prepare(bad, "data.max_seconds=2", "data.valid_size=3").report
     assert {reason: dropped.line for reason, dropped in report.unreadable.items()} == {
         "no TAB": 11,
         "a recording that does not exist": 9,
@@ -91,6 +91,20 @@ def test_nothing_is_dropped_silently(bad: Path) -> None:
     assert any("1 line dropped: audio that cannot be decoded (first: line 10 of" in line for line in report.lines())
     with pytest.raises(DataError, match=r"line 11 of .* has no TAB"):
         prepare(bad, "data.strict=true")
+
+
+def test_the_validation_set_does_not_depend_on_the_folder(tmp_path: Path) -> None:
+    texts = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        texts.append(prepare(write_corpus(tmp_path / name, copies=4), "data.valid_size=6").valid_text)
+    assert texts[0] == texts[1] and len(texts[0]) == 6
+
+
+def test_no_recording_exists(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("x.wav\tma\ny.wav\tti\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"no recording of .*a\.tsv exists; paths are relative to that file"):
+        prepare(tmp_path / "a.tsv")
 
 
 def test_a_broken_recording_is_an_error_if_strict(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def learned(folder: Path, words: tuple[str, ...], copies: int, updates: int) -> 
 
 
 def test_two_words_are_told_apart(tmp_path: Path) -> None:
-    assert learned(tmp_path, ("ma", "si"), copies=8, updates=60) == 0.0
+    assert learned(tmp_path, ("ma", "si"), copies=8, updates=80) == 0.0
 
 
 @pytest.mark.long

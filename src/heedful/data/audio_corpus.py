@@ -201,8 +201,11 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
             raise DataError(f"{self.train} lists no recordings; each line is path TAB text.")
         if self.valid:
             return train, list(self.valid.utterances(None if data.strict else valid_dropped))
-        hashes = np.array([_hash(str(each.path)) for each in train], np.uint64)
-        held_out = hold_out_pairs(hashes, np.ones(len(train), np.bool_), data, self.config.train.seed)
+        hashes = np.array([_hash(each.name) for each in train], np.uint64)
+        candidates = np.array([each.path.is_file() for each in train], np.bool_)
+        if not candidates.any():
+            raise DataError(f"no recording of {self.train} exists; paths are relative to that file.")
+        held_out = hold_out_pairs(hashes, candidates, data, self.config.train.seed)
         both = list(zip(train, held_out, strict=True))
         return [each for each, out in both if not out], [each for each, out in both if out]
 

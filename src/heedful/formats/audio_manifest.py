@@ -15,11 +15,12 @@ NO_TEXT, NO_FILE = "no path or no text", "a recording that does not exist"
 
 @dataclass(frozen=True)
 class Utterance:
-    """A recording and what is said in it; `line` counts the lines of the manifest from 1."""
+    """A recording, named as in the manifest, and what is said in it; `line` counts the lines of the manifest from 1."""
 
     path: Path
     text: str
     line: int
+    name: str
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class AudioManifest:
         for number, columns in enumerate(lines, 1):
             name, text = (column.strip() for column in columns)
             if name and text:
-                yield Utterance(self.path.parent / name, text, number)
+                yield Utterance(self.path.parent / name, text, number, name)
             elif name or text:
                 bad = BadLine(NO_TEXT, number, "has no path or no text; every line must be path TAB text.")
                 if dropped is None:
