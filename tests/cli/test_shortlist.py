@@ -35,7 +35,7 @@ def test_commands_use_it_and_a_smaller_model_keeps_it(call: Call, model: Path, c
 
 def test_what_is_missing_is_one_sentence(call: Call, trained: Path, corpus: Path, tmp_path: Path) -> None:
     done = call("translate", trained, "-i", corpus / "valid.en", "--shortlist")
-    assert_one_sentence(done.err, "has no shortlist; build one with heedful shortlist")
+    assert_one_sentence(done.err, "has no shortlist; build one with `heedful shortlist")
     (tmp_path / "empty").write_text("\n\n")
     done = call("shortlist", trained, "--source", tmp_path / "empty", "--target", tmp_path / "empty")
     assert_one_sentence(done.err, "a shortlist cannot be built")

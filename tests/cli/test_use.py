@@ -165,7 +165,7 @@ def test_python_m_heedful_and_the_script_are_the_same_program() -> None:
 def test_a_shell_completes_commands_and_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_HEEDFUL_COMPLETE", "complete_bash")
     for words, place, completions in (
-        ("heedful tra", 1, ["train", "translate"]),
+        ("heedful tran", 1, ["translate", "transcribe"]),
         ("heedful score --so", 2, ["--source"]),
     ):
         monkeypatch.setenv("COMP_WORDS", words)

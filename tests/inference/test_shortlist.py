@@ -141,7 +141,7 @@ def changed(**tensors: Any) -> Any:
 
 
 DAMAGE = [
-    (lambda path, metadata: path.unlink(), "has no shortlist; build one with heedful shortlist"),
+    (lambda path, metadata: path.unlink(), "has no shortlist; build one with `heedful shortlist"),
     (lambda path, metadata: path.write_bytes(path.read_bytes()[:1000]), "is damaged"),
     (lambda path, metadata: save_file({"first": torch.zeros(1)}, path, metadata), "is damaged"),
     (lambda path, metadata: save_file(load_file(path), path, metadata | {"format": "7"}), "format 7"),

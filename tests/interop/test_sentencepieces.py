@@ -9,6 +9,7 @@ import pytest
 
 from heedful.errors import FolderError
 from heedful.text import NO_WORD, Tokenizer, words_of_spans
+from heedful.text.words import words
 from heedful.text.sentencepiece_models import SentencePieceTokenizer
 
 from .makers import TEXTS, spm, table
@@ -50,9 +51,9 @@ def test_what_is_not_in_the_table_is_unknown(tokenizer: SentencePieceTokenizer) 
 def test_tokens_belong_to_the_words_of_the_given_text(tokenizer: SentencePieceTokenizer, text: str) -> None:
     spans = tokenizer.spans(text)
     assert len(spans) == len(tokenizer.encode(text))
-    assert sorted(set(words_of_spans(text, spans)) - {NO_WORD}) == list(range(len(text.split())))
+    assert sorted(set(words_of_spans(text, spans)) - {NO_WORD}) == list(range(len(words(text))))
     decoded, spans = tokenizer.decode_spans(tokenizer.encode(text))
-    assert sorted(set(words_of_spans(decoded, spans)) - {NO_WORD}) == list(range(len(decoded.split())))
+    assert sorted(set(words_of_spans(decoded, spans)) - {NO_WORD}) == list(range(len(words(decoded))))
 
 
 def test_parts_are_found_by_their_names(tokenizer: SentencePieceTokenizer) -> None:

@@ -29,7 +29,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 
 def test_every_scheme_of_the_settings_exists():
-    assert list(POSITIONS) == list(ModelConfig.model_fields["positions"].annotation.__args__)
+    assert [*POSITIONS, "syntax"] == list(ModelConfig.model_fields["positions"].annotation.__args__)
 
 
 @pytest.mark.parametrize("position", [0, 1, 2, 3, 50])

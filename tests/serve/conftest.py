@@ -115,7 +115,7 @@ def folders(make_folder, tmp_path_factory) -> dict[str, Path]:
     for name, family in families.items():
         changes = {"pre_norm": True} if name == "de-en" else {}
         folder = make_folder(family, **changes)
-        folder.path, folder.search = root / name, SearchSettings(beam=3, max_extra=3)
+        folder.path, folder.search = root / name, SearchSettings(beam=4, max_extra=3)  # as wide as the page asks for
         save_folder(folder)
     return {name: root / name for name in families}
 

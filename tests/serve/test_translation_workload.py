@@ -246,7 +246,7 @@ def test_a_step_that_breaks_takes_only_those_that_were_in_it(generator, monkeypa
     for number in (1, 2):
         work.add(WorkerTask(number, {"prompt": "The", "n": 1, "max_tokens": 3, "seed": 1}))
     with monkeypatch.context() as broken:
-        broken.setattr("heedful.inference.context_window.ContextWindow.next", lambda self: 1 / 0)
+        broken.setattr("heedful.inference.generator.Generator.next", lambda self, window: 1 / 0)
         (event,) = work.step()
     assert (event.task, event.kind) == (1, "failed") and "ZeroDivisionError" in event.value
     assert set(written(work)) == {2}

@@ -50,11 +50,11 @@ class SideWork:
             side_task = self.queue.popleft()
             if not self.is_wanted(side_task.task):
                 side_task.steps.close()
-            elif (event := self._step(side_task)) is not None:
-                self.finish(event)
-            else:
+            elif (event := self._step(side_task)) is None:
                 self.queue.append(side_task)
                 self.available.release()
+            elif not self.closed:  # the pipe to the server may be closed as well
+                self.finish(event)
 
     def _step(self, side_task: SideTask) -> Event | None:
         """Compute until the next yield; returns the final event after the last step."""
