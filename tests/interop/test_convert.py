@@ -236,7 +236,7 @@ def test_a_result_that_computes_something_else_does_not_stay(
 def test_a_vocabulary_that_cuts_otherwise_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = ours(tmp_path / "ours")
     monkeypatch.setattr(agreement, "_unframed", lambda tokenizer, text: [1])
-    with pytest.raises(FolderError, match="tokenizes .* differently"):
+    with pytest.raises(FolderError, match=r"tokenizes .* differently"):
         convert(saved, tmp_path / "theirs", "huggingface")
     assert not (tmp_path / "theirs").exists()
 

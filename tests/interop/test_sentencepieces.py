@@ -9,8 +9,8 @@ import pytest
 
 from heedful.errors import FolderError
 from heedful.text import NO_WORD, Tokenizer, words_of_spans
-from heedful.text.words import words
 from heedful.text.sentencepiece_models import SentencePieceTokenizer
+from heedful.text.words import words
 
 from .makers import TEXTS, spm, table
 
