@@ -11,8 +11,8 @@
 namespace heedful::train {
 
 // The least number of tokens of a group. Weights are read and gradients written once per group, so wider models need more
-// tokens to amortize that.
-inline int min_group_tokens(int width) { return std::max(256, width); }
+// tokens to amortize that. `blocks`: all examples are about as long, so groups are of equal size (group_evenly).
+inline int min_group_tokens(int width, bool blocks) { return std::max(blocks ? 128 : 256, width); }
 
 struct Group {  // sentences that are computed together
     size_t source, target;  // offsets of its first tokens
@@ -269,7 +269,8 @@ void TransformerTrainer<Scalar>::add_output_gradients(const Batch& batch, int th
 
 template <typename Scalar>
 void TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, float* gradients, double* sums) {
-    const int D = config.width, C = batch.candidate_count, tokens = min_group_tokens(D);
+    const int D = config.width, C = batch.candidate_count;
+    const int tokens = min_group_tokens(D, config.family != ENCODER_DECODER);
     pack_weights(batch, threads);
     const std::vector<Group> groups =
         config.family == ENCODER_DECODER ? group_sentences(batch, tokens) : group_evenly(batch, tokens);
