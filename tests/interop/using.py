@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,9 @@ def use(path: Path) -> None:
 def serve(path: Path) -> None:
     """Let a worker of the server answer; raise what it would not survive, or what it takes for a bug of ours."""
     actual, expected = socket.socketpair()
-    with actual, expected, contextlib.closing(_worker(actual, interop.open_folder(path))) as workers:
-        worker = next(workers)
+    with actual, expected:
+        folder = interop.open_folder(path)
+        worker = Worker(actual, folder, "auto" if folder.config.family == "encoder-decoder" else "float32")
         for number, requested in enumerate(_requests(worker.folder), 1):
             worker._handle(WorkerTask(number, requested))
             for _ in range(MOST_STEPS):
@@ -63,14 +64,15 @@ def serve(path: Path) -> None:
                     break
                 worker._report(worker._steps())
             assert worker.workload.idle(), "the worker does not come to an end"
+            end = time.monotonic() + 60
+            while worker.tasks and time.monotonic() < end:  # placeholders are put back on another thread
+                time.sleep(0.01)
+            assert not worker.tasks, "the side work does not come to an end"
+        worker.side_work.close()
+        if worker.side_work.thread.ident is not None:
+            worker.side_work.thread.join(60)
         expected.setblocking(False)
         _check(expected)
-
-
-def _worker(pipe: socket.socket, folder: ModelFolder) -> Iterator[Worker]:
-    worker = Worker(pipe, folder, "auto" if folder.config.family == "encoder-decoder" else "float32")
-    yield worker
-    worker.aside.shutdown(wait=True, cancel_futures=True)
 
 
 def _requests(folder: ModelFolder) -> list[dict[str, Any]]:
