@@ -59,9 +59,10 @@ def gradients(model, loss_of, seed=5):
 
 def assert_same(result, expected):
     assert result[1:] == pytest.approx(expected[1:], rel=1e-5)
+    narrow = 4 if library().heedful_panel_width() < 16 else 1  # four lanes (NEON): sums are longer
     for name, gradient in expected[0].items():
         apart = (result[0][name] - gradient).abs().max()
-        assert apart <= 4e-5 * gradient.abs().max() + 2e-6, name  # the narrower the registers, the longer the sums
+        assert apart <= narrow * (1e-5 * gradient.abs().max() + 1e-6), name
 
 
 @pytest.mark.parametrize("threads", [1, 2])
