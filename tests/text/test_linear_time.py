@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heedful.config import schema
+from heedful.config import train_settings
 from heedful.data import scan
 from heedful.demo import structure
 from heedful.inference.encoder import BLANK
@@ -70,7 +70,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "demo.words": ("a'. ", structure.words),
     "encode.blanks": ("[<M", BLANK.split),
     "data.scan": ("a\u200b\r", scan.ANY_UNUSUAL.findall),
-    "sections.seconds": ("1.s", refused(schema.parse_duration)),
+    "sections.seconds": ("1.s", refused(train_settings.parse_duration)),
 }
 
 
@@ -91,6 +91,6 @@ def test_a_run_of_marks_ends_a_sentence_once(text: str, cuts: list[int]) -> None
 def test_durations(text: str, value: float | None) -> None:
     if value is None:
         with pytest.raises(ValueError, match=re.escape("a duration looks like 90s, 30m or 1h30m")):
-            schema.parse_duration(text)
+            train_settings.parse_duration(text)
     else:
-        assert schema.parse_duration(text) == value
+        assert train_settings.parse_duration(text) == value

@@ -1,7 +1,7 @@
 """TOML file, command-line overrides and preset -> one validated `RunConfig`.
 
-`schema` defines the settings of each section; here they are put together, checked, and printed as a template. Presets
-fill in what the user did not set. Knows neither files of a corpus nor torch.
+`data_settings`, `model_config`, `train_settings` and `search_settings` define the settings; here they are put together,
+checked, and printed as a template. Presets fill in what the user did not set. Knows no files of a corpus and no torch.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from heedful.config import renamed
+from heedful.config.data_settings import DataSettings, TextSettings
+from heedful.config.model_config import ModelConfig
 from heedful.config.presets import Family, Preset, preset
-from heedful.config.schema import (
-    DataSettings,
-    ModelConfig,
-    SearchSettings,
-    Section,
-    TextSettings,
-    TrainSettings,
-)
+from heedful.config.search_settings import SearchSettings
+from heedful.config.section import Section
+from heedful.config.train_settings import TrainSettings
 from heedful.errors import SettingError, quote
 
 TaskName = Literal[

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.config import RunConfig
-from heedful.config.schema import LabelKind
+from heedful.config.model_config import LabelKind
 from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any
 from heedful.data.data_report import CorpusReport, describe_dropped_lines
 from heedful.data.pairs import Pairs, PairsWriter, id_type, map_array, open_pairs

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from heedful.config.schema import LabelKind
+from heedful.config.model_config import LabelKind
 from heedful.data.labeled_corpus import EncodedExample, LabeledFormat
 from heedful.errors import DataError
 from heedful.formats.conll import TaggedSentence, read_conll

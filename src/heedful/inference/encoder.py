@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.config.schema import LabelKind
+from heedful.config.model_config import LabelKind
 from heedful.data.labeled_corpus import encode_text_pair, frame_text_pair
 from heedful.data.token_labels import encode_passage, encode_words, windows
 from heedful.errors import SettingError

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from heedful.config import ModelConfig
-from heedful.config.schema import LabelKind
+from heedful.config.model_config import LabelKind
 from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name, refused
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both

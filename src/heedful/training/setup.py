@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from heedful import config as settings
-from heedful.config import SECTIONS, RunConfig, parse_duration
-from heedful.config.schema import Section
+from heedful.config import SECTIONS, RunConfig, Section, parse_duration
 from heedful.data.token_trees import TokenTrees, TreeBank
 from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json

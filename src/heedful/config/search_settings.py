@@ -1,0 +1,33 @@
+"""`search.*`: defaults of decoding."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from heedful.config.section import Section
+
+
+class SearchSettings(Section):
+    """Defaults of decoding, saved in the model folder."""
+
+    beam: Annotated[int, Field(ge=1, le=1000)] = Field(4, description="Beam size; 1 is greedy search.")
+    length_penalty: float = Field(
+        0.6, ge=0, le=10, description="Length penalty α (GNMT): scores are divided by ((5 + length) / 6) ** α."
+    )
+    max_extra: Annotated[int, Field(ge=0)] = Field(
+        50, description="Maximum output length: source length plus this many tokens (the paper)."
+    )
+    max_length: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Maximum number of output tokens, eos included; derived from the source if not set."
+    )
+    min_length: Annotated[int, Field(ge=0)] = Field(0, description="Minimum number of output tokens, eos not included.")
+    no_repeat_ngram: Annotated[int, Field(ge=0)] = Field(
+        0, description="No n-gram of this length occurs twice in an output (Paulus et al., 2018); 0 allows all."
+    )
+    loop_guard: bool = Field(
+        True,
+        description="Search a sentence again if its output repeats an n-gram four times in a row or more, and its"
+        " source does not. Other outputs stay the same.",
+    )
