@@ -21,7 +21,7 @@ from heedful.config.model_config import LabelKind
 from heedful.data.labeled_corpus import encode_text_pair, frame_text_pair
 from heedful.data.token_labels import encode_passage, encode_words, windows
 from heedful.errors import SettingError
-from heedful.inference.native_choice import check_precision, computed_natively
+from heedful.inference.native_choice import computed_natively, model_precision
 from heedful.inference.token_predictions import Answer, TaggedWord, best_answer, softmax, tag_words
 from heedful.native import Engine
 from heedful.native.engine_encoder import EngineEncoder
@@ -88,7 +88,7 @@ class Encoder:
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if folder.config.family != "encoder":
             raise wrong_family_error(folder, "is not an encoder")
-        self.device, self.precision = device, check_precision(folder, precision, device)
+        self.device, self.precision = device, model_precision(folder, precision, device)
         self.tokenizer, self.config = folder.tokenizer, folder.config
         self.folder, self.path = folder, folder.path
         self.notice: Callable[[str], None] = log.warning  # called with warnings about a text

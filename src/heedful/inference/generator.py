@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from heedful.errors import HeedfulError, SettingError
 from heedful.inference.engine_window import EngineWindow
-from heedful.inference.native_choice import check_precision, computed_natively
+from heedful.inference.native_choice import computed_natively, model_precision
 from heedful.inference.scheduler import QueuedRequest, RequestResult, Scheduler
 from heedful.native import Engine
 from heedful.ops.threads import num_threads
@@ -208,7 +208,7 @@ class Generator:
             raise wrong_family_error(folder, "does not continue text")
         self.folder, self.config, self.tokenizer = folder, folder.config, folder.tokenizer
         self.device = device
-        self.precision = check_precision(folder, precision, device)
+        self.precision = model_precision(folder, precision, device)
         special = {self.config.pad_id, self.config.bos_id, *self.tokenizer.extras.values()} - {self.config.eos_id}
         self.forbidden = sorted(special)
 

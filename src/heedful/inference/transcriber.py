@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,13 +19,11 @@ from heedful.audio.audio_files import AudioFile
 from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, SAMPLE_RATE, FeatureFrames, log_mel
 from heedful.audio.windows import AudioWindow, cut_windows
 from heedful.errors import SettingError
+from heedful.inference.loaded_models import LoadedModels
 from heedful.inference.scheduler import search_in_order
-from heedful.inference.torch_backend import TorchBackend
 from heedful.inference.torch_search import TorchSearchLanes
 from heedful.inference.transcript_formats import SpeechSegment
 from heedful.inference.whisper_tokens import WhisperTokens
-from heedful.model.transformer import EncoderDecoder
-from heedful.ops.precision import choose_precision
 from heedful.search import Hypothesis, Observer, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
@@ -67,42 +64,22 @@ class Transcript:
         return cls(segments, windows[-1].end if windows else 0.0)
 
 
-class Transcriber:
+class Transcriber(LoadedModels):
     """A speech recognizer, trained here or Whisper's, ready to transcribe."""
 
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         if not folder.config.features:
             raise wrong_family_error(folder, "does not transcribe")
-        self.folder, self.config, self.tokenizer, self.search = folder, folder.config, folder.tokenizer, folder.search
-        self.precision, self.device = choose_precision(precision, device), device
+        super().__init__([folder], precision, device)
+        self.config = folder.config
         self.whisper = WhisperTokens.of(self.tokenizer, self.config.vocab_size)
         self.window_seconds = self.config.source_length * self.config.feature_stride / FRAMES_PER_SECOND
-        self.observer: Observer | None = None  # called at every step of every search
-        self._models: list[EncoderDecoder] = []
         self._constraints: dict[tuple[bool, int], tuple[Any, ...]] = {}
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "auto", device: str = "cpu") -> Transcriber:
         """Open a model folder."""
         return cls(model_folder.load_folder(path), precision, device)
-
-    @property
-    def models(self) -> list[EncoderDecoder]:
-        """The model as a PyTorch module, read on first use."""
-        if not self._models:
-            model = self.folder.model
-            assert isinstance(model, EncoderDecoder)
-            self._models = [model.to(self.device).eval()]
-        return self._models
-
-    @property
-    def engine(self) -> str:
-        """A short description of what computes the searches."""
-        return f"torch on {self.device}, {self.precision}"
-
-    @cached_property
-    def torch(self) -> TorchBackend:
-        return TorchBackend(lambda: self.models, self.tokenizer, self.tokenizer, self.precision, self.device)
 
     @overload
     def transcribe(self, recordings: Recording, **options: Any) -> str: ...
@@ -177,13 +154,13 @@ class Transcriber:
 
     def search_lanes(self, lanes: int, observer: Observer | None = None) -> TorchSearchLanes:
         """What computes the searches of windows."""
-        next_token = self.torch.next_token([])
+        next_token = self.next_token
         return TorchSearchLanes(self.torch, lambda: next_token, lanes=lanes, observer=observer, lookahead=AHEAD)
 
     def transcribe_features(self, recordings: Iterable[FeatureFrames], **search: Any) -> Iterator[str]:
         """The text of each recording whose features are known."""
         options = self.options(search)
-        next_token, prompt = self.torch.next_token([]), self.prompt(None, False, None)
+        next_token, prompt = self.next_token, self.prompt(None, False, None)
         constrained = self._constrained(options, False, len(prompt))
         backend = TorchSearchLanes(self.torch, lambda: next_token, lanes=1)
         requests = (SearchRequest(recording, constrained, prompt) for recording in recordings)

@@ -16,10 +16,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from heedful.config import ModelConfig
 from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
 from heedful.inference.confidence import ConfidenceModel, load_confidence
+from heedful.inference.loaded_models import LoadedModels
 from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.restoring import TranslationRestorer, spread_alignment
 from heedful.inference.results import SourcePart, Translation, join_parts
@@ -27,28 +27,19 @@ from heedful.inference.scheduler import SearchBackend, search_in_order
 from heedful.inference.shortlist import load_shortlist
 from heedful.inference.source_parts import SourcePartBuilder
 from heedful.inference.term_matching import Glossary
-from heedful.native import Engine, WeightSource, library, supports
-from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
-from heedful.ops.threads import num_threads
-from heedful.packages import explain_missing
-from heedful.search import Hypothesis, NextToken, Observer, SearchOptions, SearchRequest
+from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
-from heedful.storage.weight_file import WeightFile
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from heedful.data.token_trees import Parser
-    from heedful.inference.torch_backend import TorchBackend
-    from heedful.model.transformer import EncoderDecoder
 
 ENCODE_BATCH = 200  # lines that are tokenized at once
 
 log = logging.getLogger("heedful")
 
 
-class Translator:
+class Translator(LoadedModels):
     """A trained model, or several as an ensemble, ready to translate."""
 
     builder_type: ClassVar[type[SourcePartBuilder]] = SourcePartBuilder
@@ -63,21 +54,12 @@ class Translator:
         shortlist: bool = False,
     ) -> None:
         """`shortlist` restricts each sentence to the tokens that the shortlist of the first folder allows."""
-        self.device = device
-        self.threads = threads or num_threads()
+        for folder in folders:
+            if folder.config.family != "encoder-decoder" or folder.config.features:
+                raise wrong_family_error(folder, "does not translate")
+        super().__init__(folders, precision, device, threads, load_shortlist(folders[0]) if shortlist else None)
         self.workers = workers or self.threads  # concurrent searches of the native engine
-        self.folders = folders
-        self.configs = [_encoder_decoder_config(folder) for folder in folders]
-        _check_same_vocabularies(folders)
-        first = folders[0]
-        self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
         self.max_length = min(config.max_length for config in self.configs)
-        self.precision = self._choose_precision(precision)
-        self.shortlist = load_shortlist(first) if shortlist else None
-        self._models: list[EncoderDecoder] = []
-        self._engines: list[Engine] = []
-        self._engine_state: list[tuple[int, int]] | None = None  # of the weights that the engines hold
-        self.observer: Observer | None = None  # called at every step of every search
         self.notice: Callable[[str], None] = log.warning  # called with warnings about a line
 
     @classmethod
@@ -86,101 +68,6 @@ class Translator:
     ) -> Translator:
         """Open one model folder, or several as an ensemble."""
         return cls([model_folder.load_folder(path) for path in paths], precision, device, shortlist=shortlist)
-
-    def _choose_precision(self, precision: str) -> str:
-        """The precision of searches; `auto` is the fastest one for these models on this machine."""
-        if precision not in PRECISIONS:
-            raise SettingError(f"precision is {precision!r}; it must be {PRECISION_NAMES}.")
-        compiled = self.device == "cpu" and all(map(supports, self.configs))
-        if precision == "auto":
-            return "int8" if compiled and library() is not None else choose_precision(precision, self.device)
-        if precision == "int8" and (not compiled or library() is None):
-            reason = "does not support this model" if self.device == "cpu" else "needs a CPU"
-            why = (
-                "the native engine is not available" if compiled else f"the native engine, which computes it, {reason}"
-            )
-            raise SettingError(f"precision is int8, but {why}; leave it out, or set it to float32.")
-        return precision
-
-    @property
-    def engine(self) -> str:
-        """A short description of what computes the searches."""
-        compiled = "the compiled engine" if self.engines else f"torch on {self.device}"
-        shortlist = "" if self.shortlist is None else ", shortlist"
-        return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}{shortlist}"
-
-    @property
-    def models(self) -> list[EncoderDecoder]:
-        """The models as PyTorch modules; those on disk are read on first use."""
-        if not self._models:
-            on_disk = self._weight_files()
-            models: list[Any] = [folder.model for folder in self.folders]
-            self._models = [model.to(self.device).eval() for model in models]
-            self._engine_state = self._weights_state() if on_disk and self._engines else None
-        return self._models
-
-    def use_trees(self, trees: Sequence[Path] | Parser) -> None:
-        """Give models with syntax positions the dependency trees of sentences: CoNLL-U files, or a parser."""
-        from heedful.data.token_trees import TokenTrees, TreeBank
-
-        for folder, model in zip(self.folders, self.models, strict=True):
-            if model.config.positions != "syntax":
-                raise SettingError(
-                    f"trees are given, but {folder.path} has {model.config.positions} positions; leave them out, or "
-                    "train a model with model.positions=syntax."
-                )
-            tokenizer = folder.source_tokenizer
-            model.trees = TokenTrees(TreeBank(trees, tokenizer) if isinstance(trees, Sequence) else trees, tokenizer)
-
-    @property
-    def engines(self) -> list[Engine]:
-        """The models in the native engine; empty if PyTorch computes.
-
-        PyTorch computes models that the engine does not support, on other devices, in bfloat16, and while modules have
-        forward hooks. Changed weights are loaded again; weights on disk are loaded without a copy as modules.
-        """
-        if self.precision == "bfloat16" or self.device != "cpu" or not all(map(supports, self.configs)):
-            return []
-        if library() is None:
-            return []
-        if files := self._weight_files():
-            self._engines = self._engines or self._build_engines(files)
-            return self._engines
-        if any(m._forward_hooks or m._forward_pre_hooks for model in self.models for m in model.modules()):
-            return []
-        if self._engine_state != (state := self._weights_state()):
-            from heedful.native.torch_bridge import ModuleWeights
-
-            self._engine_state, self._engines = (
-                state,
-                self._build_engines([ModuleWeights(model) for model in self.models]),
-            )
-        return self._engines
-
-    def _build_engines(self, weights: Sequence[WeightSource]) -> list[Engine]:
-        return [Engine(source, self.precision == "int8", self.shortlist is not None) for source in weights]
-
-    def _weight_files(self) -> list[WeightFile]:
-        """The weights of the models, if all of them are on disk and none has been read."""
-        files = [folder.weights for folder in self.folders if isinstance(folder.weights, WeightFile)]
-        return files if len(files) == len(self.folders) else []
-
-    def _weights_state(self) -> list[tuple[int, int]]:
-        """Changes whenever a weight does."""
-        return [(p.data_ptr(), p._version) for model in self._models for p in model.parameters()]
-
-    @cached_property
-    def torch(self) -> TorchBackend:
-        """Computes in PyTorch; imported on first use."""
-        with explain_missing("what the native engine does not compute"):
-            from heedful.inference.torch_backend import TorchBackend
-
-        return TorchBackend(lambda: self.models, self.source_tokenizer, self.tokenizer, self.precision, self.device)
-
-    @property
-    def next_token(self) -> NextToken:
-        """The model, or the ensemble, as search sees it."""
-        return self.torch.next_token(self.engines)
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -420,19 +307,3 @@ def _read_available(pairs: Iterator[tuple[str, str]], ready: Callable[[], bool])
             return read, True
         read.append(pair)
     return read, False
-
-
-def _encoder_decoder_config(folder: ModelFolder) -> ModelConfig:
-    if folder.config.family != "encoder-decoder" or folder.config.features:
-        raise wrong_family_error(folder, "does not translate")
-    return folder.config
-
-
-def _check_same_vocabularies(folders: Sequence[ModelFolder]) -> None:
-    first = folders[0]
-    for other in folders[1:]:
-        same = other.tokenizer.to_json() == first.tokenizer.to_json()
-        if not same or other.source_tokenizer.to_json() != first.source_tokenizer.to_json():
-            raise SettingError(
-                f"{other.path} and {first.path} have different vocabularies; the models of an ensemble must share one."
-            )

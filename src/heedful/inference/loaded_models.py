@@ -1,0 +1,135 @@
+"""LoadedModels: encoder-decoders of model folders, in the native engine or as PyTorch modules, read on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.errors import SettingError
+from heedful.inference.native_choice import resolve_precision, why_not_native
+from heedful.inference.shortlist import Shortlist
+from heedful.native import Engine, WeightSource
+from heedful.ops.threads import num_threads
+from heedful.packages import explain_missing
+from heedful.search import NextToken, Observer
+from heedful.storage.folder import ModelFolder
+from heedful.storage.weight_file import WeightFile
+
+if TYPE_CHECKING:
+    from heedful.data.token_trees import Parser
+    from heedful.inference.torch_backend import TorchBackend
+    from heedful.model.transformer import EncoderDecoder
+
+
+class LoadedModels:
+    """One encoder-decoder, or several as an ensemble: what a translator and a transcriber have in common."""
+
+    def __init__(
+        self,
+        folders: Sequence[ModelFolder],
+        precision: str = "float32",
+        device: str = "cpu",
+        threads: int = 0,
+        shortlist: Shortlist | None = None,
+    ) -> None:
+        self.folders, self.device, self.shortlist = folders, device, shortlist
+        self.threads = threads or num_threads()
+        self.configs = [folder.config for folder in folders]
+        _check_same_vocabularies(folders)
+        first = folders[0]
+        self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
+        self.precision = resolve_precision(precision, device, why_not_native(self.configs, device), "int8")
+        self.observer: Observer | None = None  # called at every step of every search
+        self._models: list[EncoderDecoder] = []
+        self._engines: list[Engine] = []
+        self._engine_state: list[tuple[int, int]] | None = None  # of the weights that the engines hold
+
+    @property
+    def engine(self) -> str:
+        """A short description of what computes the searches."""
+        compiled = "the compiled engine" if self.engines else f"torch on {self.device}"
+        shortlist = "" if self.shortlist is None else ", shortlist"
+        return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}{shortlist}"
+
+    @property
+    def models(self) -> list[EncoderDecoder]:
+        """The models as PyTorch modules; those on disk are read on first use."""
+        if not self._models:
+            on_disk = self._weight_files()
+            models: list[Any] = [folder.model for folder in self.folders]
+            self._models = [model.to(self.device).eval() for model in models]
+            self._engine_state = self._weights_state() if on_disk and self._engines else None
+        return self._models
+
+    def use_trees(self, trees: Sequence[Path] | Parser) -> None:
+        """Give models with syntax positions the dependency trees of sentences: CoNLL-U files, or a parser."""
+        from heedful.data.token_trees import TokenTrees, TreeBank
+
+        for folder, model in zip(self.folders, self.models, strict=True):
+            if model.config.positions != "syntax":
+                raise SettingError(
+                    f"trees are given, but {folder.path} has {model.config.positions} positions; leave them out, or "
+                    "train a model with model.positions=syntax."
+                )
+            tokenizer = folder.source_tokenizer
+            model.trees = TokenTrees(TreeBank(trees, tokenizer) if isinstance(trees, Sequence) else trees, tokenizer)
+
+    @property
+    def engines(self) -> list[Engine]:
+        """The models in the native engine; empty if PyTorch computes.
+
+        PyTorch computes models that the engine does not support, on other devices, in bfloat16, and while modules have
+        forward hooks. Changed weights are loaded again; weights on disk are loaded without a copy as modules.
+        """
+        if self.precision == "bfloat16" or why_not_native(self.configs, self.device):
+            return []
+        if files := self._weight_files():
+            self._engines = self._engines or self._build_engines(files)
+            return self._engines
+        if any(m._forward_hooks or m._forward_pre_hooks for model in self.models for m in model.modules()):
+            return []
+        if self._engine_state != (state := self._weights_state()):
+            from heedful.native.torch_bridge import ModuleWeights
+
+            self._engine_state, self._engines = (
+                state,
+                self._build_engines([ModuleWeights(model) for model in self.models]),
+            )
+        return self._engines
+
+    def _build_engines(self, weights: Sequence[WeightSource]) -> list[Engine]:
+        return [Engine(source, self.precision == "int8", self.shortlist is not None) for source in weights]
+
+    def _weight_files(self) -> list[WeightFile]:
+        """The weights of the models, if all of them are on disk and none has been read."""
+        files = [folder.weights for folder in self.folders if isinstance(folder.weights, WeightFile)]
+        return files if len(files) == len(self.folders) else []
+
+    def _weights_state(self) -> list[tuple[int, int]]:
+        """Changes whenever a weight does."""
+        return [(p.data_ptr(), p._version) for model in self._models for p in model.parameters()]
+
+    @cached_property
+    def torch(self) -> TorchBackend:
+        """Computes in PyTorch; imported on first use."""
+        with explain_missing("what the native engine does not compute"):
+            from heedful.inference.torch_backend import TorchBackend
+
+        return TorchBackend(lambda: self.models, self.source_tokenizer, self.tokenizer, self.precision, self.device)
+
+    @property
+    def next_token(self) -> NextToken:
+        """The model, or the ensemble, as search sees it."""
+        return self.torch.next_token(self.engines)
+
+
+def _check_same_vocabularies(folders: Sequence[ModelFolder]) -> None:
+    first = folders[0]
+    for other in folders[1:]:
+        same = other.tokenizer.to_json() == first.tokenizer.to_json()
+        if not same or other.source_tokenizer.to_json() != first.source_tokenizer.to_json():
+            raise SettingError(
+                f"{other.path} and {first.path} have different vocabularies; the models of an ensemble must share one."
+            )
