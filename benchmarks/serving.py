@@ -95,7 +95,7 @@ class File:
     """What `heedful translate` does with a file, in a process that has loaded the model: seconds for these lines."""
 
     CODE = (
-        "import sys, time; from pathlib import Path; from heedful.cli.streams import open_translator\n"
+        "import sys, time; from pathlib import Path; from heedful.cli.open_models import open_translator\n"
         "translator = open_translator([Path(sys.argv[1])], int(sys.argv[2]))\n"
         "for path in sys.stdin:\n"
         "    lines = Path(path.strip()).read_text(encoding='utf-8').splitlines()\n"

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful.cli.streams import DASH, _count_lines, input_lines, output_lines
+from heedful.cli.progress import _count_lines
+from heedful.cli.streams import DASH, input_lines, output_lines
 from heedful.errors import FolderError, SettingError
 from heedful.inference.translator import Translator
 from tests.cli.conftest import Call

@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Threads, check_outputs, output_lines, set_threads
+from heedful.cli.open_models import set_threads
+from heedful.cli.options import SourceFile, TargetFile, Threads
+from heedful.cli.streams import DASH, check_outputs, output_lines
 
 
 def align(
     model: Annotated[Path, typer.Argument(help="Folder of a translator.")],
-    source: Annotated[Path, typer.Option(help="Source sentences, one per line; plain or .gz.")],
-    target: Annotated[Path, typer.Option(help="Their translations, one per line.")],
+    source: SourceFile,
+    target: TargetFile,
     out: Annotated[Path, typer.Option(help="File to write; - is standard output.")] = DASH,
     reverse: Annotated[
         Path | None,

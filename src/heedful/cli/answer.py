@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Device, ModelPrecision, Threads, input_lines, prepare_model
+from heedful.cli.open_models import open_encoder
+from heedful.cli.options import Device, ModelPrecision, Threads
+from heedful.cli.streams import DASH, input_lines
 
 
 def answer(
@@ -35,13 +37,11 @@ def answer(
     from heedful.errors import SettingError
     from heedful.evaluation.answers import answer_scores
     from heedful.formats.squad import read_squad
-    from heedful.inference.encoder import Encoder
-    from heedful.interop import open_folder
     from heedful.text.normalization import replace_surrogates
 
     if (question is None) == (labeled is None):
         raise SettingError("give --question and a passage on standard input, or --labeled with a SQuAD file.")
-    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
+    encoder = open_encoder(model, threads, precision, device)
     if labeled is not None:
         examples = read_squad(labeled)
         answers = encoder.answer_batch([(each.question, each.context) for each in examples], not must_answer)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.streams import (
-    DASH,
-    Device,
-    ModelPrecision,
-    Threads,
-    check_outputs,
-    input_lines,
-    output_lines,
-    prepare_model,
-)
+from heedful.cli.open_models import open_encoder
+from heedful.cli.options import Device, ModelPrecision, OutputFile, Threads
+from heedful.cli.streams import DASH, check_outputs, input_lines, output_lines
 
 if TYPE_CHECKING:
     from heedful.inference.encoder import Encoder
@@ -29,7 +21,7 @@ def classify(
     input: Annotated[
         Path, typer.Option("--input", "-i", help="Lines of text, or text TAB text; - is standard input.")
     ] = DASH,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
+    output: OutputFile = DASH,
     labeled: Annotated[
         Path | None, typer.Option(help="Evaluate on a file of label or number TAB text [TAB text] instead.")
     ] = None,
@@ -44,12 +36,8 @@ def classify(
 
     With --labeled test.tsv, print accuracy and macro-F1 on labeled examples, or correlations.
     """
-    from heedful.inference.encoder import Encoder
-    from heedful.interop import open_folder
-
     check_outputs(output)
-    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
-    encoder.notice = lambda text: print(text, file=sys.stderr)
+    encoder = open_encoder(model, threads, precision, device)
     if labeled is not None:
         measure(encoder, labeled)
         return

@@ -8,18 +8,15 @@ from typing import Annotated
 
 import typer
 
+from heedful.cli.options import SourceLanguage, TargetLanguage
 from heedful.cli.streams import DASH, check_outputs, output_lines
 
 
 def clean(
     files: Annotated[list[Path], typer.Argument(help="Files or folders of pairs, as for `heedful train --pairs`.")],
     out: Annotated[Path, typer.Option(help="TSV file to write, source TAB target; - is standard output.")] = DASH,
-    source_language: Annotated[
-        str | None, typer.Option(help="Source language in files of several languages, such as en.")
-    ] = None,
-    target_language: Annotated[
-        str | None, typer.Option(help="Target language in files of several languages, such as de.")
-    ] = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
     without: Annotated[list[str] | None, typer.Option(help="A filter to leave out; may be given again.")] = None,
     min_words: Annotated[int, typer.Option(help="length: fewest words of a side.")] = 1,
     max_words: Annotated[int, typer.Option(help="length: most words of a side.")] = 200,

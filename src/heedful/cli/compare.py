@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Beam, Precision, Threads, open_translator
+from heedful.cli.open_models import open_translator
+from heedful.cli.options import AsJson, Beam, Precision, Threads, drop_unset
 
 
 def compare(
@@ -23,7 +24,7 @@ def compare(
         str | None, typer.Option(help="sacreBLEU's tokenizer; by default chosen by the script of the references.")
     ] = None,
     beam: Beam = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     threads: Threads = 0,
     precision: Precision = "auto",
 ) -> None:
@@ -36,7 +37,7 @@ def compare(
 
     pairs = list(read_pairs(source, reference))
     sources, references = [text for text, _ in pairs], [text for _, text in pairs]
-    options = {} if beam is None else {"beam": beam}
+    options = drop_unset(beam=beam)
     outputs = [open_translator([model], threads, precision).translate(sources, **options) for model in (first, second)]
     both = (outputs[0], outputs[1])
     results = comparison.compare(both, references, tokenize, samples)

@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Device, ModelPrecision, Threads, check_outputs, input_lines, prepare_model
+from heedful.cli.open_models import open_encoder
+from heedful.cli.options import Device, ModelPrecision, Threads
+from heedful.cli.streams import DASH, check_outputs, input_lines
 
 
 def embed(
@@ -31,15 +33,12 @@ def embed(
     import numpy as np
 
     from heedful.errors import SettingError
-    from heedful.inference.encoder import Encoder
     from heedful.inference.vector_file import VectorTable, write_vectors
-    from heedful.interop import open_folder
 
     if output == DASH and sys.stdout.isatty():
         raise SettingError("the output is a binary .npy file; redirect it with > vectors.npy, or set -o vectors.npy.")
     check_outputs(output)
-    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
-    encoder.notice = lambda text: print(text, file=sys.stderr)
+    encoder = open_encoder(model, threads, precision, device)
     vectors = encoder.embed(list(input_lines(input)), pooling, normalize)
     if output == DASH:
         data = io.BytesIO()

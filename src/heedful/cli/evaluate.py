@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.streams import Beam, Device, Precision, Shortlist, Threads, open_translator
-from heedful.cli.transcribe import open_transcriber
+from heedful.cli.open_models import open_transcriber, open_translator
+from heedful.cli.options import AsJson, Beam, Device, Models, Precision, Shortlist, Threads, drop_unset
 from heedful.errors import SettingError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    models: Annotated[list[Path], typer.Argument(help="A model folder, or several as an ensemble.")],
+    models: Models,
     source: Annotated[Path | None, typer.Option(help="Sentences to translate, one per line; plain or .gz.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Reference translations, one per line.")] = None,
     audio: Annotated[
@@ -35,7 +35,7 @@ def evaluate(
         bool,
         typer.Option("--calibrate", help="Calibrate confidence on these sentences and store it in the model folder."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     shortlist: Shortlist = False,
     threads: Threads = 0,
     precision: Precision = "auto",
@@ -67,8 +67,7 @@ def evaluate(
     measures.build_bleu(tokenize, lowercase)  # checks the metric's options before translating
     pairs = list(read_pairs(source, reference))
     translator = open_translator(models, threads, precision, device, shortlist=shortlist)
-    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
-    options = {name: value for name, value in options.items() if value is not None}
+    options = drop_unset(beam=beam, length_penalty=length_penalty)
     start = time.perf_counter()
     best = [n_best[0] for n_best in translator.translations([text for text, _ in pairs], **options)]
     hypotheses = [translation.text for translation in best]
@@ -103,7 +102,7 @@ def evaluate_audio(transcriber: Transcriber, manifest: Path, beam: int | None, a
 
     utterances = read_manifest(manifest)
     start, seconds, hypotheses = time.perf_counter(), 0.0, []
-    for transcript in transcriber.stream([each.path for each in utterances], **({"beam": beam} if beam else {})):
+    for transcript in transcriber.stream([each.path for each in utterances], **drop_unset(beam=beam)):
         hypotheses.append(transcript.text)
         seconds += transcript.duration
     speed = seconds / (time.perf_counter() - start)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Beam, check_outputs
+from heedful.cli.options import Beam, drop_unset
+from heedful.cli.streams import check_outputs
 
 
 def explain(
@@ -49,8 +50,7 @@ def explain(
     if out is None and not (png or svg or json):
         out = Path("explain.html")
     check_outputs(out, json, png, svg)
-    search: dict[str, Any] = {} if beam is None else {"beam": beam}
-    explanation = explain_text(open_folder(model), text, target, **search)
+    explanation = explain_text(open_folder(model), text, target, **drop_unset(beam=beam))
     run = explanation.run
     if run.note:
         print(run.note, file=sys.stderr)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Device, ModelPrecision, Threads, prepare_model
+from heedful.cli.open_models import open_encoder
+from heedful.cli.options import Device, ModelPrecision, Threads
 
 
 def fill_mask(
@@ -22,11 +23,9 @@ def fill_mask(
 
     For example: heedful fill-mask runs/bert "Paris is the [MASK] of France."
     """
-    from heedful.inference.encoder import Encoder
-    from heedful.interop import open_folder
     from heedful.text.normalization import replace_surrogates
 
-    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
+    encoder = open_encoder(model, threads, precision, device)
     for number, candidates in enumerate(encoder.fill_mask(replace_surrogates(text), top)):
         if number:
             print()

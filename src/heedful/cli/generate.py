@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Device, ModelPrecision, Threads, prepare_model
+from heedful.cli.open_models import check_device, set_threads
+from heedful.cli.options import Device, ModelPrecision, Threads, drop_unset
 
 
 def generate(
@@ -42,10 +43,11 @@ def generate(
 
     if n < 1:
         raise SettingError(f"--n is {n}; it must be 1 or more.")
-    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
-    options: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
+    options = drop_unset(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
     options |= {"max_tokens": max_tokens, "repetition_penalty": repetition_penalty, "stop": stop or ()}
-    generator = Generator(open_folder(model), prepare_model(threads, precision, device), device)
+    set_threads(threads)
+    check_device(device)
+    generator = Generator(open_folder(model), precision, device)
     if prompt == "-":
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     prompt = replace_surrogates(prompt)

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Threads, check_outputs, input_lines, set_threads
+from heedful.cli.open_models import set_threads
+from heedful.cli.options import AsJson, Threads
+from heedful.cli.streams import check_outputs, input_lines
 
 
 def heads(
@@ -21,7 +23,7 @@ def heads(
     bleu: Annotated[bool, typer.Option("--bleu", help="Also translate and measure BLEU; slower.")] = False,
     png: Annotated[Path | None, typer.Option(help="Write a figure of the result as PNG.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the same figure as SVG.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     threads: Threads = 0,
 ) -> None:
     """Measure the importance of each attention head: ablate it and print how much the loss rises.

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Device, Threads, TorchPrecision, open_translator, prepare_torch
+from heedful.cli.open_models import open_translator, torch_precision
+from heedful.cli.options import Device, Models, Threads, TorchPrecision
 
 
 def score(
-    models: Annotated[list[Path], typer.Argument(help="A model folder, or several as an ensemble.")],
+    models: Models,
     source: Annotated[Path | None, typer.Option(help="Source sentences, one per line; plain or .gz.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, one per line.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both sides in one TSV file: source TAB target.")] = None,
@@ -28,7 +29,7 @@ def score(
     from heedful.formats.pair_files import training_corpus
 
     corpus = training_corpus(DataSettings(source=source, target=target, pairs=(pairs,) if pairs else (), strict=True))
-    translator = open_translator(models, threads, prepare_torch(threads, precision, device), device)
+    translator = open_translator(models, threads, torch_precision(precision, device), device)
     sentence_pairs, first = corpus.pairs(), 1
     while chunk := list(islice(sentence_pairs, 2000)):
         for value in translator.score(chunk, first):

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Glossary, Precision, Shortlist, read_glossary
+from heedful.cli.open_models import read_glossary
+from heedful.cli.options import Glossary, Precision, Shortlist
 
 
 def serve(

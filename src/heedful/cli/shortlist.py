@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from heedful.cli.options import TargetFile
+
 
 def shortlist(
     model: Annotated[Path, typer.Argument(help="Folder of a translator; the shortlist is written into it.")],
     source: Annotated[Path, typer.Option(help="Source sentences, such as the training data; plain or .gz.")],
-    target: Annotated[Path, typer.Option(help="Their translations, one per line.")],
+    target: TargetFile,
 ) -> None:
     """Build a vocabulary shortlist: the likely target tokens of each source token, for faster translation.
 

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import Device, ModelPrecision, Threads, input_lines, prepare_model
+from heedful.cli.open_models import open_encoder
+from heedful.cli.options import Device, ModelPrecision, Threads
+from heedful.cli.streams import input_lines
 
 
 def similar(
@@ -29,9 +31,7 @@ def similar(
     For example: heedful embed runs/bert -i lines -o vectors.npy, then heedful similar vectors.npy "a dog sleeps"
     """
     from heedful.errors import SettingError
-    from heedful.inference.encoder import Encoder
     from heedful.inference.vector_file import nearest, read_vectors
-    from heedful.interop import open_folder
     from heedful.text.normalization import replace_surrogates
 
     table = read_vectors(vectors, model, lines)
@@ -42,7 +42,7 @@ def similar(
         raise SettingError(
             f"{table.lines} has {len(texts)} lines and {vectors} {len(table.vectors)} vectors; embed the file again."
         )
-    encoder = Encoder(open_folder(table.model), prepare_model(threads, precision, device), device)
+    encoder = open_encoder(table.model, threads, precision, device)
     vector = encoder.embed([replace_surrogates(query)], table.pooling)[0]
     if len(vector) != table.vectors.shape[1]:
         raise SettingError(

@@ -1,54 +1,23 @@
-"""Input, output and shared options of the commands: files or pipes, UTF-8, lines that end only at a line feed."""
+"""Input and output of the commands: files or pipes, UTF-8, lines that end only at a line feed."""
 
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import stat
 import sys
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
-
-import typer
+from typing import TextIO
 
 from heedful.errors import FolderError, SettingError
 from heedful.storage.atomic import check_output, remedy
 
-if TYPE_CHECKING:
-    from heedful.inference.term_matching import Glossary as TermGlossary
-    from heedful.inference.translator import Translator
-
 DASH = Path("-")
-Beam = Annotated[int | None, typer.Option(help="Beam size: hypotheses kept at each step; 1 is greedy search.")]
-LoopGuard = Annotated[
-    bool | None,
-    typer.Option(help="Search a line again if its output repeats itself in a row and its source does not."),
-]
-Threads = Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")]
-Precision = Annotated[str, typer.Option(help="auto (the fastest one of this machine), float32, bfloat16 or int8.")]
-ModelPrecision = Annotated[str, typer.Option(help="float32, int8 (the native engine) or bfloat16 (PyTorch).")]
-TorchPrecision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
-Device = Annotated[str, typer.Option(help="cpu, or cuda for a GPU.")]
-Shortlist = Annotated[
-    bool,
-    typer.Option(
-        "--shortlist",
-        help="Restrict the output layer to the model's shortlist (see `heedful shortlist`): "
-        "faster with large vocabularies.",
-    ),
-]
-Glossary = Annotated[
-    Path | None,
-    typer.Option(help="Terms and their translations: CSV, tab-separated (source, target, forms by |) or TBX."),
-]
-MAX_WARNINGS = 10  # lines that are printed
 _interrupted = threading.Event()  # set by Ctrl-C
 
 
@@ -201,166 +170,3 @@ def _same_file(one: Path, other: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(written.st_mode) and os.path.samestat(read, written)
-
-
-def prepare_model(threads: int = 0, precision: str = "float32", device: str = "cpu") -> str:
-    """Check and apply --threads, --precision and --device of a GPT or BERT, without torch on a CPU."""
-    from heedful.ops.precision import PRECISION_NAMES, PRECISIONS
-
-    if precision not in PRECISIONS:
-        raise SettingError(f"--precision is {precision!r}; it must be {PRECISION_NAMES}.")
-    set_threads(threads)
-    check_device(device)
-    return precision if precision != "auto" else "float32" if device == "cpu" else prepare_torch(0, "auto", device)
-
-
-def prepare_torch(threads: int = 0, precision: str = "float32", device: str = "cpu") -> str:
-    """Check and apply --threads, --precision and --device; returns the precision to compute in."""
-    from heedful.ops.precision import choose_precision
-
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
-    set_threads(threads)
-    check_device(device)
-    return choose_precision(precision, device)
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that this machine does not have."""
-    if device == "cpu":
-        return
-    if not re.fullmatch(r"cuda(:\d+)?", device):
-        raise SettingError(f"--device is {device!r}; it must be cpu, cuda, or cuda:1 for the second GPU.")
-    import torch
-
-    gpus = torch.cuda.device_count()
-    if int(device.removeprefix("cuda").lstrip(":") or 0) >= gpus:
-        available = f"{gpus or 'no'} GPU{'s' * (gpus > 1)}"
-        raise SettingError(f"--device is {device}, but torch finds {available} here; leave it out, or set it to cpu.")
-
-
-def set_threads(threads: int) -> None:
-    """Set the number of CPU threads; 0 for all cores."""
-    from heedful.ops import threads as cpu
-
-    if threads < 0:
-        raise SettingError(f"--threads is {threads}; it must be 0 (all cores) or more.")
-    if threads:
-        cpu.set_num_threads(threads)
-
-
-def open_translator(
-    models: Sequence[Path],
-    threads: int = 0,
-    precision: str = "auto",
-    device: str = "cpu",
-    workers: int = 0,
-    shortlist: bool = False,
-) -> Translator:
-    """Load one model, or several as an ensemble, for translation; notices go to stderr."""
-    import gc
-
-    from heedful.inference.open_model import translator_type
-    from heedful.interop import open_folder
-    from heedful.ops.precision import PRECISION_NAMES, PRECISIONS
-
-    if precision not in PRECISIONS:
-        raise SettingError(f"--precision is {precision!r}; it must be {PRECISION_NAMES}.")
-    if workers < 0:
-        raise SettingError(f"--workers is {workers}; it must be 0 (one for each thread) or more.")
-    set_threads(threads)
-    check_device(device)
-    folders = [open_folder(model) for model in models]
-    kind = translator_type(folders[0])
-    translator = kind(folders, precision, device, workers=workers, shortlist=shortlist)
-    translator.notice = lambda text: print(text, file=sys.stderr)
-    gc.freeze()  # the loaded objects stay: without this, garbage collection takes a tenth of the time
-    return translator
-
-
-def read_glossary(
-    path: Path | None, source_language: str | None = None, target_language: str | None = None
-) -> TermGlossary | None:
-    """The glossary of a command, if one is given."""
-    if path is None:
-        return None
-    from heedful.inference.term_matching import Glossary as TermGlossary
-
-    return TermGlossary.read(path, source_language, target_language)
-
-
-@contextmanager
-def warning_summary() -> Iterator[Callable[[int, Sequence[str]], None]]:
-    """Yield a function to call with the number and the warnings of each line; prints the first ones at the end."""
-    warned: list[tuple[int, str]] = []
-
-    def warn(number: int, warnings: Sequence[str]) -> None:
-        warned.extend((number, warning) for warning in warnings)
-
-    yield warn
-    for number, warning in warned[:MAX_WARNINGS]:
-        print(f"line {number}: {warning}.", file=sys.stderr)
-    if len(warned) > MAX_WARNINGS:
-        print(f"and {len(warned) - MAX_WARNINGS:,} more warnings of this kind.", file=sys.stderr)
-
-
-@contextmanager
-def progress(input: Path, output: Path, what: str, total: int | None = None) -> Iterator[Callable[[], None]]:
-    """Yield a function to call after each line; shows a progress bar if stderr is a terminal without output lines."""
-    if not sys.stderr.isatty() or (output == DASH and sys.stdout.isatty()):
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False) as bar:
-        task = bar.add_task(what, total=total or _count_lines(input), rate="")
-        lines, shown = 0, time.monotonic()
-
-        def show() -> None:
-            bar.update(task, completed=lines)
-            speed = bar.tasks[0].finished_speed or bar.tasks[0].speed
-            bar.update(task, rate=f"{speed:,.0f} lines/s" if speed else "")
-
-        def done() -> None:
-            nonlocal lines, shown
-            lines += 1
-            if time.monotonic() - shown > 0.1:  # drawing takes longer than translating a line
-                show()
-                shown = time.monotonic()
-
-        try:
-            yield done
-        finally:
-            show()
-
-
-def _count_lines(path: Path) -> int | None:
-    """The number of input lines, if it can be known without consuming the input."""
-    if path.suffix == ".gz":
-        return None
-    try:
-        if path != DASH:
-            if not path.is_file():  # a pipe can be read once
-                return None
-            with path.open("rb") as file:
-                return _count_in_blocks(iter(lambda: file.read(1 << 20), b""))
-        return _count_in_blocks(_stdin_blocks()) if stat.S_ISREG(os.fstat(0).st_mode) else None
-    except OSError:
-        return None
-
-
-def _count_in_blocks(blocks: Iterable[bytes]) -> int:
-    lines, end = 0, b"\n"
-    for block in blocks:
-        lines, end = lines + block.count(b"\n"), block[-1:]
-    return lines + (end != b"\n")
-
-
-def _stdin_blocks() -> Iterator[bytes]:
-    """The rest of a regular file on standard input, without moving its offset."""
-    offset = os.lseek(0, 0, os.SEEK_CUR)
-    while block := os.pread(0, 1 << 20, offset):
-        offset += len(block)
-        yield block

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import (
-    DASH,
-    Beam,
-    Device,
-    LoopGuard,
-    Precision,
-    Threads,
-    arriving_lines,
-    check_outputs,
-    open_translator,
-    output_lines,
-    progress,
-)
+from heedful.cli.open_models import open_translator
+from heedful.cli.options import Beam, Device, LoopGuard, Models, OutputFile, Precision, Threads, drop_unset
+from heedful.cli.streams import DASH, check_outputs
+from heedful.cli.translate import translate_lines
 
 
 def summarize(
-    models: Annotated[list[Path], typer.Argument(help="A model folder, or several as an ensemble.")],
+    models: Models,
     input: Annotated[Path, typer.Option("--input", "-i", help="Documents, one per line; - is standard input.")] = DASH,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
+    output: OutputFile = DASH,
     beam: Beam = None,
     length_penalty: Annotated[float | None, typer.Option(help="Length penalty α (GNMT); more for longer ones.")] = None,
     min_length: Annotated[int | None, typer.Option(help="Minimum number of tokens of a summary.")] = None,
@@ -49,18 +39,9 @@ def summarize(
     from heedful.storage.folder import wrong_family_error
 
     check_outputs(output)
-    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "min_length": min_length}
-    options |= {"max_length": max_length, "no_repeat_ngram": no_repeat_ngram, "loop_guard": loop_guard}
-    options = {name: value for name, value in options.items() if value is not None}
+    options = drop_unset(beam=beam, length_penalty=length_penalty, min_length=min_length, max_length=max_length,
+                         no_repeat_ngram=no_repeat_ngram, loop_guard=loop_guard)  # fmt: skip
     summarizer = open_translator(models, threads, precision, device)
     if not isinstance(summarizer, Summarizer):
         raise wrong_family_error(summarizer.folders[0], "was not trained to summarize")
-    lines, ready = arriving_lines(input)
-    with (
-        output_lines(output, input) as put,
-        progress(input, output, summarizer.engine) as done,
-        closing(summarizer.stream(lines, ready=ready, **options)) as results,
-    ):
-        for summaries in results:
-            put(summaries[0].text)
-            done()
+    translate_lines(summarizer, input, output, options, lambda number, summary: summary.text, warnings=False)

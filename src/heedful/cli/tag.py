@@ -8,22 +8,15 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.streams import (
-    DASH,
-    Device,
-    ModelPrecision,
-    Threads,
-    check_outputs,
-    input_lines,
-    output_lines,
-    prepare_model,
-)
+from heedful.cli.open_models import open_encoder
+from heedful.cli.options import Device, ModelPrecision, OutputFile, Threads
+from heedful.cli.streams import DASH, check_outputs, input_lines, output_lines
 
 
 def tag(
     model: Annotated[Path, typer.Argument(help="Folder of a tagger.")],
     input: Annotated[Path, typer.Option("--input", "-i", help="Sentences, one per line; - is standard input.")] = DASH,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
+    output: OutputFile = DASH,
     labeled: Annotated[Path | None, typer.Option(help="Evaluate on a CoNLL file instead.")] = None,
     threads: Threads = 0,
     precision: ModelPrecision = "float32",
@@ -37,11 +30,9 @@ def tag(
     """
     from heedful.evaluation.tags import tag_scores
     from heedful.formats.conll import read_conll
-    from heedful.inference.encoder import Encoder
-    from heedful.interop import open_folder
 
     check_outputs(output)
-    encoder = Encoder(open_folder(model), prepare_model(threads, precision, device), device)
+    encoder = open_encoder(model, threads, precision, device)
     if labeled is not None:
         sentences = read_conll(labeled)
         predicted = encoder.tag([sentence.words for sentence in sentences])

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heedful.cli.options import SourceLanguage, TargetLanguage
+
 if TYPE_CHECKING:
     from heedful.config import RunConfig
 
@@ -30,12 +32,8 @@ def train(
     valid_pairs: Annotated[
         list[Path] | None, typer.Option(help="Validation set as files of pairs; may be given again.")
     ] = None,
-    source_language: Annotated[
-        str | None, typer.Option(help="Source language in files of several languages, such as en.")
-    ] = None,
-    target_language: Annotated[
-        str | None, typer.Option(help="Target language in files of several languages, such as de.")
-    ] = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
     text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None,
     valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None,
     labeled: Annotated[Path | None, typer.Option(help="Labeled examples: TSV, CoNLL or SQuAD.")] = None,

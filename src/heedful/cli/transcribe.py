@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.streams import DASH, Beam, Device, Threads, TorchPrecision, check_outputs, output_lines, prepare_torch
+from heedful.cli.open_models import open_transcriber
+from heedful.cli.options import Beam, Device, OutputFile, Threads, TorchPrecision, drop_unset
+from heedful.cli.streams import DASH, check_outputs, output_lines
 from heedful.errors import SettingError
 
 if TYPE_CHECKING:
-    from heedful.inference.transcriber import Transcriber, Transcript
+    from heedful.inference.transcriber import Transcript
 
 
 def transcribe(
     model: Annotated[Path, typer.Argument(help="A model folder, or a .pt file of OpenAI's Whisper.")],
     files: Annotated[list[Path], typer.Argument(help="Recordings: wav, flac, ogg or mp3, at any sampling rate.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
+    output: OutputFile = DASH,
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Write a line for each segment: [start --> end] text.")
     ] = False,
@@ -43,21 +45,11 @@ def transcribe(
         raise SettingError(f"--srt writes the subtitles of one recording, and {len(files)} were given; give one.")
     check_outputs(output)
     transcriber = open_transcriber(model, threads, precision, device)
-    options: dict[str, Any] = {"timestamps": timestamps or as_json or srt}
-    options |= {name: value for name, value in {"language": language, "beam": beam}.items() if value is not None}
+    options = drop_unset(language=language, beam=beam) | {"timestamps": timestamps or as_json or srt}
     with output_lines(output, *files) as put:
         for file, transcript in zip(files, transcriber.stream(files, **options), strict=True):
             for line in _lines(file, transcript, timestamps, as_json, srt):
                 put(line)
-
-
-def open_transcriber(model: Path, threads: int = 0, precision: str = "auto", device: str = "cpu") -> Transcriber:
-    """Load a speech recognizer."""
-    precision = prepare_torch(threads, precision, device)
-    from heedful.inference.transcriber import Transcriber
-    from heedful.interop import open_folder
-
-    return Transcriber(open_folder(model), precision, device)
 
 
 def _lines(file: Path, transcript: Transcript, timestamps: bool, as_json: bool, srt: bool) -> list[str]:

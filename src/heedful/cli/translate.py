@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.streams import (
-    DASH,
+from heedful.cli.open_models import open_translator, read_glossary
+from heedful.cli.options import (
     Beam,
     Device,
     Glossary,
     LoopGuard,
+    Models,
+    OutputFile,
     Precision,
     Shortlist,
     Threads,
-    arriving_lines,
-    check_outputs,
-    open_translator,
-    output_lines,
-    progress,
-    read_glossary,
-    warning_summary,
+    drop_unset,
 )
+from heedful.cli.progress import progress, warning_summary
+from heedful.cli.streams import DASH, arriving_lines, check_outputs, output_lines
 from heedful.errors import SettingError
 from heedful.formats.format_names import FORMATS, LINES, document_format
 
 if TYPE_CHECKING:
-    from heedful.inference.translator import Translation
+    from heedful.inference.translator import Translation, Translator
 
 
 def translate(
-    models: Annotated[list[Path], typer.Argument(help="A model folder, or several as an ensemble.")],
+    models: Models,
     input: Annotated[Path, typer.Option("--input", "-i", help="Text to translate; - is standard input.")] = DASH,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")] = DASH,
+    output: OutputFile = DASH,
     beam: Beam = None,
     length_penalty: Annotated[
         float | None, typer.Option(help="Length penalty α (GNMT): scores are divided by ((5 + length) / 6) ** α.")
@@ -106,28 +105,41 @@ def translate(
     Or: heedful translate runs/x --input app.po --output app.de.po
     """
     check_outputs(output)
-    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length, "seed": seed}
-    options["loop_guard"] = loop_guard
-    options |= {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    options = {name: value for name, value in options.items() if value is not None}
-    options |= {"n_best": n_best, "sampling": sampling, "alignments": alignments, "prefix": prefix}
-    options |= {"glossary": read_glossary(glossary, source_language, target_language), "confidence": confidence}
-    name = LINES if input == DASH else document_format(input, format)
-    if name != LINES:
+    options = drop_unset(beam=beam, length_penalty=length_penalty, max_length=max_length, loop_guard=loop_guard,
+                         temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)  # fmt: skip
+    options |= {"sampling": sampling, "prefix": prefix, "confidence": confidence}
+    options["glossary"] = read_glossary(glossary, source_language, target_language)
+    file_format = LINES if input == DASH else document_format(input, format)
+    if file_format != LINES:
         if n_best > 1 or scores or alignments:
             raise SettingError(f"{input} is translated as a file, without --n-best, --scores and --alignments.")
         from heedful.cli.translate_document import DocumentOptions, DocumentRequest, model_language, translate_file
 
-        about = DocumentOptions(source_language, target_language or model_language(models[0]), column)
-        which = "all" if overwrite else "missing" if only_missing else "unfinished"
-        request = DocumentRequest(input, output, name, about, which)
+        document = DocumentOptions(source_language, target_language or model_language(models[0]), column)
+        segments = "all" if overwrite else "missing" if only_missing else "unfinished"
+        request = DocumentRequest(input, output, file_format, document, segments)
         request.check()
-        translator = open_translator(models, threads, precision, device, workers, shortlist)
-        translate_file(translator, request, {key: options[key] for key in options.keys() - {"n_best", "alignments"}})
+        translate_file(open_translator(models, threads, precision, device, workers, shortlist), request, options)
         return
     translator = open_translator(models, threads, precision, device, workers, shortlist)
     if trees:
         translator.use_trees(trees)
+
+    def line(number: int, translation: Translation) -> str:
+        return n_best_line(number, translation) if n_best > 1 else tab_separated(translation, scores)
+
+    translate_lines(translator, input, output, options | {"n_best": n_best, "alignments": alignments}, line)
+
+
+def translate_lines(
+    translator: Translator,
+    input: Path,
+    output: Path,
+    options: dict[str, Any],
+    line: Callable[[int, Translation], str],
+    warnings: bool = True,
+) -> None:
+    """Translate or summarize line by line; `line` is what is written for a translation of an input line, by number."""
     lines, ready = arriving_lines(input)
     with (
         output_lines(output, input) as put,
@@ -137,8 +149,9 @@ def translate(
     ):
         for number, translations in enumerate(results):
             for translation in translations:
-                put(n_best_line(number, translation) if n_best > 1 else tab_separated(translation, scores))
-            warn(number + 1, translations[0].warnings)
+                put(line(number, translation))
+            if warnings:
+                warn(number + 1, translations[0].warnings)
             done()
 
 

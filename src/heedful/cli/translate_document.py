@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.cli.streams import DASH, check_inputs, progress
+from heedful.cli.progress import progress
+from heedful.cli.streams import DASH, check_inputs
 from heedful.errors import SettingError
 from heedful.formats.document import DocumentOptions, unfinished
 from heedful.formats.document_formats import open_document

@@ -1,0 +1,113 @@
+"""Model folders as the commands use them: threads, precision and device checked, notices on stderr."""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.errors import SettingError
+
+if TYPE_CHECKING:
+    from heedful.inference.encoder import Encoder
+    from heedful.inference.term_matching import Glossary
+    from heedful.inference.transcriber import Transcriber
+    from heedful.inference.translator import Translator
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that this machine does not have."""
+    if device == "cpu":
+        return
+    if not re.fullmatch(r"cuda(:\d+)?", device):
+        raise SettingError(f"--device is {device!r}; it must be cpu, cuda, or cuda:1 for the second GPU.")
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if int(device.removeprefix("cuda").lstrip(":") or 0) >= gpus:
+        available = f"{gpus or 'no'} GPU{'s' * (gpus > 1)}"
+        raise SettingError(f"--device is {device}, but torch finds {available} here; leave it out, or set it to cpu.")
+
+
+def torch_precision(precision: str, device: str) -> str:
+    """The precision of work that PyTorch always computes."""
+    from heedful.ops.precision import choose_precision
+
+    if precision not in ("auto", "float32", "bfloat16"):
+        raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
+    check_device(device)
+    return choose_precision(precision, device)
+
+
+def set_threads(threads: int) -> None:
+    """Set the number of CPU threads; 0 for all cores."""
+    from heedful.ops import threads as cpu
+
+    if threads < 0:
+        raise SettingError(f"--threads is {threads}; it must be 0 (all cores) or more.")
+    if threads:
+        cpu.set_num_threads(threads)
+
+
+def open_translator(
+    models: Sequence[Path],
+    threads: int = 0,
+    precision: str = "auto",
+    device: str = "cpu",
+    workers: int = 0,
+    shortlist: bool = False,
+) -> Translator:
+    """Load one model, or several as an ensemble, for translation; notices go to stderr."""
+    from heedful.inference.open_model import translator_type
+    from heedful.interop import open_folder
+
+    if workers < 0:
+        raise SettingError(f"--workers is {workers}; it must be 0 (one for each thread) or more.")
+    set_threads(threads)
+    check_device(device)
+    folders = [open_folder(model) for model in models]
+    kind = translator_type(folders[0])
+    translator = kind(folders, precision, device, workers=workers, shortlist=shortlist)
+    translator.notice = print_notice
+    gc.freeze()  # the loaded objects stay: without this, garbage collection takes a tenth of the time
+    return translator
+
+
+def open_encoder(model: Path, threads: int, precision: str, device: str) -> Encoder:
+    """Load a BERT; notices go to stderr."""
+    from heedful.inference.encoder import Encoder
+    from heedful.interop import open_folder
+
+    set_threads(threads)
+    check_device(device)
+    encoder = Encoder(open_folder(model), precision, device)
+    encoder.notice = print_notice
+    return encoder
+
+
+def open_transcriber(model: Path, threads: int, precision: str, device: str) -> Transcriber:
+    """Load a speech recognizer."""
+    set_threads(threads)
+    check_device(device)
+    from heedful.inference.transcriber import Transcriber
+    from heedful.interop import open_folder
+
+    return Transcriber(open_folder(model), precision, device)
+
+
+def print_notice(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def read_glossary(
+    path: Path | None, source_language: str | None = None, target_language: str | None = None
+) -> Glossary | None:
+    """The glossary of a command, if one is given."""
+    if path is None:
+        return None
+    from heedful.inference.term_matching import Glossary
+
+    return Glossary.read(path, source_language, target_language)
