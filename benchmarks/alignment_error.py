@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 
 from heedful import demo
+from heedful.inference.aligner import Aligner, align_both
 from heedful.inference.alignment import HeadChoice, alignment_error
 from heedful.inference.results import Alignment
-from heedful.inside.aligner import Aligner, align_both
 from heedful.storage.folder import load_folder
 
 GOAL = 0.10

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from heedful.inference.results import pharaoh
-from heedful.inside.aligner import alignment
+from heedful.inside.run_alignment import alignment
 
 VIEWS = {
     "encoder-decoder": ["overview", "heads", "steps", "decoding", "alignment", "positions"],

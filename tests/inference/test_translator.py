@@ -73,10 +73,10 @@ def test_what_the_engine_computes_is_read_into_torch_only_when_torch_must_comput
     model = load_folder(tmp_path).model
     translator, whole = Translator([opened], precision), Translator([replace(opened, weights=model)], precision)
     assert (found := translator.translations(lines)) == whole.translations(lines)
-    assert isinstance(opened.weights, WeightFile)
     engines = translator.engines
     assert translator.translations(lines, alignments=True) == whole.translations(lines, alignments=True)
-    assert not isinstance(opened.weights, WeightFile) and translator.engines is engines
+    assert isinstance(opened.weights, WeightFile)
+    assert translator.models and not isinstance(opened.weights, WeightFile) and translator.engines is engines
     with torch.no_grad():
         opened.model.embedding.weight.neg_()
     assert translator.engines is not engines and translator.translations(lines) != found

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 from heedful import demo
-from heedful.data.batch import collate
-from heedful.data.pairs import Pairs
 from heedful.errors import FolderError, SettingError
+from heedful.inference.aligner import MARKS, Aligner, align_both
 from heedful.inference.alignment import (
     HeadChoice,
     align_words,
     alignment_error,
     choose_heads,
     cross_attention,
-    occlusion_effect,
+    occlusion_effects,
     symmetrize,
     weights_by_word,
 )
+from heedful.inference.forced_decoding import frame_pair
 from heedful.inference.results import pharaoh
+from heedful.inference.torch_forced_decoder import TorchForcedDecoder
 from heedful.inference.translator import Translator
-from heedful.inside.aligner import MARKS, Aligner, align_both
+from heedful.native import Engine, library
+from heedful.native.forced_decoder import EngineForcedDecoder
+from heedful.native.torch_bridge import ModuleWeights
 from heedful.search import Hypothesis
 from heedful.text import NO_WORD, Tokenizer, words_of_spans
 
@@ -34,77 +40,104 @@ TEXTS = [
 
 
 @pytest.fixture
-def batch(translator_folder):
+def pairs(translator_folder):
     tokenizer = translator_folder.tokenizer
-    pairs = Pairs.of([(tokenizer.encode(source), tokenizer.encode(target)) for source, target in TEXTS])
-    return collate(pairs, range(len(TEXTS)), tokenizer.specials)
+    ids = [(tokenizer.encode(source), tokenizer.encode(target)) for source, target in TEXTS]
+    return [frame_pair(*pair, tokenizer.specials, tokenizer.specials) for pair in ids]
 
 
-def test_hiding_a_token_is_a_loop_over_tokens(translator_folder, batch):
+@pytest.fixture(params=["torch", "engine"])
+def decoder(request, translator_folder):
     model = translator_folder.model
-    effect = occlusion_effect(model, batch)
-    for row, length in enumerate(batch.source_lengths.tolist()):
-        labels = int(batch.target_lengths[row])
-        source, inputs = batch.source[row : row + 1, :length], batch.decoder_input[row : row + 1, :labels]
+    if request.param == "torch":
+        return TorchForcedDecoder(model)
+    if library() is None:
+        pytest.skip("there is no compiled engine")
+    return EngineForcedDecoder(Engine(ModuleWeights(model), int8=False), 2)
+
+
+def test_hiding_a_token_is_a_loop_over_tokens(translator_folder, decoder, pairs):
+    model = translator_folder.model
+    for (source, target), effect in zip(pairs, occlusion_effects(decoder, pairs), strict=True):
+        sources, inputs = torch.tensor([source]), torch.tensor([target[:-1]])
+        labels = torch.tensor(target[1:])
+        assert effect.shape == (len(labels), len(source))
         with torch.no_grad():
-            for place in range(length - 1):
-                without = source.clone()
+            for place in range(len(source) - 1):
+                without = sources.clone()
                 without[0, place] = model.config.pad_id
-                both = [model.project(model(item, inputs)).log_softmax(-1)[0] for item in (source, without)]
-                loss = [value.gather(1, batch.labels[row, :labels, None])[:, 0] for value in both]
-                assert_close(effect[row, :labels, place], (loss[0] - loss[1]).clamp(min=0), atol=1e-4, rtol=1e-4)
-        assert not effect[row, labels:].any()
-        assert not effect[row, :, length - 1 :].any()
+                both = [model.project(model(item, inputs)).log_softmax(-1)[0] for item in (sources, without)]
+                loss = [value.gather(1, labels[:, None])[:, 0] for value in both]
+                expected = (loss[0] - loss[1]).clamp(min=0)
+                assert_close(torch.from_numpy(effect)[:, place], expected, atol=1e-4, rtol=1e-4)
+        assert not effect[:, -1].any()
+
+
+class DrawnDecoder:
+    """Random attention; head 2 of layer 1 attends to what costs most when hidden, with `shift` one step later."""
+
+    def __init__(self, pairs, shift):
+        self.heads = list(product(range(2), range(4)))
+        random = np.random.default_rng(5)
+        self.effects, self.weights = [], {}
+        for source, target in pairs:
+            labels, keys = len(target) - 1, len(source)
+            effect = random.random((labels, keys)).astype(np.float32)
+            weights = random.dirichlet(np.ones(keys), (8, labels)).astype(np.float32)
+            follows = np.roll(effect.argmax(1), 1) if shift else effect.argmax(1)
+            weights[6] = 0.1 / keys + 0.9 * np.eye(keys)[follows]
+            self.effects.append(effect)
+            self.weights[tuple(source)] = weights
+
+    def attention(self, pairs, heads):
+        assert heads == self.heads
+        return [self.weights[tuple(source)] for source, _ in pairs]
 
 
 @pytest.mark.parametrize("shift", [False, True])
-def test_the_head_that_agrees_with_the_experiment_is_chosen(translator_folder, batch, monkeypatch, shift):
-    (rows, labels), keys = batch.labels.shape, batch.source.size(1)
-    effect = torch.rand(rows, labels, keys)
-    weights = torch.rand(rows, 2, 4, labels, keys).softmax(-1)
-    follows = effect.argmax(-1)
-    follows = follows.roll(1, dims=1) if shift else follows
-    weights[:, 1, 2] = 0.1 / keys + 0.9 * torch.nn.functional.one_hot(follows, keys)
-    monkeypatch.setattr("heedful.inference.alignment.occlusion_effect", lambda model, batch: effect)
-    monkeypatch.setattr("heedful.inference.alignment._weights", lambda model, batch: weights)
-    choice = choose_heads(translator_folder.model, batch)
+def test_the_head_that_agrees_with_the_experiment_is_chosen(pairs, monkeypatch, shift):
+    drawn = DrawnDecoder(pairs, shift)
+    monkeypatch.setattr("heedful.inference.alignment.occlusion_effects", lambda model, pairs: drawn.effects)
+    choice = choose_heads(drawn, pairs)
     assert choice == HeadChoice(((1, 2),), shift)
     assert choice.names == ["decoder.1.cross.2"]
 
 
-def test_chosen_heads_are_averaged_and_shifted(translator_folder, batch):
+def test_chosen_heads_are_averaged_and_shifted(translator_folder, decoder, pairs):
     from heedful.inference.record import record
 
-    model = translator_folder.model
-    with record(model) as trace:
-        model(batch.source, batch.decoder_input)
-    mean = (trace["decoder.0.cross.weights"][:, 1] + trace["decoder.1.cross.weights"][:, 3]) / 2
-    assert_close(cross_attention(model, batch, HeadChoice(((0, 1), (1, 3)))), mean)
-    shifted = cross_attention(model, batch, HeadChoice(((0, 1), (1, 3)), shift=True))
-    assert_close(shifted[:, :-1], mean[:, 1:])
-    assert shifted.shape == mean.shape
+    model, heads = translator_folder.model, ((0, 1), (1, 3))
+    straight = cross_attention(decoder, pairs, HeadChoice(heads))
+    shifted = cross_attention(decoder, pairs, HeadChoice(heads, shift=True))
+    for (source, target), weights, later in zip(pairs, straight, shifted, strict=True):
+        with record(model) as trace:
+            model(torch.tensor([source]), torch.tensor([target[:-1]]))
+        mean = (trace["decoder.0.cross.weights"][0, 1] + trace["decoder.1.cross.weights"][0, 3]) / 2
+        assert_close(torch.from_numpy(weights), mean.as_subclass(torch.Tensor), atol=1e-5, rtol=1e-4)
+        assert np.array_equal(later[:-1], weights[1:])
+        assert later.shape == weights.shape
 
 
 def test_words_take_what_their_pieces_attend_to():
-    weights = torch.tensor([[0.5, 0.3, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1], [0.1, 0.4, 0.4, 0.1]])
-    assert_close(weights_by_word(weights, [0, 0, 1], [0, 1, 1]), torch.tensor([[0.8, 0.1], [0.4, 0.5]]))
+    weights = np.array([[0.5, 0.3, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1], [0.1, 0.4, 0.4, 0.1]], np.float32)
+    assert weights_by_word(weights, [0, 0, 1], [0, 1, 1]) == pytest.approx(np.array([[0.8, 0.1], [0.4, 0.5]]))
     assert align_words(weights, [0, 0, 1], [0, 1, 1]) == [(0, 0), (1, 1)]
     assert align_words(weights, [], [0]) == align_words(weights, [0], []) == []
 
 
 def test_a_source_word_that_nobody_took_is_given_away_if_anybody_looks():
-    weights = torch.tensor([[0.7, 0.2, 0.0], [0.6, 0.1, 0.04]])
+    weights = np.array([[0.7, 0.2, 0.0], [0.6, 0.1, 0.04]])
     assert align_words(weights, [0, 1, 2], [0, 1]) == [(0, 0), (0, 1), (1, 0)]
 
 
 def test_a_word_without_a_piece_has_no_link():
-    weights = torch.tensor([[0.7, 0.2], [0.1, 0.8]])
+    weights = np.array([[0.7, 0.2], [0.1, 0.8]])
     assert align_words(weights, [0, 1], [0, 2]) == [(0, 0), (1, 2)]
     assert align_words(weights, [7, 9], [0, 2]) == [(7, 0), (9, 2)]
 
 
 def test_a_piece_without_a_word_has_no_link():
-    weights = torch.tensor([[0.8, 0.1, 0.1], [0.7, 0.1, 0.2], [0.6, 0.1, 0.3]])
+    weights = np.array([[0.8, 0.1, 0.1], [0.7, 0.1, 0.2], [0.6, 0.1, 0.3]])
     assert align_words(weights, [NO_WORD, 0, 1], [NO_WORD, 0, 1]) == [(0, 0), (1, 0), (1, 1)]
     assert align_words(weights, [NO_WORD] * 3, [0, 1, 2]) == align_words(weights, [0, 1, 2], [NO_WORD] * 3) == []
 
@@ -202,8 +235,7 @@ def test_a_corpus_is_aligned_in_order_whatever_the_batches(translator_folder, mo
     longest = len(translator_folder.tokenizer.encode("word " * 200))
     assert notes == [f"pair 1 has a side of {longest} tokens, and this model takes 63: no links."]
     assert list(aligner.align(texts)) == alone
-    monkeypatch.setattr("heedful.inside.aligner.CHUNK", 4)
-    monkeypatch.setattr("heedful.inside.aligner.TOKENS", 16)
+    monkeypatch.setattr("heedful.inference.aligner.CHUNK", 4)
     assert list(aligner.align(texts)) == alone
     assert alone[3] == alone[4] == alone[5] == []
     for (source, target), links in zip(texts, alone, strict=True):

@@ -87,7 +87,10 @@ WRONG = [
     (["align", "model", *FILES, "--reverse", "none"], "none does not exist"),
     (["align", "model", "--source", "a.en", "--target", "none"], "none does not exist; check the path."),
     (["align", "model", "--source", "a.en", "--target", "one"], "a.en has 4 lines but one has 1; line n of one must"),
-    (["align", "model", *FILES, "--heads", "3"], "'3' is no head; a head looks like decoder.1.cross.3."),
+    (
+        ["align", "model", *FILES, "--heads", "3"],
+        "no cross-attention head 3; an example of one is decoder.0.cross.0.",
+    ),
     (["align", "model", *FILES, "--heads", "decoder.9.cross.0"], "has no cross-attention head decoder.9.cross.0;"),
     (["heads", "model", "--source", "a.en"], "a translator is measured against references; give the translation"),
     (["heads", "bert", "--source", "a.en", "--reference", "a.de"], "a model of the encoder family has no references"),

@@ -15,9 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from heedful.inference.aligner import Aligner
+from heedful.inference.results import pharaoh
 from heedful.inference.translator import Translator
 from heedful.native import library
 from heedful.packages import EXTRAS
+from heedful.storage.folder import load_folder
 from tests.serve.conftest import TEXT
 from tests.serve.test_process import BODY, start
 
@@ -46,6 +49,32 @@ def test_it_translates(light, folders) -> None:
     done = run(light, "translate", folders["en-de"], stdin=f"{TEXT}\n")
     assert done.returncode == 0 and not done.stderr
     assert done.stdout == Translator.load(folders["en-de"]).translate(TEXT) + "\n"
+
+
+@needs_engine
+def test_it_scores_and_aligns(light, folders, tmp_path: Path) -> None:
+    """All commands in one process. A URL is placed by attention."""
+    pairs = [("The dog sleeps at www.example.org today.", "Der Hund"), ("She reads.", "Sie liest."), ("", "Nichts.")]
+    for name, side in zip(("a.en", "a.de"), zip(*pairs, strict=True), strict=True):
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in side), encoding="utf-8")
+    model, files = str(folders["en-de"]), ["--source", "a.en", "--target", "a.de"]
+    commands = [["score", model, *files], ["align", model, *files], ["translate", model, "-i", "a.en", "--alignments"]]
+    code = (
+        "import sys\nfrom heedful.cli import main\n"
+        f"for command in {commands!r}:\n"
+        "    sys.argv = ['heedful', *command]\n"
+        "    try: main()\n"
+        "    except SystemExit as end: assert not end.code, command\n"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, env=light, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    scores = [f"{score:.4f}" for score in Translator.load(model, precision="float32").score(pairs)]
+    links = [pharaoh(alignment) for alignment in Aligner(load_folder(model)).align(pairs)]
+    best = [best for (best,) in Translator.load(model).translations([source for source, _ in pairs], alignments=True)]
+    assert best[0].text.count("www.example.org") == 1 and best[0].alignment
+    aligned = [f"{translation.text}\t{pharaoh(translation.alignment or [])}" for translation in best]
+    assert done.stdout.splitlines() == [*scores, *links, *aligned]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +120,8 @@ def test_it_serves_and_refuses_what_needs_torch(light, folders) -> None:
             assert answer["translatedText"] == Translator.load(folders["en-de"]).translate(str(BODY["q"]))
             tagged = BODY | {"q": "<p>The <b>dog</b> sleeps.</p>", "format": "html"}
             assert client.post("/translate", json=tagged).json()["translatedText"].startswith("<p>")
+            aligned = client.post("/v1/translations", json={"text": TEXT, "alignments": True}).json()
+            assert aligned["translations"][0]["sentences"][0]["translations"][0]["alignment"]
             refused = client.post("/inside", json={"text": TEXT})
             assert refused.status_code == 422 and "needs the package torch" in refused.text
     finally:

@@ -77,7 +77,7 @@ def test_errors_end_their_own_request_alone():
 
 
 def test_attention_is_a_step_for_each_translation_and_torch_has_one_thread(folders):
-    worker = Worker(SimpleNamespace(), load_folder(folders["en-de"]), "float32")
+    worker = Worker(SimpleNamespace(), load_folder(folders["en-de"]), "bfloat16")  # not computed by the engine
     asked = {"texts": [TEXT, "He sleeps."], "fields": ("text",), "search": {"n_best": 3}, "attention": True}
     worker.workload.add(task := WorkerTask(1, asked))
     while not (events := worker.workload.step()):

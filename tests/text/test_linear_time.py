@@ -16,9 +16,10 @@ import pytest
 from heedful.config import train_settings
 from heedful.data import scan
 from heedful.demo import structure
+from heedful.inference import aligner
 from heedful.inference.encoder import BLANK
 from heedful.inference.results import Translation, join_parts
-from heedful.inside import aligner, tokens
+from heedful.inside import tokens
 from heedful.interop import model_card
 from heedful.serve import languages
 from heedful.text import sentence_separator, split_long
@@ -64,7 +65,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "translation.joined": ("a", in_parts),
     "text.placeholders": ('{}%<a="@.&;-/!1 ', Template.of),
     "text.words": ("a我 ", word_spans),
-    "inside.aligner": ("a'. ", aligner.MARKS.findall),
+    "inference.aligner": ("a'. ", aligner.MARKS.findall),
     "inside.pieces": ("<0xF", tokens.BYTE.findall),
     "interop.card": ("- \n\r", lambda text: model_card.FRONT.match("---\n" + text)),
     "demo.words": ("a'. ", structure.words),

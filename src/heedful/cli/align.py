@@ -37,27 +37,17 @@ def align(
 
     Without --heads, the cross-attention heads are used that agree best with the effect of masking each source word.
     """
-    from heedful.errors import SettingError
     from heedful.formats.line_files import read_pairs
+    from heedful.inference.aligner import Aligner, align_both
     from heedful.inference.alignment import HeadChoice
     from heedful.inference.results import pharaoh
-    from heedful.inside import Head
-    from heedful.inside.aligner import Aligner, align_both
-    from heedful.inside.patch import heads as all_heads
     from heedful.interop import open_folder
 
     check_outputs(out)
     set_threads(threads)
-    folder = open_folder(model)
-    forward = Aligner(folder, marks=marks)
+    forward = Aligner(open_folder(model), marks=marks)
     if heads is not None:
-        cross_heads = [Head.parse(name.strip()) for name in heads.split(",")]
-        for head in cross_heads:
-            if head not in all_heads(folder) or head.kind != "cross":
-                raise SettingError(
-                    f"{model} has no cross-attention head {head}; an example of one is decoder.0.cross.0."
-                )
-        forward.choice = HeadChoice(tuple((head.layer, head.number) for head in cross_heads))
+        forward.choice = HeadChoice.parse([name.strip() for name in heads.split(",")], forward.model)
     forward.notice = lambda text: print(text, file=sys.stderr)
     pairs = read_pairs(source, target)
     alignments = forward.align(pairs)

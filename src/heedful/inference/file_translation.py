@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +71,11 @@ def translate_document(
     for tagged in (False, True):  # only segments with tags need word alignments, which cost time
         chosen = [number for number in missing if bool(document.segments[number].source.tags) == tagged]
         segments = [document.segments[number] for number in chosen]
-        results = _translate(translator, segments, tagged and _aligns(translator), options)
+        results = _translate(translator, segments, tagged and translator.aligns, options)
         for number, best in zip(chosen, results, strict=True):
             saved.add(number, best)
             done()
     return {number: _target(document.segments[number], saved.sentences[number]) for number in numbers}
-
-
-def _aligns(translator: Translator) -> bool:
-    """Whether the model can align words, which torch computes; otherwise tags keep their order among the words."""
-    return translator.configs[0].has_cross_attention and find_spec("torch") is not None
 
 
 def _translate(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import SettingError
+from heedful.inference.forced_decoding import ForcedDecoder
 from heedful.inference.native_choice import resolve_precision, why_not_native
 from heedful.inference.shortlist import Shortlist
 from heedful.native import Engine, WeightSource
+from heedful.native.forced_decoder import EngineForcedDecoder
 from heedful.ops.threads import num_threads
 from heedful.packages import explain_missing
 from heedful.search import NextToken, Observer
@@ -118,6 +121,18 @@ class LoadedModels:
             from heedful.inference.torch_backend import TorchBackend
 
         return TorchBackend(lambda: self.models, self.source_tokenizer, self.tokenizer, self.precision, self.device)
+
+    @property
+    def forced_decoders(self) -> Sequence[ForcedDecoder]:
+        """Each model as scores and alignments see it."""
+        if engines := self.engines:
+            return [EngineForcedDecoder(engine, self.threads) for engine in engines]
+        return self.torch.forced_decoders()
+
+    @property
+    def aligns(self) -> bool:
+        """Whether there is an attention over the source to read alignments off, and something to compute it."""
+        return self.configs[0].has_cross_attention and (bool(self.engines) or find_spec("torch") is not None)
 
     @property
     def next_token(self) -> NextToken:

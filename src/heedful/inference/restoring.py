@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from heedful.errors import SettingError
 from heedful.inference.confidence import ConfidenceModel, sentence_score, word_scores
+from heedful.inference.forced_decoding import Floats
 from heedful.inference.protected_text import SPACELESS_CHARACTER, PlaceholderPlacer, ProtectedText, spread_evenly
 from heedful.inference.results import Alignment, SourcePart, Translation
 from heedful.inference.term_matching import uses_term
@@ -15,10 +15,7 @@ from heedful.text import Tokenizer
 from heedful.text.placeholders import differing_numbers
 from heedful.text.words import covered_words, word_spans
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    Attention = Callable[[SourcePart, Translation], Tensor]  # -> (T, S)
+Attention = Callable[[SourcePart, Translation], Floats]  # -> (T, S)
 
 
 def needs_attention(part: SourcePart) -> bool:
@@ -90,7 +87,7 @@ class TranslationRestorer:
             weights = self.attention(part, translation)[
                 : len(target_spans), part.added : part.added + len(source_spans)
             ]
-            origin = weights.argmax(1).tolist() if weights.numel() else []
+            origin = weights.argmax(1).tolist() if weights.size else []
         except SettingError:  # a model without attention
             origin = spread_evenly(len(target_spans), len(source_spans))
         return PlaceholderPlacer(protected, target, source_spans, target_spans).positions(origin)

@@ -1,9 +1,8 @@
-"""What a translator computes in PyTorch: scores, alignments, and searches that the native engine does not support."""
+"""What a translator computes in PyTorch: searches and forced decoding that the native engine does not support."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,11 +10,7 @@ from torch import Tensor
 
 from heedful.audio.log_mel import FeatureFrames
 from heedful.data.audio_batch import pad_features
-from heedful.data.batch import Batch, collate
-from heedful.data.bucketing import plan_batches
-from heedful.data.pairs import Pairs
-from heedful.inference.alignment import align_words, cross_attention
-from heedful.inference.results import SourcePart, Translation
+from heedful.inference.torch_forced_decoder import TorchForcedDecoder
 from heedful.model.kv_cache import KVCache
 from heedful.model.transformer import EncoderDecoder
 from heedful.native import Engine
@@ -25,9 +20,7 @@ from heedful.search import Hypothesis, NextToken, Observer, SearchOptions, Searc
 from heedful.search.beam import beam_search, beam_steps
 from heedful.search.ensemble import Ensemble
 from heedful.search.sample import sample
-from heedful.text import Tokenizer, words_of_spans
-
-SCORE_TOKENS = 2048  # target tokens that are scored at once
+from heedful.text import Tokenizer
 
 
 class ModelNextToken:
@@ -65,6 +58,10 @@ class TorchBackend:
         members: list[NextToken] = [EngineNextToken(engine) for engine in engines]
         members = members or [ModelNextToken(model) for model in self.models()]
         return members[0] if len(members) == 1 else Ensemble(members)
+
+    def forced_decoders(self) -> list[TorchForcedDecoder]:
+        """Each model."""
+        return [TorchForcedDecoder(model, self.precision, str(self.device)) for model in self.models()]
 
     @torch.inference_mode()
     def search_batch(
@@ -124,47 +121,3 @@ class TorchBackend:
         for row, ids in zip(padded, sources, strict=True):
             row[: len(ids)] = torch.tensor(ids)
         return padded, lengths
-
-    @torch.inference_mode()
-    def score(self, pairs: Pairs) -> list[float]:
-        """The log-probability of each target, given its source, under the model or the mean of an ensemble."""
-        scores = [0.0] * len(pairs)
-        for indices in plan_batches(pairs.source_lengths, pairs.target_lengths, SCORE_TOKENS, 0, 0):
-            batch = self._collate(pairs, indices)
-            padding = batch.labels == self.tokenizer.specials.pad
-            total = self._log_probs(batch).masked_fill(padding, 0.0).double().sum(1)
-            for index, value in zip(indices.tolist(), total.tolist(), strict=True):
-                scores[index] = value
-        return scores
-
-    def _log_probs(self, batch: Batch) -> Tensor:
-        """-> (B, T): the log-probability of each label; an ensemble averages the probabilities of every step."""
-        log_probs = []
-        for model in self.models():
-            with autocast(self.precision, self.device):
-                logits = model.project(model(batch.source, batch.decoder_input)).float()  # (B, T, V)
-            log_probs.append(logits.gather(2, batch.labels.unsqueeze(2)).squeeze(2) - logits.logsumexp(2))
-        return torch.stack(log_probs).logsumexp(0) - torch.tensor(float(len(log_probs))).log()
-
-    @torch.inference_mode()
-    def align(self, parts: Sequence[SourcePart], translations: Sequence[list[Translation]]) -> Iterator[Translation]:
-        """Yield the translations of each part with their alignments, read off the first model.
-
-        Words are counted over the whole line.
-        """
-        for part, of_part in zip(parts, translations, strict=True):
-            source_words = part.words(self.source_tokenizer)
-            for translation in of_part:
-                target_words = words_of_spans(*self.tokenizer.decode_spans(translation.ids))
-                attention = self.attention(part, translation)
-                yield replace(translation, alignment=align_words(attention, source_words, target_words))
-
-    def attention(self, part: SourcePart, translation: Translation) -> Tensor:
-        """-> (T, S): attention of each output token to each source token, in the heads that align words."""
-        pairs = Pairs.of([(part.ids, translation.ids)])
-        with autocast(self.precision, self.device):
-            return cross_attention(self.models()[0], self._collate(pairs, [0]))[0].float().cpu()
-
-    def _collate(self, pairs: Pairs, indices: Any) -> Batch:
-        source, target = self.source_tokenizer.specials, self.tokenizer.specials
-        return collate(pairs, indices, source, target).to(self.device)

@@ -1,8 +1,8 @@
 """Translator: text -> translations, for validation, the command line, the server and the page.
 
 A translation depends on its line alone. A line longer than the model's limit is split at sentence or clause boundaries,
-with a warning. The native engine computes most searches, without torch; the others, scores and alignments are computed
-by `TorchBackend`, which imports torch.
+with a warning. The native engine computes most searches, scores and alignments, without torch; `TorchBackend`, which
+imports torch, computes the others.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import Any, ClassVar, overload
 
-from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
+from heedful.inference.alignment import align_words, choose_heads, cross_attention
 from heedful.inference.confidence import ConfidenceModel, load_confidence
+from heedful.inference.forced_decoding import Floats, frame_pair, score_pairs
 from heedful.inference.loaded_models import LoadedModels
 from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.restoring import TranslationRestorer, spread_alignment
@@ -30,9 +31,7 @@ from heedful.inference.term_matching import Glossary
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from heedful.text import words_of_spans
 
 ENCODE_BATCH = 200  # lines that are tokenized at once
 
@@ -176,7 +175,8 @@ class Translator(LoadedModels):
                 raise SettingError(
                     f"pair {number} has {longest} tokens, and the model takes {self.max_length} at most."
                 )
-        return self.torch.score(Pairs.of(ids))
+        specials = self.source_tokenizer.specials, self.tokenizer.specials
+        return score_pairs(self.forced_decoders, [frame_pair(*pair, *specials) for pair in ids])
 
     def parts(
         self,
@@ -272,13 +272,18 @@ class Translator(LoadedModels):
 
     def align(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> Iterator[Translation]:
         """The same, one by one."""
-        of_part = (part for part, translations in zip(parts, found, strict=True) for _ in translations)
-        for part, translation in zip(of_part, self.torch.align(parts, found), strict=True):
-            yield spread_alignment(part, translation, self.source_tokenizer)
+        for part, of_part in zip(parts, found, strict=True):
+            source_words = part.words(self.source_tokenizer)
+            for translation in of_part:
+                target_words = words_of_spans(*self.tokenizer.decode_spans(translation.ids))
+                links = align_words(self.attention(part, translation), source_words, target_words)
+                yield spread_alignment(part, replace(translation, alignment=links), self.source_tokenizer)
 
-    def attention(self, part: SourcePart, translation: Translation) -> Tensor:
+    def attention(self, part: SourcePart, translation: Translation) -> Floats:
         """-> (T, S): attention of each output token to each source token, in the heads that align words."""
-        return self.torch.attention(part, translation)
+        pair = frame_pair(part.ids, translation.ids, self.source_tokenizer.specials, self.tokenizer.specials)
+        first = self.forced_decoders[0]
+        return cross_attention(first, [pair], choose_heads(first, [pair]))[0]
 
     def decode(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Hypotheses as text."""

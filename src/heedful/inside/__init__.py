@@ -1,7 +1,7 @@
 """Interpretability: recording and patching activations, roles of attention heads, alignments, the explain page."""
 
+from heedful.inference.aligner import Aligner
 from heedful.inference.record import Activation, Trace, activation_names, record
-from heedful.inside.aligner import Aligner
 from heedful.inside.explain import Explanation, explain
 from heedful.inside.figures import draw_attention, draw_cross_attention, draw_heads
 from heedful.inside.head_roles import HeadRole, head_roles

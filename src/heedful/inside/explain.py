@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.inside.aligner import alignment
 from heedful.inside.head_roles import KINDS, head_roles
 from heedful.inside.html_page import render
 from heedful.inside.page_data import all_attention, attention_weights, outputs, sound, steps
 from heedful.inside.position_figures import positions
 from heedful.inside.recorded_run import RecordedRun, kinds, record_run
+from heedful.inside.run_alignment import alignment
 from heedful.inside.tokens import TokenReader
 from heedful.storage import folder as model_folder
 from heedful.storage.atomic import atomic_write

@@ -13,15 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.data.batch import collate
-from heedful.data.pairs import Pairs
 from heedful.errors import SettingError
-from heedful.inference.alignment import choose_heads
 from heedful.inference.translator import Translator
 from heedful.inside.importance import Importance
 from heedful.inside.page_data import attention_weights
 from heedful.inside.patch import Head
 from heedful.inside.recorded_run import RecordedRun, kinds, record_run
+from heedful.inside.run_alignment import alignment_heads
 from heedful.inside.tokens import TokenReader, TokenSide
 from heedful.model.transformer import EncoderDecoder
 from heedful.storage.atomic import explain_os_errors
@@ -106,11 +104,7 @@ def _written(run: RecordedRun) -> TokenSide:
 
 def _following(run: RecordedRun) -> tuple[list[Head], bool]:
     """The alignment heads, and whether they align the token just read instead of the next one."""
-    assert isinstance(run.folder.model, EncoderDecoder) and run.source is not None
-    labels = [token for token in run.labels if token != run.folder.tokenizer.eos_id]
-    ids = Pairs.of([(run.source.ids[:-1], labels)])
-    batch = collate(ids, [0], run.folder.source_tokenizer.specials, run.folder.tokenizer.specials)
-    choice = choose_heads(run.folder.model, batch)
+    choice = alignment_heads(run)
     return [Head.parse(name) for name in choice.names], choice.shift
 
 

@@ -7,7 +7,7 @@ import struct
 from ctypes import c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
-ABI = 5  # raise it, here and in csrc/engine.cpp, when a function or structure changes
+ABI = 6  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):
@@ -43,6 +43,15 @@ class SearchOptionsStruct(ctypes.Structure):
     ]
 
 
+class ForcedPairsStruct(ctypes.Structure):
+    """`ForcedPairs` of csrc/forced_decoding.h."""
+
+    _fields_ = [
+        *((name, c_void_p) for name in ("sources", "source_lengths", "hidden", "targets", "target_lengths", "heads")),
+        *((name, c_int32) for name in ("pairs", "head_count")),
+    ]
+
+
 class NamedWeightsStruct(ctypes.Structure):
     """`NamedWeights` of csrc/trainer.h."""
 
@@ -75,6 +84,7 @@ STRUCTURES = (  # in the order of heedful_abi
     ModelConfigStruct,
     WeightStruct,
     SearchOptionsStruct,
+    ForcedPairsStruct,
     NamedWeightsStruct,
     BatchStruct,
     QuinticStruct,

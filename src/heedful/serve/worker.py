@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +136,7 @@ class Worker:
                 outgoing.append(event)
             elif (task := self.tasks.get(event.task)) is None:
                 continue
-            elif event.kind == "done" and self._needs_torch(task, event):
+            elif event.kind == "done" and self._needs_attention(task, event):
                 self.side_work.add(task.id, self._complete(task, *event.value))
             else:
                 del self.tasks[event.task]
@@ -158,7 +157,7 @@ class Worker:
         restored = [translator.restore(parts, found, n_best, False, sure) for parts, found in sentences]
         return translations(restored, task.payload["fields"])
 
-    def _needs_torch(self, task: WorkerTask, event: Event) -> bool:
+    def _needs_attention(self, task: WorkerTask, event: Event) -> bool:
         """Whether translations need the attention of the model: for alignments, or to place placeholders."""
         if not isinstance(self.workload, TranslationWorkload):
             return False
@@ -192,9 +191,10 @@ class Worker:
 
         A step is one translation of one part.
         """
-        compute_with_one_thread()
         translator, aligned = self.side_translator, _is_aligned(task)
         assert isinstance(translator, Translator)
+        if not translator.engines:
+            compute_with_one_thread()
         n_best, sure = task.payload.get("search", {}).get("n_best", 1), bool(task.payload.get("confidence"))
         restored: NBestParts = []
         for sentence_parts, hypotheses in zip(parts, found, strict=True):
@@ -262,21 +262,26 @@ class Worker:
                 return FillMaskWorkload(encoder)
 
     def _make_side_translator(self) -> Translator | None:
-        if self.folder.config.family != "encoder-decoder" or self.folder.config.features:
+        """What aligns: the same engine with one thread, or modules of its own."""
+        if not isinstance(self.workload, TranslationWorkload):
             return None
-        return translator_type(self.side_folder)([self.side_folder], self.precision)
+        translator = self.workload.translator
+        if not translator.engines:
+            return translator_type(self.side_folder)([self.side_folder], self.precision, threads=1)
+        aligner = copy.copy(translator)
+        aligner.threads = 1
+        return aligner
 
     def _model_info(self) -> dict[str, Any]:
         """The description of the model for the server."""
         config = self.folder.config
         mask = self.folder.tokenizer.mask_id
-        attends = config.has_cross_attention
         return {
             "family": config.family,
             "transcribes": bool(config.features),
             "summarizes": self.folder.task == "summarization",
             "parameters": parameter_count(self.folder.weights),
-            "aligns": attends and find_spec("torch") is not None,  # torch computes alignments
+            "aligns": self.side_translator is not None and self.side_translator.aligns,
             "calibrated": config.family == "encoder-decoder" and (self.folder.path / CONFIDENCE_FILE).is_file(),
             "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,
         }

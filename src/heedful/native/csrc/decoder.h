@@ -108,7 +108,9 @@ class Decoder {
                 for_each_row(R, [&](int r) {
                     const size_t S = rows[r].sentence->source.size();
                     KVView kv{rows[r].sentence->cross_kv[l].data(), d, 2 * S * d, S * d, nullptr};
-                    model.attend(query + r * D, int(S), kv, -1, heads + r * D);
+                    float* kept = rows[r].cross_weights;
+                    model.attend(query + r * D, int(S), kv, -1, heads + r * D, rows[r].sentence->hidden,
+                                 kept ? kept + l * model.config.heads * S : nullptr);
                 });
                 set_input(heads, R, int(D));
                 layer.cross_out.gemm(workspace.rows, to, threads);
@@ -148,21 +150,24 @@ class Decoder {
     } workspace;
 
     // Several sentences, concatenated: of each token, the index of its sentence's first token, its position there, and the
-    // length of its sentence.
+    // length and the hidden token of its sentence.
     struct TokenSpans {
-        std::vector<int> first, position, length;
+        std::vector<int> first, position, length, hidden;
 
         int count() const { return int(first.size()); }
-        void add(int tokens) {
+        void add(int tokens, int hidden_token = -1) {
             const int begin = count();
-            for (int i = 0; i < tokens; ++i) first.push_back(begin), position.push_back(i), length.push_back(tokens);
+            for (int i = 0; i < tokens; ++i) {
+                first.push_back(begin), position.push_back(i), length.push_back(tokens);
+                hidden.push_back(hidden_token);
+            }
         }
     };
 
     // The encoder's hidden states, (N, D), valid until the workspace is used again. types may be null.
     float* encode_tokens(const int32_t* ids, const int32_t* types, const TokenSpans& spans) {
         const size_t D = model.config.width, d = model.head_width();
-        const auto& [first, position, length] = spans;
+        const auto& [first, position, length, hidden] = spans;
         const int N = spans.count();
         const bool typed = model.config.token_types > 0;
         float* x = workspace.x.ensure(N * D);
@@ -181,7 +186,7 @@ class Decoder {
                 float* heads = workspace.heads.ensure(N * D);
                 for_each_row(N, [&](int r) {
                     KVView kv{qkv + first[r] * 3 * D + D, 3 * D, d, D, nullptr};
-                    model.attend(qkv + r * 3 * D, length[r], kv, position[r], heads + r * D);
+                    model.attend(qkv + r * 3 * D, length[r], kv, position[r], heads + r * D, hidden[r]);
                 });
                 set_input(heads, N, int(D));
                 layer.attn_out.gemm(workspace.rows, to, threads);
@@ -197,7 +202,7 @@ class Decoder {
         TokenSpans spans;
         std::vector<int32_t> ids;
         for (Sentence* sentence : sentences) {
-            spans.add(int(sentence->source.size()));
+            spans.add(int(sentence->source.size()), sentence->hidden);
             ids.insert(ids.end(), sentence->source.begin(), sentence->source.end());
             sentence->cross_kv.resize(model.decoder.size());
             sentence->self_kv.resize(model.decoder.size());

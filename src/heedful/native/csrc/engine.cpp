@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cpu.h"
+#include "forced_decoding.h"
 #include "newton_schulz.h"
 #include "search.h"
 #include "train.h"
@@ -16,7 +17,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 5;
+constexpr int ABI = 6;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 
@@ -49,7 +50,7 @@ extern "C" {
 
 // The version of this interface, and the sizes of all structures that Python passes, in the order of native/capi.py.
 int32_t heedful_abi(int64_t* sizes, int32_t count) {
-    const size_t own[] = {sizeof(ModelConfig),         sizeof(WeightTensor), sizeof(SearchOptions),
+    const size_t own[] = {sizeof(ModelConfig),         sizeof(WeightTensor), sizeof(SearchOptions), sizeof(ForcedPairs),
                           sizeof(train::NamedWeights), sizeof(train::Batch), sizeof(Quintic)};
     if (count != int32_t(sizeof own / sizeof *own)) return -1;
     std::copy(std::begin(own), std::end(own), sizes);
@@ -177,12 +178,16 @@ int32_t heedful_decoder_step(DecoderSession* session, int32_t rows, const int32_
         }
         const size_t V = session->decoder.model.config.vocabulary;
         session->decoder.for_each_row(int(logits.size()), [&](int r) {
-            const float max_logit = max_value(logits[r], int(V));
-            const float logsumexp = max_logit + std::log(sum_exp<true>(logits[r], int(V), max_logit));
-            for (size_t i = 0; i < V; ++i) log_probs[r * V + i] = logits[r][i] - logsumexp;
+            const float normalizer = logsumexp(logits[r], int(V));
+            for (size_t i = 0; i < V; ++i) log_probs[r * V + i] = logits[r][i] - normalizer;
         });
         return 0;
     });
+}
+
+// Forced decoding: the log-probability of each label of all pairs, and attention weights (heads, T, S) of each pair.
+int32_t heedful_force(const Model* model, int32_t threads, const ForcedPairs* pairs, float* log_probs, float* weights) {
+    return guarded([&] { return force(*model, threads, *pairs, log_probs, weights), 0; });
 }
 
 // Hidden states (N, D) of an encoder over `count` concatenated texts; types may be null.

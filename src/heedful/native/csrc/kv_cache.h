@@ -27,6 +27,7 @@ struct Node {
 
 struct Sentence {
     std::vector<int32_t> source;
+    int32_t hidden = -1;             // a source token that nothing attends to, or -1
     std::vector<int32_t> shortlist;  // ids of the tokens that the output may use, ascending; empty for all
     std::vector<Node> nodes;
     std::vector<std::vector<float>> cross_kv;  // of each layer and head: (S, d) keys, then (S, d) values of the source
@@ -40,6 +41,7 @@ struct Row {
     float log_prob;
     bool wants_logits = true;  // false for the tokens of a prompt but the last
     float* logits = nullptr;   // of the next token: one for each token of the shortlist, or of the vocabulary
+    float* cross_weights = nullptr;  // receives the attention weights over the source, (layers, H, S), unless it is null
 };
 
 }  // namespace heedful

@@ -94,8 +94,10 @@ class Model {
     }
 
     // Multi-head attention of one query (D) over n keys and values -> (D). ALiBi subtracts the distance of each key from
-    // `position`; -1 stands for no position (cross-attention).
-    void attend(const float* query, int n, const KVView& kv, int position, float* to) const {
+    // `position`; -1 stands for no position (cross-attention). Key `hidden` is masked, unless it is -1. `kept` receives the
+    // attention weights (H, n), unless it is null.
+    void attend(const float* query, int n, const KVView& kv, int position, float* to, int hidden = -1,
+                float* kept = nullptr) const {
         const int d = head_width();
         const float scale = 1.0f / std::sqrt(float(d));
         thread_local Buffer<float> buffer;
@@ -104,8 +106,10 @@ class Model {
             dot_keys(query + h * d, kv, h, n, weights);
             for (int i = 0; i < n; ++i) weights[i] *= scale;
             if (config.positions == ALIBI && position >= 0) subtract_alibi(weights, n, position, slopes[h]);
-            float total = sum_exp<false>(weights, n, max_value(weights, n));
-            weighted_sum(weights, kv, h, n, 1.0f / total, to + h * d);
+            if (hidden >= 0) weights[hidden] = -INF;
+            const float inverse = 1.0f / sum_exp<false>(weights, n, max_value(weights, n));
+            weighted_sum(weights, kv, h, n, inverse, to + h * d);
+            for (int i = 0; kept && i < n; ++i) kept[size_t(h) * n + i] = weights[i] * inverse;
         }
     }
 

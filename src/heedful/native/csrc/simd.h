@@ -197,4 +197,9 @@ inline float sum_exp(float* x, int n, float shift) {
     return reduce_sum(total);
 }
 
+inline float logsumexp(float* x, int n) {
+    const float largest = max_value(x, n);
+    return largest + std::log(sum_exp<true>(x, n, largest));
+}
+
 }  // namespace heedful

@@ -7,32 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import torch
-
-from heedful.data.batch import Batch, collate
-from heedful.data.bucketing import plan_batches
-from heedful.data.pairs import Pairs
-from heedful.inference.alignment import (
-    HeadChoice,
-    align_words,
-    choose_heads,
-    cross_attention,
-    symmetrize,
-    weights_by_word,
-)
+from heedful.inference.alignment import HeadChoice, align_words, choose_heads, cross_attention, symmetrize
+from heedful.inference.forced_decoding import ForcedDecoder, frame_pair
+from heedful.inference.native_choice import computed_natively
 from heedful.inference.results import Alignment
-from heedful.inside.page_packing import half
-from heedful.inside.recorded_run import RecordedRun
-from heedful.model.transformer import EncoderDecoder
+from heedful.native import Engine
+from heedful.native.forced_decoder import EngineForcedDecoder
+from heedful.ops.threads import num_threads
 from heedful.storage.folder import ModelFolder, wrong_family_error
-from heedful.text import NO_WORD, words_of_spans
+from heedful.storage.weight_file import WeightFile
+from heedful.text import words_of_spans
 from heedful.text.normalization import replace_surrogates
 from heedful.text.words import WORD
-from heedful.text.words import words as words_in
 
 SAMPLE = 64  # pairs on which the heads are chosen
-TOKENS = 2048  # of either side that are run at once
-CHUNK = 2000  # pairs of a stream that are sorted by length together
+CHUNK = 512  # pairs of a stream that are computed together
 MARKS = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # words, and every mark by itself
 
 Text = tuple[str, str]
@@ -40,14 +29,16 @@ Ids = tuple[list[int], list[int]]
 
 
 class Aligner:
-    """Aligns sentence pairs with a translator; its alignment heads are chosen once, on the first pairs."""
+    """Aligns sentence pairs with a translator; its alignment heads are chosen once, on the first pairs.
+
+    Computed in float32, by the native engine where it knows the model.
+    """
 
     def __init__(self, folder: ModelFolder, choice: HeadChoice | None = None, marks: bool = False) -> None:
         """`marks` treats punctuation marks as words; otherwise white space separates words."""
         if folder.config.family != "encoder-decoder":
             raise wrong_family_error(folder, "has no cross-attention")
-        assert isinstance(folder.model, EncoderDecoder)
-        self.folder, self.model, self.choice = folder, folder.model.eval(), choice
+        self.folder, self.model, self.choice = folder, forced_decoder(folder), choice
         self.words = MARKS if marks else WORD
         self.notice: Callable[[str], None] = lambda text: None  # told what a user should know of a pair
 
@@ -58,19 +49,17 @@ class Aligner:
             yield from self._chunk(chunk, done)
             done += len(chunk)
 
-    @torch.inference_mode()
     def _chunk(self, texts: Sequence[Text], done: int) -> list[Alignment]:
         ids = self._encoded(texts)
         alignments: list[Alignment] = [[] for _ in texts]
         good = [index for index, pair in enumerate(ids) if self._fits(pair, done + index + 1)]
         if not good:
             return alignments
-        pairs = Pairs.of([ids[index] for index in good])
-        self.choice = self.choice or choose_heads(self.model, self._collate(pairs, range(min(SAMPLE, len(good)))))
-        for rows in plan_batches(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
-            weights = cross_attention(self.model, self._collate(pairs, rows.tolist()), self.choice)  # (B, T, S)
-            for row, row_weights in zip(rows.tolist(), weights, strict=True):
-                alignments[good[row]] = align_words(row_weights, *self._words(texts[good[row]]))
+        specials = self.folder.source_tokenizer.specials, self.folder.tokenizer.specials
+        pairs = [frame_pair(*ids[index], *specials) for index in good]
+        self.choice = self.choice or choose_heads(self.model, pairs[:SAMPLE])
+        for index, weights in zip(good, cross_attention(self.model, pairs, self.choice), strict=True):
+            alignments[index] = align_words(weights, *self._words(texts[index]))
         return alignments
 
     def _words(self, texts: Text) -> tuple[list[int], list[int]]:
@@ -87,7 +76,7 @@ class Aligner:
         return list(zip(sources, targets, strict=True))
 
     def _fits(self, pair: Ids, line: int) -> bool:
-        longest = self.model.config.max_length - 1
+        longest = self.folder.config.max_length - 1
         if not all(pair):
             return False
         if max(map(len, pair)) > longest:
@@ -97,8 +86,16 @@ class Aligner:
             return False
         return True
 
-    def _collate(self, pairs: Pairs, rows: Sequence[int]) -> Batch:
-        return collate(pairs, rows, self.folder.source_tokenizer.specials, self.folder.tokenizer.specials)
+
+def forced_decoder(folder: ModelFolder) -> ForcedDecoder:
+    """The model in float32: in the native engine, or in PyTorch."""
+    if computed_natively(folder, "float32", "cpu"):
+        assert isinstance(folder.weights, WeightFile)
+        return EngineForcedDecoder(Engine(folder.weights, int8=False), num_threads())
+    from heedful.inference.torch_forced_decoder import TorchForcedDecoder
+
+    model: Any = folder.model.eval()
+    return TorchForcedDecoder(model)
 
 
 def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> Iterator[Alignment]:
@@ -108,29 +105,3 @@ def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> It
         turned = backward.align([(target, source) for source, target in chunk])
         for links, reverse_links in zip(forward.align(chunk), turned, strict=True):
             yield symmetrize(links, [(source, target) for target, source in reverse_links])
-
-
-def alignment(run: RecordedRun) -> dict[str, Any] | None:
-    """The word alignment of a recorded translation, with the attention weights behind it."""
-    model, source, target = run.folder.model, run.source, run.target
-    if not isinstance(model, EncoderDecoder) or source is None or target is None or model.config.features:
-        return None
-    labels = [token for token in run.labels if token != run.folder.tokenizer.eos_id]
-    if not labels:
-        return None
-    ids = (source.ids[:-1], labels)
-    batch = collate(Pairs.of([ids]), [0], run.folder.source_tokenizer.specials, run.folder.tokenizer.specials)
-    choice = choose_heads(model, batch)
-    weights = cross_attention(model, batch, choice)[0]  # (T, S)
-    written, spans = run.folder.tokenizer.decode_spans(labels)
-    source_spans = run.folder.source_tokenizer.spans(run.text)[: len(ids[0])]
-    words = words_of_spans(run.text, source_spans), words_of_spans(written, spans)
-    if any(set(side) <= {NO_WORD} for side in words):
-        return None
-    return {
-        "sourceWords": words_in(run.text)[: max(words[0]) + 1],
-        "targetWords": words_in(written)[: max(words[1]) + 1],
-        "links": [list(link) for link in align_words(weights, *words)],
-        "matrix": half(weights_by_word(weights, *words)),
-        "choice": {"heads": choice.names, "shift": choice.shift},
-    }
