@@ -106,3 +106,12 @@ def test_paraphrases_are_embedded_near_each_other(tmp_path: Path) -> None:
     assert first @ same > first @ other
     metrics = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert any(record.get("valid_spearman") == pytest.approx(100) for record in metrics)
+
+
+def test_similarity_is_learned_without_given_similarities(tmp_path: Path) -> None:
+    rows = [(f"{p} {v}", f"{v} {p}") for p in PEOPLE for v in VERBS]
+    heedful.train(
+        pairs=rows, task="similarity", out=tmp_path / "run", model=SMALL | {"encoder_layers": 1},
+        train=QUICK | {"max_updates": 2, "checkpoint_every": 1},
+    )  # fmt: skip
+    assert "partner is nearest" in (card := (tmp_path / "run/README.md").read_text()) and "Spearman" not in card

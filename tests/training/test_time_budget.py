@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from heedful.training.loop import TIME_IS_UP, TrainingRun
 from heedful.training.run_report import RunReport, read_metrics
 from heedful.training.setup import open_run
 from heedful.training.step import StepResult
-from heedful.training.tasks.translation import translate_in_time
-from heedful.training.time_budget import TimeBudget
+from heedful.training.time_budget import TimeBudget, search_in_time
 from tests.conftest import TINY
 
 SEARCH, SAVE, PUBLISH, CURVE = 4.0, 0.5, 0.5, 2.0  # seconds
@@ -160,16 +158,15 @@ def test_the_first_validation_of_a_short_time_translates_what_there_is_time_for(
     budget = TimeBudget(state, 60.0 if count < 500 else 3600.0 * ("time" in time), machine.now)
     requested: list[int] = []
 
-    def translate(sources: list[str]) -> list[str]:
-        machine.work(0.04 * len(sources))
-        requested.append(len(sources))
-        return sources
+    def translate(numbers: range) -> list[str]:
+        machine.work(0.04 * len(numbers))
+        requested.append(len(numbers))
+        return ["a"] * len(numbers)
 
-    translator: Any = SimpleNamespace(translate=translate)
-    assert len(translate_in_time(translator, ["a"] * 500, budget, log.append)) == count
+    assert len(search_in_time(translate, 500, 25, budget, log.append)) == count
     assert (state.valid_sentences, len(log)) == ((count, 1) if count < 500 else (0, 0))
     state.validated, requested[:] = 10, []
-    translate_in_time(translator, ["a"] * count, budget, log.append)
+    search_in_time(translate, count, 25, budget, log.append)
     assert requested == [count]
 
 

@@ -43,7 +43,10 @@ def _check_audio_input(config: ModelConfig) -> None:
 
 def _check_attention(config: ModelConfig) -> None:
     if config.d_model % config.n_heads:
-        raise ValueError(f"d_model ({config.d_model}) must be divisible by n_heads ({config.n_heads})")
+        raise ValueError(
+            f"d_model ({config.d_model}) must be divisible by n_heads ({config.n_heads}); set model.n_heads to one of "
+            "its divisors, or change model.d_model"
+        )
     if config.positions == "rotary" and config.key_width % 2:
         raise ValueError(f"rotary positions need an even width of a head's keys, and it is {config.key_width}")
     if config.family == "encoder" and config.decoder_attention is not None:

@@ -9,15 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from heedful.data.pair_filters import (
-    CHEAP,
-    FilterThresholds,
-    Judge,
-    LearnedFilters,
-    SeenPairs,
-    is_length,
-    is_ratio,
-)
+from heedful.data.pair_filters import CHEAP, FilterThresholds, Judge, LearnedFilters, SeenPairs, is_length, is_ratio
 from heedful.errors import SettingError, quote
 from heedful.formats.line_files import DroppedLines
 from heedful.formats.pair_files import PairCorpus

@@ -35,8 +35,8 @@ class MaskedBatch:
         moved = {name: getattr(self, name).to(device) for name in ("ids", "types", "labels", "chosen")}
         return replace(self, **moved)
 
-    def rows(self, part: slice) -> MaskedBatch:
-        """A slice of the rows."""
+    def rows(self, part: NDArray[np.int64]) -> MaskedBatch:
+        """The rows of these numbers."""
         chosen = self.chosen[part]
         return MaskedBatch(self.ids[part], self.types[part], self.labels[part], chosen, int(chosen.sum()))
 

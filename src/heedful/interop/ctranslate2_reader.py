@@ -19,12 +19,7 @@ from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, quote
 from heedful.interop.ctranslate2 import ACTIVATIONS
 from heedful.interop.ctranslate2_variables import INT8, SCALE, Variables, open_variables
-from heedful.interop.ctranslate2_vocabularies import (
-    Vocabularies,
-    read_tokenizers,
-    read_vocabularies,
-    with_start_token,
-)
+from heedful.interop.ctranslate2_vocabularies import Vocabularies, read_tokenizers, read_vocabularies, with_start_token
 from heedful.interop.marian import interleaving_order, reorder_hidden
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_files import ForeignWeights

@@ -96,3 +96,21 @@ class TimeBudget:
         count = min(MOST_VALIDATIONS, max(FEWEST_VALIDATIONS, self.given / 60))
         apart = (self.state.validation_seconds or 0.0) / VALIDATION_SHARE / max(1e-9, self.state.update_seconds)
         return max(1, int(total / count), int(apart))
+
+
+def search_in_time(
+    search: Callable[[range], list[str]], count: int, chunk: int, budget: TimeBudget, log: Callable[[str], None]
+) -> list[str]:
+    """The outputs for all validation examples; `search` computes those of a range of them.
+
+    The first validation of a timed run computes, `chunk` by `chunk`, only what its share of the time allows. Later
+    validations compute as many, so that scores can be compared.
+    """
+    limited = budget.given and not budget.state.validated
+    began, outputs = budget.now(), list[str]()
+    while len(outputs) < count and not (limited and budget.exceeded(SEARCH_SHARE, began)):
+        outputs += search(range(len(outputs), min(len(outputs) + chunk, count) if limited else count))
+    if len(outputs) < count:
+        budget.state.valid_sentences = len(outputs)
+        log(f"validation scores are those of the first {len(outputs)} examples: train.time is too short for more")
+    return outputs

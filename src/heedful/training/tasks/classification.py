@@ -8,15 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.config import RunConfig
 from heedful.data.labeled_corpus import ClassificationFormat, LabeledExample, Labels, RegressionFormat
 from heedful.data.pairs import Pairs
 from heedful.evaluation.metrics import correlation_scores, label_scores
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import classification_loss, regression_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.labeled import LabeledTask, labeled_card
-from heedful.training.tasks.task import Indices, Progress, Scores
+from heedful.training.tasks.labeled import LabeledTask
+from heedful.training.tasks.task import CardText, Indices, Progress, Scores
 from heedful.training.time_budget import TimeBudget
 
 
@@ -26,7 +25,12 @@ class ClassificationTask(LabeledTask):
     form = ClassificationFormat()
     loss_function = staticmethod(classification_loss)
     native_loss: ClassVar[bool] = True
-    columns: ClassVar[tuple[Column, ...]] = (
+    about: ClassVar[CardText] = CardText(
+        "A classifier",
+        "`heedful classify FOLDER < lines`, or `heedful.load(FOLDER).classify([...])` in Python.",
+        "text-classification",
+    )
+    columns = (
         Column("valid_loss", "loss", 4),
         Column("valid_accuracy", "accuracy", percent=True),
         Column("valid_macro_f1", "macro-F1", percent=True),
@@ -41,11 +45,6 @@ class ClassificationTask(LabeledTask):
     def rank(self, scores: Scores) -> list[float]:
         return [scores["valid_macro_f1"], -scores["valid_loss"]]
 
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        result = f"accuracy {scores['valid_accuracy']:.2f} %, macro-F1 {scores['valid_macro_f1']:.2f} %"
-        use = "`heedful classify FOLDER < lines`, or `heedful.load(FOLDER).classify([...])` in Python."
-        return labeled_card("text-classification", "A classifier", config, done, result, use)
-
     @property
     def examples(self) -> list[LabeledExample]:
         return [LabeledExample(**example) for example in self.corpus.valid_examples]
@@ -57,7 +56,12 @@ class RegressionTask(ClassificationTask):
     form = RegressionFormat()
     loss_function = staticmethod(regression_loss)
     native_loss: ClassVar[bool] = False
-    columns: ClassVar[tuple[Column, ...]] = (
+    about: ClassVar[CardText] = CardText(
+        "A regression model",
+        "`heedful classify FOLDER < lines`, or `heedful.load(FOLDER).score([...])` in Python.",
+        "text-classification",
+    )
+    columns = (
         Column("valid_loss", "squared error", 4),
         Column("valid_pearson", "Pearson", percent=True),
         Column("valid_spearman", "Spearman", percent=True),
@@ -74,8 +78,3 @@ class RegressionTask(ClassificationTask):
 
     def rank(self, scores: Scores) -> list[float]:
         return [scores["valid_spearman"], -scores["valid_loss"]]
-
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        result = f"Pearson {scores['valid_pearson']:.2f} %, Spearman {scores['valid_spearman']:.2f} %"
-        use = "`heedful classify FOLDER < lines`, or `heedful.load(FOLDER).score([...])` in Python."
-        return labeled_card("text-classification", "A regression model", config, done, result, use)

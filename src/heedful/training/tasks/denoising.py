@@ -9,26 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from heedful.config import Family, RunConfig
 from heedful.config.presets import DENOISING
 from heedful.data.batch import Batch, collate
-from heedful.data.blocks import held_out_blocks, plan_blocks, read_blocks
+from heedful.data.blocks import held_out_blocks, read_blocks
 from heedful.data.corpus import Accept, accept_any
 from heedful.data.infilling import infill
 from heedful.data.pairs import Ids, Pairs
 from heedful.errors import SettingError
-from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import translation_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.summarization import MAX_SOURCE_LENGTH
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, describe_layers
+from heedful.training.tasks.task import CardText, Indices, MicroBatches, Progress
 from heedful.training.tasks.text_task import TextTask
 
 
@@ -39,7 +37,12 @@ class DenoisingTask(TextTask):
     folder_task: ClassVar[str] = "denoising"
     native_loss: ClassVar[bool] = True
     masked: ClassVar[bool] = True
-    columns: ClassVar[tuple[Column, ...]] = (Column("valid_loss", "loss", 4), Column("valid_perplexity", "perplexity"))
+    about: ClassVar[CardText] = CardText(
+        "An encoder-decoder that restores text whose spans are masked (text infilling),",
+        "as a start, `heedful train --init FOLDER --task summarization --pairs …`.",
+    )
+    loss_function = staticmethod(translation_loss)
+    columns = (Column("valid_loss", "loss", 4), Column("valid_perplexity", "perplexity"))
 
     @classmethod
     def open(
@@ -64,34 +67,16 @@ class DenoisingTask(TextTask):
         super().prepare(config)
         self.share = config.train.infill_share
 
-    def plan(self, epoch: int) -> list[Indices]:
-        return plan_blocks(len(self.corpus.train), self.block, self.batch_tokens, self.seed, epoch)
-
     def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
         """The spans of a batch follow from the seed and the update; every rank draws those of the whole batch."""
         pairs = self._corrupted(self.corpus.train, batch, self.block, np.random.default_rng((self.seed, update)))
-        borders = np.cumsum([0, *(len(part) for part in np.array_split(batch, count))]).tolist()
-        builders = [
-            partial(self._collate, pairs, start, end) if end > start else None for start, end in pairwise(borders)
-        ]
-        return MicroBatches(len(batch) * (self.block + 1), builders)  # each target ends in EOS
-
-    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
-        return translation_loss(model, micro_batch, smoothing, sampled_softmax)
+        tokens = len(batch) * (self.block + 1)  # each target ends in EOS
+        return MicroBatches.of(tokens, np.arange(len(batch)), count, partial(self._collate, pairs))
 
     def validation(self) -> Iterator[Batch]:
         valid, random = self.corpus.valid, np.random.default_rng(0)
         for starts, length in held_out_blocks(len(valid) + 1, self.block, self.valid_tokens, self.batch_tokens):
-            yield self._collate(self._corrupted(valid, starts, length, random), 0, len(starts))
-
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        return (
-            "---\nlibrary_name: heedful\n---\n\n"
-            f"# An encoder-decoder pre-trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
-            f"{config.model.vocab_size:,} tokens. It restores text whose spans are masked (text infilling).\n\n"
-            f"{done} On text that was held out: loss {scores['valid_loss']:.4f} a token.\n\n"
-            "Use it as a start: `heedful train --init FOLDER --task summarization --pairs …`.\n"
-        )
+            yield self._collate(self._corrupted(valid, starts, length, random), np.arange(len(starts)))
 
     def _corrupted(self, stream: Ids, starts: Indices, length: int, random: np.random.Generator) -> Pairs:
         mask = self.corpus.tokenizer.mask_id
@@ -99,5 +84,5 @@ class DenoisingTask(TextTask):
         rows = read_blocks(stream, starts, length)
         return Pairs.of([(infill(row, mask, self.share, random), row.tolist()) for row in rows])
 
-    def _collate(self, pairs: Pairs, start: int, end: int) -> Batch:
-        return collate(pairs, np.arange(start, end), self.corpus.tokenizer.specials)
+    def _collate(self, pairs: Pairs, indices: Indices) -> Batch:
+        return collate(pairs, indices, self.corpus.tokenizer.specials)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from heedful.config import Family, RunConfig
-from heedful.data.blocks import held_out_blocks, plan_blocks, read_blocks
+from heedful.data.blocks import held_out_blocks, read_blocks
 from heedful.data.corpus import Accept, accept_any
 from heedful.data.masking import MaskedBatch, Masking, add_special_tokens
 from heedful.data.pairs import Ids
 from heedful.errors import SettingError
 from heedful.inference.encoder import Encoder
-from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import masked_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, describe_layers
+from heedful.training.tasks.task import CardText, Indices, MicroBatches, Progress, device_of
 from heedful.training.tasks.text_task import TextTask
 
 FRAME = 2  # [CLS] and [SEP] around the text of a block
@@ -35,7 +32,14 @@ class MaskedLMTask(TextTask):
     guesses_tokens: ClassVar[bool] = True
     masked: ClassVar[bool] = True
     frame: ClassVar[int] = FRAME
-    columns: ClassVar[tuple[Column, ...]] = (
+    about: ClassVar[CardText] = CardText(
+        "An encoder",
+        '`heedful fill-mask FOLDER "Paris is the [MASK] of France."`, `heedful embed FOLDER < lines`, or '
+        "`heedful.load(FOLDER)` in Python.",
+        "fill-mask",
+    )
+    loss_function = staticmethod(masked_loss)
+    columns = (
         Column("valid_loss", "loss", 4),
         Column("valid_perplexity", "perplexity"),
     )
@@ -56,23 +60,11 @@ class MaskedLMTask(TextTask):
     def start_id(self) -> int:
         return self.corpus.tokenizer.bos_id
 
-    def plan(self, epoch: int) -> list[Indices]:
-        rows = max(1, self.batch_tokens // self.block)
-        text = self.block - FRAME
-        return plan_blocks(len(self.corpus.train), text, rows * text, self.seed, epoch)
-
     def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
         """Every rank masks the whole batch, so that all agree on the number of masked tokens."""
         random = np.random.default_rng((self.seed, update, FRAME))
         whole = self._masked(self.corpus.train, batch, self.block - FRAME, random)
-        borders = np.cumsum([0, *(len(part) for part in np.array_split(batch, count))]).tolist()
-        parts = [slice(start, end) for start, end in pairwise(borders)]
-        return MicroBatches(
-            whole.tokens, [partial(whole.rows, part) if part.stop > part.start else None for part in parts]
-        )
-
-    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
-        return masked_loss(model, micro_batch, smoothing, sampled_softmax)
+        return MicroBatches.of(whole.tokens, np.arange(len(batch)), count, whole.rows)
 
     def validation(self) -> Iterator[MaskedBatch]:
         valid, text = self.corpus.valid, self.block - FRAME
@@ -82,7 +74,7 @@ class MaskedLMTask(TextTask):
 
     def show(self, folder: ModelFolder) -> list[str]:
         """Predictions for one masked word in the first words of the validation text."""
-        encoder = Encoder(folder, device=str(next(folder.model.parameters()).device))
+        encoder = Encoder(folder, device=device_of(folder))
         words = encoder.tokenizer.decode(self.corpus.valid[: min(24, self.block - 3)].tolist()).split()
         if len(words) < 3:
             return []
@@ -91,16 +83,6 @@ class MaskedLMTask(TextTask):
         predictions = encoder.fill_mask(" ".join(words), top=3)[0]
         likely = ", ".join(f"{prediction.token} {prediction.probability:.2f}" for prediction in predictions)
         return [" ".join(words), f"masked word {masked_word!r}; predicted: {likely}"]
-
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        return (
-            "---\nlibrary_name: heedful\npipeline_tag: fill-mask\n---\n\n"
-            f"# An encoder trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
-            f"{config.model.vocab_size:,} tokens, {config.model.max_length} of them at once.\n\n"
-            f"{done} On text that was held out: loss {scores['valid_loss']:.4f} a hidden token.\n\n"
-            'Use it: `heedful fill-mask FOLDER "Paris is the [MASK] of France."`, `heedful embed FOLDER < lines`, or '
-            "`heedful.load(FOLDER)` in Python.\n"
-        )
 
     def _masked(self, stream: Ids, starts: Indices, length: int, random: np.random.Generator) -> MaskedBatch:
         content = read_blocks(stream, starts, length)

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.config import RunConfig
 from heedful.data.labeled_corpus import Labels
 from heedful.data.pairs import Pairs
 from heedful.data.token_labels import AnswerFormat
@@ -16,8 +15,8 @@ from heedful.evaluation.answers import answer_scores
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import answer_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.labeled import LabeledTask, labeled_card
-from heedful.training.tasks.task import Indices, Progress, Scores
+from heedful.training.tasks.labeled import LabeledTask
+from heedful.training.tasks.task import CardText, Indices, Progress, Scores
 from heedful.training.time_budget import TimeBudget
 
 
@@ -27,7 +26,12 @@ class QuestionAnsweringTask(LabeledTask):
     form = AnswerFormat()
     default_length: ClassVar[int] = 384
     loss_function = staticmethod(answer_loss)
-    columns: ClassVar[tuple[Column, ...]] = (
+    about: ClassVar[CardText] = CardText(
+        "A question answering model",
+        "`heedful answer FOLDER --question … < passage`, or `heedful.load(FOLDER).answer(…)` in Python.",
+        "question-answering",
+    )
+    columns = (
         Column("valid_loss", "loss", 4),
         Column("valid_exact", "exact match", percent=True),
         Column("valid_f1", "F1", percent=True),
@@ -46,8 +50,3 @@ class QuestionAnsweringTask(LabeledTask):
 
     def rank(self, scores: Scores) -> list[float]:
         return [scores["valid_f1"], -scores["valid_loss"]]
-
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        result = f"exact match {scores['valid_exact']:.2f} %, F1 {scores['valid_f1']:.2f} %"
-        use = "`heedful answer FOLDER --question … < passage`, or `heedful.load(FOLDER).answer(…)` in Python."
-        return labeled_card("question-answering", "A question answering model", config, done, result, use)

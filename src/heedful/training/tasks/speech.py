@@ -11,7 +11,7 @@ import numpy as np
 
 from heedful.audio.log_mel import FRAMES_PER_SECOND, FeatureFrames
 from heedful.config import Family, Preset, RunConfig
-from heedful.config.presets import CONTINUED_TRAINING, Sections, preset_for_audio, speech_preset, weight_decay_for
+from heedful.config.presets import CONTINUED_TRAINING, Sections, preset_for_audio, speech_preset
 from heedful.data.audio_batch import SpecAugment, collate_audio, pad_with_silence
 from heedful.data.audio_corpus import AudioCorpus, AudioForm, AudioPairs, prepare_audio
 from heedful.data.batch import Batch
@@ -25,9 +25,19 @@ from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import speech_loss
 from heedful.training.run_report import Column
-from heedful.training.schedule import peak_rate
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
-from heedful.training.time_budget import SEARCH_SHARE, TimeBudget
+from heedful.training.tasks.task import (
+    CardText,
+    Indices,
+    MicroBatches,
+    Progress,
+    Scores,
+    Task,
+    device_of,
+    resolved_model,
+    vocabulary_settings,
+    with_weight_decay,
+)
+from heedful.training.time_budget import TimeBudget, search_in_time
 
 FINE_TUNING = CONTINUED_TRAINING | {"learning_rate": 1e-4, "ctc_weight": 0.0, "label_smoothing": 0.0}
 CHUNK = 32  # recordings between two checks of the time budget
@@ -37,7 +47,13 @@ class SpeechTask(Task):
     """Recordings with transcripts; models are ranked by WER on the validation set, and by loss where it is equal."""
 
     family: ClassVar[Family] = "encoder-decoder"
-    columns: ClassVar[tuple[Column, ...]] = (
+    about: ClassVar[CardText] = CardText(
+        "A speech recognizer",
+        '`heedful transcribe FOLDER a.wav`, or `heedful.load(FOLDER).transcribe("a.wav")` in Python.',
+        "automatic-speech-recognition",
+        ("wer", "cer"),
+    )
+    columns = (
         Column("valid_loss", "loss", 3),
         Column("valid_wer", "WER", percent=True),
         Column("valid_cer", "CER", percent=True),
@@ -67,12 +83,8 @@ class SpeechTask(Task):
         if init is not None:
             sections["train"] |= FINE_TUNING
         config = user_config.with_defaults(sections, preset=name)
-        if config.train.optimizer == "muon" and "weight_decay" not in user_config.train.model_fields_set:
-            positions = int(self.corpus.train.source_lengths(config.model.feature_stride).sum())
-            decay = weight_decay_for(
-                positions / config.train.batch_tokens, peak_rate(config.train, config.model.d_model)
-            )
-            config = config.replace(train={"weight_decay": decay})
+        positions = int(self.corpus.train.source_lengths(config.model.feature_stride).sum())
+        config = with_weight_decay(config, user_config, positions)
         model = resolved_model(user_config, init, "encoder-decoder", self._derived(config, user_config))
         config = config.replace(model=model)
         self._check_lengths(config)
@@ -80,15 +92,9 @@ class SpeechTask(Task):
 
     def _derived(self, config: RunConfig, user_config: RunConfig) -> dict[str, Any]:
         """Model settings that follow from the corpus; a fine-tuned Whisper model no longer pads to 30 seconds."""
-        tokenizer, chosen = self.corpus.tokenizer, user_config.model.model_fields_set
-        derived: dict[str, Any] = {
-            "features": self.form.bins,
-            "vocab_size": tokenizer.vocab_size,
-            "pad_id": tokenizer.pad_id,
-            "bos_id": tokenizer.bos_id,
-            "eos_id": tokenizer.eos_id,
-            "ctc": config.train.ctc_weight > 0,
-        }
+        chosen = user_config.model.model_fields_set
+        derived = vocabulary_settings(self.corpus.tokenizer)
+        derived |= {"features": self.form.bins, "ctc": config.train.ctc_weight > 0}
         defaults: dict[str, Any] = {
             "full_window": False,
             "max_length": self._longest_target() + 2,
@@ -122,37 +128,17 @@ class SpeechTask(Task):
         """WER and CER of transcripts of the validation set."""
         most = budget.state.valid_sentences or self.config.train.valid_sentences
         references = self.corpus.valid_text[:most]
-        transcriber = Transcriber(folder, device=str(next(folder.model.parameters()).device))
-        written = self._transcribe_in_time(transcriber, len(references), budget, log)
+        transcriber = Transcriber(folder, device=device_of(folder))
+
+        def transcribe(chunk: range) -> list[str]:
+            return list(transcriber.transcribe_features(map(self._features, chunk)))
+
+        written = search_in_time(transcribe, len(references), CHUNK, budget, log)
         result = evaluate_speech(written, references[: len(written)])
         return {"valid_wer": result.wer, "valid_cer": result.cer}
 
     def rank(self, scores: Scores) -> list[float]:
         return [-scores["valid_wer"], -scores["valid_loss"]]
-
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        model = config.model
-        return (
-            "---\nlibrary_name: heedful\npipeline_tag: automatic-speech-recognition\nmetrics:\n- wer\n- cer\n---\n\n"
-            f"# A speech recognizer trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
-            f"{model.features} log-mel bins, {model.vocab_size:,} tokens.\n\n{done} On the validation set: "
-            f"WER {scores['valid_wer']:.2f} %, CER {scores['valid_cer']:.2f} %, loss {scores['valid_loss']:.3f}.\n\n"
-            'Use it: `heedful transcribe FOLDER a.wav`, or `heedful.load(FOLDER).transcribe("a.wav")` in Python.\n'
-        )
-
-    def _transcribe_in_time(self, transcriber: Transcriber, count: int, budget: TimeBudget, log: Progress) -> list[str]:
-        """The first validation of a timed run transcribes only what its share of the time allows."""
-        limited = budget.given and not budget.state.validated
-        began, written = budget.now(), list[str]()
-        while len(written) < count and not (limited and budget.exceeded(SEARCH_SHARE, began)):
-            chunk = range(len(written), min(len(written) + CHUNK, count)) if limited else range(len(written), count)
-            written += transcriber.transcribe_features(self._features(i) for i in chunk)
-        if len(written) < count:
-            budget.state.valid_sentences = len(written)
-            log(
-                f"WER is computed on the first {len(written)} recordings of the validation set: train.time is too short"
-            )
-        return written
 
     def _features(self, index: int) -> FeatureFrames:
         model = self.config.model

@@ -15,7 +15,7 @@ from heedful.inference.summarizer import Summarizer
 from heedful.inference.translator import Translator
 from heedful.storage.folder import ModelFolder
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Scores, describe_layers
+from heedful.training.tasks.task import CardText, Scores
 from heedful.training.tasks.translation import TranslationTask
 
 MAX_SOURCE_LENGTH = 1024  # tokens of a document that are read, unless data.max_source_length is set
@@ -26,7 +26,13 @@ class SummarizationTask(TranslationTask):
     """Documents with their summaries; long documents are truncated, and models are ranked by ROUGE-L."""
 
     folder_task: ClassVar[str] = "summarization"
-    columns: ClassVar[tuple[Column, ...]] = (
+    about: ClassVar[CardText] = CardText(
+        "A summarizer",
+        "`heedful summarize FOLDER < documents`, or `heedful.load(FOLDER).summarize([...])` in Python.",
+        "summarization",
+        ("rouge",),
+    )
+    columns = (
         Column("valid_loss", "loss", 3),
         Column("valid_perplexity", "perplexity"),
         *(Column(f"valid_{kind}", f"ROUGE-{kind[5:]}", percent=True) for kind in KINDS),
@@ -63,15 +69,3 @@ class SummarizationTask(TranslationTask):
     def compare(self, outputs: Sequence[str], references: Sequence[str]) -> Scores:
         means = rouge_f1(outputs, references).mean(0)
         return {f"valid_{kind}": float(mean) for kind, mean in zip(KINDS, means, strict=True)}
-
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        model = config.model
-        return (
-            "---\nlibrary_name: heedful\npipeline_tag: summarization\nmetrics:\n- rouge\n---\n\n"
-            f"# A summarizer trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
-            f"d_ff {model.d_ff}, {model.n_heads} heads, {model.vocab_size:,} tokens; it reads the first "
-            f"{model.max_length - 1:,} tokens of a document.\n\n{done} On the validation set: "
-            f"ROUGE-1 {scores['valid_rouge1']:.2f}, ROUGE-2 {scores['valid_rouge2']:.2f}, "
-            f"ROUGE-L {scores['valid_rougeL']:.2f}, loss {scores['valid_loss']:.3f}.\n\n"
-            "Use it: `heedful summarize FOLDER < documents`, or `heedful.load(FOLDER).summarize([...])` in Python.\n"
-        )

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.config import RunConfig
 from heedful.data.labeled_corpus import Labels
 from heedful.data.pairs import Pairs, RaggedIds
 from heedful.data.token_labels import UNLABELED, TaggingFormat
@@ -16,8 +15,8 @@ from heedful.evaluation.tags import tag_scores
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import classification_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.labeled import LabeledTask, labeled_card
-from heedful.training.tasks.task import Indices, Progress, Scores
+from heedful.training.tasks.labeled import LabeledTask
+from heedful.training.tasks.task import CardText, Indices, Progress, Scores
 from heedful.training.time_budget import TimeBudget
 
 
@@ -26,7 +25,12 @@ class TaggingTask(LabeledTask):
 
     form = TaggingFormat()
     loss_function = staticmethod(classification_loss)
-    columns: ClassVar[tuple[Column, ...]] = (
+    about: ClassVar[CardText] = CardText(
+        "A tagger",
+        "`heedful tag FOLDER < lines`, or `heedful.load(FOLDER).tag([...])` in Python.",
+        "token-classification",
+    )
+    columns = (
         Column("valid_loss", "loss", 4),
         Column("valid_accuracy", "accuracy", percent=True),
         Column("valid_f1", "F1", percent=True),
@@ -54,8 +58,3 @@ class TaggingTask(LabeledTask):
 
     def rank(self, scores: Scores) -> list[float]:
         return [scores["valid_f1"], -scores["valid_loss"]]
-
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        result = f"accuracy {scores['valid_accuracy']:.2f} %, F1 {scores['valid_f1']:.2f} %"
-        use = "`heedful tag FOLDER < lines`, or `heedful.load(FOLDER).tag([...])` in Python."
-        return labeled_card("token-classification", "A tagger", config, done, result, use)

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -18,13 +19,15 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.config import DataSettings, Family, Preset, RunConfig
-from heedful.config.presets import SELECTABLE, Sections, preset
+from heedful.config.presets import SELECTABLE, Sections, preset, weight_decay_for
+from heedful.data.bucketing import micro_batches
 from heedful.data.corpus import Accept, Corpus, accept_any
 from heedful.errors import SettingError, quote
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 from heedful.training.run_report import Column
+from heedful.training.schedule import peak_rate
 from heedful.training.time_budget import TimeBudget
 
 Indices = NDArray[np.int64]
@@ -48,6 +51,22 @@ class MicroBatches:
     tokens: int
     builders: Sequence[Callable[[], MicroBatch] | None]
 
+    @classmethod
+    def of(cls, tokens: int, batch: Indices, count: int, build: Callable[[Indices], MicroBatch]) -> MicroBatches:
+        """A batch as `count` micro-batches that `build` makes of its indices."""
+        parts = micro_batches(batch, count)
+        return cls(tokens, [partial(build, part) if len(part) else None for part in parts])
+
+
+@dataclass(frozen=True)
+class CardText:
+    """What README.md of a model folder says about all models of a task."""
+
+    title: str
+    use: str  # a command, and a line of Python
+    tag: str = ""  # pipeline tag of the Hugging Face hub
+    metrics: tuple[str, ...] = ()
+
 
 class Task(ABC):
     """What a model learns from an encoded corpus, and how it is measured."""
@@ -55,14 +74,16 @@ class Task(ABC):
     family: ClassVar[Family]  # of the models that it trains
     folder_task: ClassVar[str] = ""  # name in the model folder, where the family alone does not tell the task
     guesses_tokens: ClassVar[bool] = False  # whether it trains the output head of an encoder
-    columns: ClassVar[tuple[Column, ...]]  # validation scores as they are displayed
+    columns: tuple[Column, ...]  # validation scores as they are displayed
+    about: ClassVar[CardText]
+    loss_function: ClassVar[Callable[..., Loss]]
     suits_its_size_to_time: ClassVar[bool] = False  # whether a short time budget selects a smaller preset
     native_loss: ClassVar[bool] = False  # whether the native engine computes its `loss`; never inherited with another
 
     corpus: Corpus[Any]
 
     def __init_subclass__(cls) -> None:
-        if "loss" in cls.__dict__ and "native_loss" not in cls.__dict__:
+        if {"loss", "loss_function"} & cls.__dict__.keys() and "native_loss" not in cls.__dict__:
             cls.native_loss = False
 
     @classmethod
@@ -116,9 +137,9 @@ class Task(ABC):
     def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
         """A global batch as `count` micro-batches; its random numbers follow from the seed and the update."""
 
-    @abstractmethod
     def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
         """Loss of a micro-batch, summed over its tokens."""
+        return type(self).loss_function(model, micro_batch, smoothing, sampled_softmax)
 
     @abstractmethod
     def validation(self) -> Iterator[MicroBatch]:
@@ -149,9 +170,37 @@ class Task(ABC):
         """Sort key of a model by its scores; higher is better."""
         return [-scores["valid_loss"]]
 
-    @abstractmethod
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:
         """README.md of the model folder; `done` tells how long the model was trained."""
+        about, model = self.about, config.model
+        front = ["library_name: heedful"] + ([f"pipeline_tag: {about.tag}"] if about.tag else [])
+        front += ["metrics:", *(f"- {metric}" for metric in about.metrics)] if about.metrics else []
+        preset = f"Preset {config.preset}: " if config.preset else ""
+        measured = ", ".join(f"{column.title} {column.show(scores)}" for column in self.columns)
+        size = f"vocabulary of {model.vocab_size:,}, up to {model.max_length:,} tokens"
+        return "\n".join([
+            "---", *front, "---", "", f"# {about.title} trained with heedful", "",
+            f"{preset}{describe_layers(config)}, {size}.", "",
+            f"{done} On the validation set: {measured}.", "", f"Use it: {about.use}", "",
+        ])  # fmt: skip
+
+
+def device_of(folder: ModelFolder) -> str:
+    """The device of a model that is being trained."""
+    return str(next(folder.model.parameters()).device)
+
+
+def vocabulary_settings(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Model settings that follow from the vocabulary."""
+    return {name: getattr(tokenizer, name) for name in ("vocab_size", "pad_id", "bos_id", "eos_id")}
+
+
+def with_weight_decay(config: RunConfig, user_config: RunConfig, tokens: int) -> RunConfig:
+    """Muon's weight decay by the size of the corpus, unless the user set it."""
+    if config.train.optimizer != "muon" or "weight_decay" in user_config.train.model_fields_set:
+        return config
+    decay = weight_decay_for(tokens / config.train.batch_tokens, peak_rate(config.train, config.model.d_model))
+    return config.replace(train={"weight_decay": decay})
 
 
 def resolved_model(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from heedful.config import RunConfig, preset_for_text
+from heedful.data.blocks import plan_blocks
 from heedful.data.corpus import Accept, accept_any
 from heedful.data.text_corpus import TextCorpus, prepare_text
 from heedful.storage.folder import ModelFolder
-from heedful.training.tasks.task import Progress, Task, resolved_model
+from heedful.training.tasks.task import Indices, Progress, Task, resolved_model, vocabulary_settings
 
 
 class TextTask(Task):
@@ -37,8 +38,7 @@ class TextTask(Task):
         length, tokenizer = len(self.corpus.train), self.corpus.tokenizer
         config = user_config.with_preset(user_config.preset or preset_for_text(length), self.family)
         block = min(config.train.block_size, length - 1 + self.frame)
-        derived: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id}
-        derived |= {"bos_id": self.start_id(), "eos_id": tokenizer.eos_id}
+        derived = vocabulary_settings(tokenizer) | {"bos_id": self.start_id()}
         if "max_length" not in user_config.model.model_fields_set:
             derived["max_length"] = max(block, 2)
         model = resolved_model(user_config, init, self.family, derived)
@@ -50,3 +50,8 @@ class TextTask(Task):
         self.block, self.batch_tokens, self.seed = train.block_size, train.batch_tokens, train.seed
         self.micro_batch_tokens = max(1, train.batch_tokens // train.micro_batches)
         self.valid_tokens = train.valid_tokens
+
+    def plan(self, epoch: int) -> list[Indices]:
+        text = self.block - self.frame
+        rows = max(1, self.batch_tokens // self.block)
+        return plan_blocks(len(self.corpus.train), text, rows * text, self.seed, epoch)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from heedful.config import SECTIONS, DataSettings, Family, Preset, RunConfig, preset_for
-from heedful.config.presets import CONTINUED_TRAINING, SELECTABLE, Sections, preset, presets_up_to, weight_decay_for
+from heedful.config.presets import CONTINUED_TRAINING, SELECTABLE, Sections, preset, presets_up_to
 from heedful.data.batch import Batch, collate
 from heedful.data.bpe_dropout import BPEDropout, apply_bpe_dropout
-from heedful.data.bucketing import micro_batches, plan_batches
+from heedful.data.bucketing import plan_batches
 from heedful.data.corpus import Accept, accept_any, ignore_progress
 from heedful.data.pairs import Pairs
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
@@ -24,15 +24,24 @@ from heedful.evaluation.calibration import MIN_WORDS, calibrate, save_calibratio
 from heedful.evaluation.metrics import quick_scores
 from heedful.formats.line_files import count_lines
 from heedful.inference.translator import Translator
-from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder, load_folder, save_search
 from heedful.text.words import words
 from heedful.training.init.lsa import cached_singular_vectors, lsa_embeddings
 from heedful.training.losses import translation_loss
 from heedful.training.run_report import Column
-from heedful.training.schedule import peak_rate
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, Scores, Task, describe_layers, resolved_model
-from heedful.training.time_budget import SEARCH_SHARE, TimeBudget
+from heedful.training.tasks.task import (
+    CardText,
+    Indices,
+    MicroBatches,
+    Progress,
+    Scores,
+    Task,
+    device_of,
+    resolved_model,
+    vocabulary_settings,
+    with_weight_decay,
+)
+from heedful.training.time_budget import TimeBudget, search_in_time
 
 PENALTY_STEP, MAX_PENALTY = 0.2, 1.0  # of the length penalty
 CHUNK = 25  # sentences between two checks of the time budget
@@ -43,7 +52,14 @@ class TranslationTask(Task):
 
     family: ClassVar[Family] = "encoder-decoder"
     native_loss: ClassVar[bool] = True
-    columns: ClassVar[tuple[Column, ...]] = (
+    about: ClassVar[CardText] = CardText(
+        "A translator",
+        "`heedful translate FOLDER < text`, or `heedful.load(FOLDER).translate([...])` in Python.",
+        "translation",
+        ("bleu", "chrf"),
+    )
+    loss_function = staticmethod(translation_loss)
+    columns: tuple[Column, ...] = (
         Column("valid_loss", "loss", 3),
         Column("valid_perplexity", "perplexity"),
         Column("valid_bleu", "BLEU", percent=True),
@@ -94,17 +110,9 @@ class TranslationTask(Task):
         if init is not None and init.task != "denoising":
             sections["train"] |= CONTINUED_TRAINING
         config = user_config.with_defaults(sections, preset=name)
-        if config.train.optimizer == "muon" and "weight_decay" not in user_config.train.model_fields_set:
-            decay = weight_decay_for(tokens / config.train.batch_tokens, peak_rate(config.train, config.model.d_model))
-            config = config.replace(train={"weight_decay": decay})
-        source, target = corpus.source_tokenizer, corpus.target_tokenizer
-        derived: dict[str, Any] = {
-            "vocab_size": target.vocab_size,
-            "source_vocab_size": None if corpus.joint else source.vocab_size,
-            "pad_id": target.pad_id,
-            "bos_id": target.bos_id,
-            "eos_id": target.eos_id,
-        } | self._lengths_and_ties(user_config, corpus.joint)
+        config = with_weight_decay(config, user_config, tokens)
+        derived = vocabulary_settings(corpus.target_tokenizer) | self._lengths_and_ties(user_config, corpus.joint)
+        derived["source_vocab_size"] = None if corpus.joint else corpus.source_tokenizer.vocab_size
         config = config.replace(model=resolved_model(user_config, init, "encoder-decoder", derived))
         self._check_lengths(config.model.max_length)
         return config
@@ -160,11 +168,7 @@ class TranslationTask(Task):
                 np.arange(len(batch)),
             )
         tokens = int(pairs.target_lengths[batch].sum()) + len(batch)  # each target ends in EOS
-        parts = micro_batches(batch, count)
-        return MicroBatches(tokens, [partial(self._collate, pairs, part) if len(part) else None for part in parts])
-
-    def loss(self, model: Any, micro_batch: Any, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
-        return translation_loss(model, micro_batch, smoothing, sampled_softmax)
+        return MicroBatches.of(tokens, batch, count, partial(self._collate, pairs))
 
     def validation(self) -> Iterator[Batch]:
         valid = self.corpus.valid
@@ -175,9 +179,13 @@ class TranslationTask(Task):
         """BLEU and chrF of translations of the validation set."""
         sentences = self.corpus.valid_text[: budget.state.valid_sentences or self.config.train.valid_sentences]
         sources = [source for source, _ in sentences]
-        translator = self.translator_type([folder], device=str(next(folder.model.parameters()).device))
+        translator = self.translator_type([folder], device=device_of(folder))
         translator.notice = ignore_progress
-        translated = translate_in_time(translator, sources, budget, log)
+
+        def translate(chunk: range) -> list[str]:
+            return translator.translate(sources[chunk.start : chunk.stop])
+
+        translated = search_in_time(translate, len(sources), CHUNK, budget, log)
         normalize = self.corpus.target_tokenizer.normalize  # a lower-case model is scored on lower-case references
         return self.compare(translated, [normalize(target) for _, target in sentences[: len(translated)]])
 
@@ -235,16 +243,6 @@ class TranslationTask(Task):
     def rank(self, scores: Scores) -> list[float]:
         return [scores[self.metric[0]], -scores["valid_loss"]]
 
-    def card(self, config: RunConfig, done: str, scores: Scores) -> str:
-        model = config.model
-        return (
-            "---\nlibrary_name: heedful\npipeline_tag: translation\nmetrics:\n- bleu\n- chrf\n---\n\n"
-            f"# A translator trained with heedful\n\nPreset {config.preset}: {describe_layers(config)}, "
-            f"d_ff {model.d_ff}, {model.n_heads} heads, {model.vocab_size:,} tokens.\n\n{done} On the validation set: "
-            f"BLEU {scores['valid_bleu']:.2f}, chrF {scores['valid_chrf']:.2f}, loss {scores['valid_loss']:.3f}.\n\n"
-            "Use it: `heedful translate FOLDER < text`, or `heedful.load(FOLDER).translate([...])` in Python.\n"
-        )
-
     def _check_lengths(self, most: int) -> None:
         for name, pairs in (("training", self.corpus.train), ("validation", self.corpus.valid)):
             longest = 1 + max(int(side.max(initial=0)) for side in (pairs.source_lengths, pairs.target_lengths))
@@ -279,19 +277,3 @@ def climb(
         if best != start:
             break
     return best, best_score
-
-
-def translate_in_time(translator: Translator, sources: list[str], budget: TimeBudget, log: Progress) -> list[str]:
-    """All sentences; the first validation of a timed run translates only what its share of the time allows.
-
-    Later validations translate as many sentences, so that scores can be compared.
-    """
-    if not budget.given or budget.state.validated:
-        return translator.translate(sources)
-    began, translated = budget.now(), list[str]()
-    while len(translated) < len(sources) and not budget.exceeded(SEARCH_SHARE, began):
-        translated += translator.translate(sources[len(translated) : len(translated) + CHUNK])
-    if len(translated) < len(sources):
-        budget.state.valid_sentences = len(translated)
-        log(f"{len(translated)} validation sentences are translated each time: train.time is too short for more")
-    return translated
