@@ -28,8 +28,9 @@ def clean(
         float, typer.Option(help="language: by how much a trigram may be likelier in the other language (nats).")
     ] = 0.3,
     min_alignment: Annotated[
-        float, typer.Option(help="alignment: smallest mean probability of word translations, as a share of the median.")
-    ] = 0.3,
+        float,
+        typer.Option(help="alignment: smallest probability that both sides belong together.", min=0, max=1),
+    ] = 0.5,
 ) -> None:
     """Drop bad pairs of a parallel corpus, and print what each filter dropped, with examples.
 

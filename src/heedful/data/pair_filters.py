@@ -8,12 +8,16 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
-from statistics import median
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heedful.data.lexical_table import LexicalTable, learn_table
 from heedful.formats.document import same_placeholders
@@ -25,7 +29,9 @@ CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 PUNCTUATION = re.compile(r"[\W_]+")
 DIGITS = re.compile(r"\d+")
 SHORT = 12  # letters: texts with fewer are not judged by their language
-MEDIAN_PAIRS = 5000  # of the sample
+MIN_SAMPLE = 100  # pairs: fewer do not show which words translate each other
+SCORED_PAIRS = 20_000  # of a sample, from which the least score of an aligned pair follows
+LOWEST_SHARE = 0.25  # of the mismatched pairs, by score: fewer translations than mismatched pairs score as low
 COMMON_SCRIPT = 0.05  # share of a side's letters from which a script belongs to it
 
 
@@ -38,7 +44,7 @@ class FilterThresholds:
     max_ratio: float = 3.0
     language_margin: float = 0.3
     script_share: float = 0.5
-    min_alignment: float = 0.3  # of the corpus's median
+    min_alignment: float = 0.5
 
 
 def is_length(source: str, target: str, limits: FilterThresholds) -> bool:
@@ -110,23 +116,68 @@ def trigrams(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class AlignmentScore:
-    """How well the words of both sides translate each other, by lexical tables of both directions."""
+class WordTables:
+    """Lexical tables of both directions."""
 
     forward: LexicalTable
     backward: LexicalTable
-    median: float  # of the sample
 
     @classmethod
-    def learn(cls, sample: Sequence[tuple[str, str]]) -> AlignmentScore:
-        tables = learn_table(sample), learn_table([(target, source) for source, target in sample])
-        step = max(1, len(sample) // MEDIAN_PAIRS)
-        scores = [cls(*tables, 1.0).mean_probability(*pair) for pair in sample[::step]]
-        return cls(*tables, median(scores) if scores else 1.0)
+    def learn(cls, pairs: Sequence[tuple[str, str]]) -> WordTables:
+        return cls(learn_table(pairs), learn_table([(target, source) for source, target in pairs]))
 
-    def mean_probability(self, source: str, target: str) -> float:
-        """The geometric mean of the best translation probabilities of all words of both sides."""
-        return math.exp((self.forward.score(source, target) + self.backward.score(target, source)) / 2)
+    def score(self, source: str, target: str) -> float:
+        """The mean log-probability of the best translation of every word of both sides."""
+        return (self.forward.score(source, target) + self.backward.score(target, source)) / 2
+
+
+@dataclass(frozen=True)
+class AlignmentScore:
+    """How well the words of both sides translate each other.
+
+    A sample is split in two halves. The tables of one half score the pairs of the other: in tables that have learned
+    from a mismatched pair, its rare words translate each other.
+    """
+
+    halves: tuple[WordTables, WordTables]
+    least: float  # score of a pair that is kept
+
+    @classmethod
+    def learn(cls, sample: Sequence[tuple[str, str]], min_alignment: float) -> AlignmentScore:
+        halves: tuple[list[tuple[str, str]], ...] = [], []
+        for pair in sample:
+            halves[_half(*pair)].append(pair)
+        scores = cls((WordTables.learn(halves[0]), WordTables.learn(halves[1])), 0.0)
+        scored = sample[:: max(1, len(sample) // SCORED_PAIRS)]
+        mismatched = [(one[0], other[1]) for one, other in pairwise(scored)]
+        least = _least_score(
+            np.array([scores.score(*pair) for pair in scored]),
+            np.array([scores.score(*pair) for pair in mismatched]),
+            min_alignment,
+        )
+        return replace(scores, least=least)
+
+    def score(self, source: str, target: str) -> float:
+        return self.halves[1 - _half(source, target)].score(source, target)
+
+
+def _half(source: str, target: str) -> int:
+    """The half of a sample to which a pair belongs; copies of a pair are in the same one."""
+    return zlib.crc32(f"{source}\t{target}".encode("utf-8", "replace")) & 1
+
+
+def _least_score(scores: NDArray[np.float64], mismatched: NDArray[np.float64], min_alignment: float) -> float:
+    """The score below which pairs are mismatched with a probability above 1 - min_alignment.
+
+    The scores are a mixture of those of translations and of mismatched pairs. Nearly all pairs with a score in the
+    lowest quarter of the mismatched ones are mismatched, which gives their share of the sample. A threshold is best
+    where the densities of both have the ratio that is asked for, which maximizes the difference of their integrals.
+    """
+    shares = np.arange(LOWEST_SHARE, 1, 0.01)  # of the mismatched pairs
+    limits = np.quantile(mismatched, shares)
+    below = np.searchsorted(np.sort(scores), limits) / len(scores)
+    expected = shares * below[0] / LOWEST_SHARE
+    return float(limits[np.argmax(expected - (1 - min_alignment) * below)])
 
 
 @dataclass(frozen=True)
@@ -143,7 +194,8 @@ class LearnedFilters:
         sides = [source for source, _ in sample], [target for _, target in sample]
         languages = CharacterTrigrams(sides[0]), CharacterTrigrams(sides[1])
         scripts = _scripts(sides[0]), _scripts(sides[1])
-        return cls(limits, languages, scripts, AlignmentScore.learn(sample) if alignment else None)
+        learn = alignment and len(sample) >= MIN_SAMPLE
+        return cls(limits, languages, scripts, AlignmentScore.learn(sample, limits.min_alignment) if learn else None)
 
     def wrong_language(self, source: str, target: str) -> bool:
         """A side reads more like the other side's language than like its own, by character trigrams."""
@@ -165,10 +217,8 @@ class LearnedFilters:
         return False
 
     def misaligned(self, source: str, target: str) -> bool:
-        """The words of both sides are far less likely translations of each other than in most pairs."""
-        if self.alignment is None:
-            return False
-        return self.alignment.mean_probability(source, target) < self.limits.min_alignment * self.alignment.median
+        """The words of both sides translate each other no better than those of mismatched pairs."""
+        return self.alignment is not None and self.alignment.score(source, target) < self.alignment.least
 
 
 @lru_cache(1 << 16)
