@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import polib
 import pytest
 
 from heedful.inference import file_translation
+from heedful.inference.confidence import CONFIDENCE_FILE
 from tests.conftest import TINY
 from tests.formats.judges import check_with_msgfmt, without_targets
 from tests.formats.test_documents import PO
@@ -45,6 +47,14 @@ def test_a_catalog_is_translated(call: Call, engine: Path, tmp_path: Path) -> No
     assert all(entry.msgstr or all(entry.msgstr_plural.values()) for entry in after)
     assert after[2].msgstr == "fertig"
     check_with_msgfmt(target)
+    assert "no calibration" in call("translate", engine, "-i", source, "-o", target, "--review-below", "0.5").err
+    curve = {"inputs": [-9, 0], "outputs": [0.1, 0.9]}
+    calibrated = shutil.copytree(engine, tmp_path / "calibrated")
+    (calibrated / CONFIDENCE_FILE).write_text(json.dumps({"words": curve, "sentences": curve}), encoding="utf-8")
+    for least, fuzzy in (("0", 0), ("1", 2)):  # entries, one with a plural
+        reviewed = call("translate", calibrated, "-i", source, "-o", tmp_path / "c.po", "--review-below", least)
+        assert ("3 to be checked, with a confidence below 1" in reviewed.err) == bool(fuzzy)
+        assert sum(entry.fuzzy for entry in polib.pofile(str(tmp_path / "c.po"))) == fuzzy
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
     again = call("translate", engine, "--input", target, "--output", tmp_path / "b.po", "--only-missing")
     assert "0 of 4 segments translated" in again.err

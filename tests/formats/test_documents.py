@@ -15,7 +15,9 @@ from lxml import etree
 from markdown_it import MarkdownIt
 
 from heedful.errors import DataError
-from heedful.formats.document import TargetText, target_of, text_to_translate, unfinished
+from heedful.formats.document import DocumentOptions, TargetText, target_of, text_to_translate, unfinished
+from heedful.formats.document_formats import open_document
+from heedful.formats.encoded_text import decode_document
 from heedful.formats.format_names import FORMATS
 from heedful.formats.segment import Segment, TaggedText
 from heedful.text.text_sentences import SentenceTranslations, split_sentences
@@ -163,6 +165,34 @@ def test_a_lost_placeholder_makes_an_entry_fuzzy(tmp_path: Path) -> None:
     check_with_msgfmt(path)
 
 
+@pytest.mark.parametrize(
+    ("confidence", "review_below", "unsure"), [(0.4, 0.5, True), (0.4, 0.3, False), (None, 1, False)]
+)
+def test_low_confidence_is_marked_for_review(
+    tmp_path: Path, confidence: float | None, review_below: float, unsure: bool
+) -> None:
+    for content, format, mark in (
+        (PO, "po", "fuzzy"),
+        (XLIFF_1, "xliff", 'state="needs-review-translation"'),
+        (XLIFF_2, "xliff", 'state="initial"'),
+    ):
+        document = opened(content.encode(), format)
+        targets = {}
+        for number in unfinished(document, "all"):
+            text = text_to_translate(document.segments[number])
+            spans = split_sentences(text)
+            n_best = [[{"text": span.text, "alignment": None, "confidence": confidence}] for span in spans]
+            found = SentenceTranslations(text, spans, n_best)
+            targets[number] = target_of(document.segments[number], found, review_below)
+        assert all(target.unsure == unsure for target in targets.values())
+        written = document.write(targets)
+        assert (written.decode().count(mark) >= len(set(targets)) - 1) == unsure
+        if format == "po":
+            (tmp_path / "a.po").write_bytes(written)
+            check_with_msgfmt(tmp_path / "a.po")
+            assert all(entry.fuzzy == unsure for entry in polib.pofile(written.decode()) if not entry.obsolete)
+
+
 @pytest.mark.parametrize(("language", "forms"), [("de", 2), ("ja", 1), ("cs", 3), ("ar", 6)])
 def test_a_template_becomes_a_catalog(tmp_path: Path, language: str, forms: int) -> None:
     template = re.sub(r'"Language: de.*\n|"Plural.*\n', "", PO)
@@ -213,6 +243,14 @@ def test_a_memory_gets_new_variants(texts: list[str], encoding: str, target: str
     assert without_targets(written) == without_targets(data)
     variants = [seg.text for seg in etree.fromstring(written).iterfind(".//tu[1]/tuv/seg")]
     assert variants == [texts[0], target]
+
+
+def test_units_without_the_source_language_are_left_out() -> None:
+    memory = tmx([{"en": "a dog", "fr": "un chien"}, {"fr": "un chat"}])
+    document = open_document(decode_document(memory, "a.tmx"), "tmx", DocumentOptions("en", "de"))
+    assert [segment.source.text for segment in document.segments] == ["a dog"]
+    with pytest.raises(DataError, match="has no segment in 'it'; its languages are en, fr"):
+        open_document(decode_document(memory, "a.tmx"), "tmx", DocumentOptions("it", "de"))
 
 
 def test_a_memory_keeps_its_variants() -> None:

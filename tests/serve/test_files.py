@@ -5,8 +5,12 @@ from __future__ import annotations
 import polib
 import pytest
 
+from heedful.formats.document import DocumentOptions
+from heedful.formats.document_formats import open_document
+from heedful.formats.encoded_text import decode_document
 from heedful.serve import file_store
-from tests.formats.test_documents import PO
+from heedful.serve.api.translate_file import SUPPORTED
+from tests.formats.test_documents import PO, SAMPLES
 
 
 def send(client, name: str, data: bytes, **fields: str):
@@ -27,6 +31,17 @@ def test_a_file_is_translated_and_downloaded(client):
     html = send(client, "../../a page.HTML", b"<p>a <b>dog</b></p>", source="auto").json()["translatedFileUrl"]
     assert html.endswith(".a_page.de.html")
     assert client.get(html).text.count("<b>") == 1
+
+
+@pytest.mark.parametrize("extension", [".xlf", ".tmx", ".md", ".srt", ".vtt", ".csv", ".tsv", ".json", ".txt"])
+def test_every_format_is_translated(client, extension):
+    format = SUPPORTED[extension]
+    answer = send(client, f"a{extension}", SAMPLES[format])
+    assert answer.status_code == 200, answer.text
+    got = client.get(answer.json()["translatedFileUrl"]).content
+    options = DocumentOptions("en", "de", None)
+    assert open_document(decode_document(got, "a"), format, options).segments
+    assert got != SAMPLES[format]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,15 @@ def translate(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="In a file: also replace finished translations.")
     ] = False,
+    review_below: Annotated[
+        float | None,
+        typer.Option(
+            help="In a file: mark translations with a lower confidence for review (PO: fuzzy); 0 for none. Default 0.5,"
+            " if the model is calibrated.",
+            min=0,
+            max=1,
+        ),
+    ] = None,
     source_language: Annotated[
         str | None, typer.Option(help="In a file of several languages: the one to translate.")
     ] = None,
@@ -111,13 +120,15 @@ def translate(
     options["glossary"] = read_glossary(glossary, source_language, target_language)
     file_format = LINES if input == DASH else document_format(input, format)
     if file_format != LINES:
-        if n_best > 1 or scores or alignments:
-            raise SettingError(f"{input} is translated as a file, without --n-best, --scores and --alignments.")
+        if n_best > 1 or scores or alignments or confidence:
+            raise SettingError(
+                f"{input} is translated as a file, without --n-best, --scores, --alignments and --confidence."
+            )
         from heedful.cli.translate_document import DocumentOptions, DocumentRequest, model_language, translate_file
 
         document = DocumentOptions(source_language, target_language or model_language(models[0]), column)
         segments = "all" if overwrite else "missing" if only_missing else "unfinished"
-        request = DocumentRequest(input, output, file_format, document, segments)
+        request = DocumentRequest(input, output, file_format, document, segments, review_below)
         request.check()
         translate_file(open_translator(models, threads, precision, device, workers, shortlist), request, options)
         return

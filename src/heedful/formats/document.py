@@ -13,6 +13,7 @@ from heedful.formats.tag_placement import line_breaks_to_spaces, place_tags
 from heedful.text.placeholders import PLACEHOLDER
 from heedful.text.text_sentences import SentenceTranslations
 
+REVIEW_BELOW = 0.5  # confidence: translations with less are marked for review
 NOT_TRANSLATABLE = "marked as not translatable"
 
 
@@ -27,10 +28,11 @@ class DocumentOptions:
 
 @dataclass(frozen=True)
 class TargetText:
-    """A translation to write; `unsure` marks it for review where the format can."""
+    """A translation to write; `unsure` marks it for review where the format can, `doubtful` is low confidence."""
 
     tagged: TaggedText
     unsure: bool = False
+    doubtful: bool = False
 
 
 @dataclass
@@ -68,10 +70,15 @@ def text_to_translate(segment: Segment) -> str:
     return text if segment.preserve_space else line_breaks_to_spaces(text)
 
 
-def target_of(segment: Segment, translation: SentenceTranslations) -> TargetText:
-    """What is written for a segment; it is unsure if the placeholders of both sides differ."""
+def target_of(segment: Segment, translation: SentenceTranslations, review_below: float = REVIEW_BELOW) -> TargetText:
+    """What is written for a segment.
+
+    It is unsure if the placeholders of both sides differ, or if the confidence of a sentence is known and too low.
+    """
     tagged = place_tags(separate_words(segment.source), translation)
-    return TargetText(tagged, unsure=not same_placeholders(segment.source.text, tagged.text))
+    confidences = [best[0].get("confidence") for best in translation.n_best if best]
+    doubtful = any(value is not None and value < review_below for value in confidences)
+    return TargetText(tagged, doubtful or not same_placeholders(segment.source.text, tagged.text), doubtful)
 
 
 def same_placeholders(source: str, target: str) -> bool:

@@ -131,23 +131,21 @@ class TmxDocument(Document):
         if options.target_language is None:
             raise DataError(f"{content.name} may hold many languages; give the target language to write.")
         self.language = options.target_language
-        self.units = [unit for unit in TmxParser(content.name).read([content.utf8]) if unit.variants]
-        self.sources = [self._source(unit) for unit in self.units]
-        self.segments = [
-            Segment(variant.text, self._target(unit), unit.line)
-            for unit, variant in zip(self.units, self.sources, strict=True)
-        ]
+        units = [unit for unit in TmxParser(content.name).read([content.utf8]) if unit.variants]
+        sources = [(unit, source) for unit in units if (source := self._source(unit)) is not None]
+        if units and not sources:
+            languages = ", ".join(sorted({language for unit in units for language in unit.languages()}))
+            raise DataError(
+                f"{content.name} has no segment in {options.source_language!r}; its languages are {languages}."
+            )
+        self.units, self.sources = [unit for unit, _ in sources], [source for _, source in sources]
+        self.segments = [Segment(source.text, self._target(unit), unit.line) for unit, source in sources]
 
-    def _source(self, unit: TmxUnit) -> TmxVariant:
-        wanted = self.options.source_language or unit.source_language
-        if found := unit.best(wanted):
+    def _source(self, unit: TmxUnit) -> TmxVariant | None:
+        """The variant to translate; None if the unit has none in the language that is asked for."""
+        if found := unit.best(self.options.source_language or unit.source_language):
             return found[0]
-        if self.options.source_language is None:
-            return unit.variants[0]
-        languages = ", ".join(sorted(set(unit.languages())))
-        raise DataError(
-            f"line {unit.line} of {self.content.name} has no segment in {wanted!r}; its languages are {languages}."
-        )
+        return unit.variants[0] if self.options.source_language is None else None
 
     def _target(self, unit: TmxUnit) -> TaggedText | None:
         found = unit.best(self.language)

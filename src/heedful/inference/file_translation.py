@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heedful.formats.document import Document, TargetText, target_of, text_to_translate, unfinished
+from heedful.formats.document import REVIEW_BELOW, Document, TargetText, target_of, text_to_translate, unfinished
 from heedful.formats.segment import Segment
 from heedful.inference.translator import Translator
 from heedful.storage.atomic import atomic_write
@@ -60,9 +60,13 @@ def translate_document(
     which: str,
     saved: SavedTranslations,
     done: Callable[[], None] = lambda: None,
+    review_below: float = REVIEW_BELOW,
     **options: Any,
 ) -> dict[int, TargetText]:
-    """The translations of the segments to translate, by number; `saved` gets each as soon as it is finished."""
+    """The translations of the segments to translate, by number; `saved` gets each as soon as it is finished.
+
+    With the option `confidence`, those with a confidence of less than `review_below` are unsure.
+    """
     numbers = unfinished(document, which)
     saved.start()
     missing = [number for number in numbers if number not in saved.sentences]
@@ -75,7 +79,7 @@ def translate_document(
         for number, best in zip(chosen, results, strict=True):
             saved.add(number, best)
             done()
-    return {number: _target(document.segments[number], saved.sentences[number]) for number in numbers}
+    return {number: _target(document.segments[number], saved.sentences[number], review_below) for number in numbers}
 
 
 def _translate(
@@ -90,9 +94,10 @@ def _translate(
     with closing(translator.stream(lines, alignments=alignments, **options)) as results:
         for of_segment in spans:
             best = [next(results)[0] for _ in of_segment]
-            yield [{"text": each.text, "alignment": each.alignment} for each in best]
+            yield [{name: getattr(each, name) for name in ("text", "alignment", "confidence")} for each in best]
 
 
-def _target(segment: Segment, sentences: list[dict[str, Any]]) -> TargetText:
+def _target(segment: Segment, sentences: list[dict[str, Any]], review_below: float) -> TargetText:
     text = text_to_translate(segment)
-    return target_of(segment, SentenceTranslations(text, split_sentences(text), [[best] for best in sentences]))
+    translations = SentenceTranslations(text, split_sentences(text), [[best] for best in sentences])
+    return target_of(segment, translations, review_below)

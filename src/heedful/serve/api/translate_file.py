@@ -16,7 +16,7 @@ from heedful.serve.request_checks import bearer_token, check_key, read_upload, v
 from heedful.serve.state import ServerState
 
 TEXT = {".txt": "text"}
-SUPPORTED = {extension: name for extension, name in DOCUMENT_EXTENSIONS.items() if name != "tmx"} | TEXT
+SUPPORTED = DOCUMENT_EXTENSIONS | TEXT
 
 
 async def translate_file(state: ServerState, request: Request) -> Response:
@@ -33,7 +33,8 @@ async def translate_file(state: ServerState, request: Request) -> Response:
     source = body.source if body.source != "auto" else None
     model = state.translator(source, body.target)
     arguments: dict[str, Any] = {"data": content, "name": name, "format": SUPPORTED[extension]}
-    arguments["languages"] = (None, body.target.replace("_", "-"))
+    pair = model.served.pair
+    arguments["languages"] = (pair.source.replace("_", "-") if pair else None, body.target.replace("_", "-"))
     data = await _translate(state, model, arguments)
     stored = state.files.add(f"{PurePosixPath(name).stem}.{body.target}{extension}", data)
     return JsonResponse({"translatedFileUrl": f"{request.base_url}download_file/{stored}"})
@@ -57,6 +58,9 @@ async def _translate(state: ServerState, model: ModelProcess, arguments: dict[st
     if length > limit:
         raise HttpError(413, f"the file has {length:,} characters to translate; send {limit:,} at most.", param="file")
     aligns = tagged and model.info.get("aligns")
-    translations = await state.translate(model, texts, 1, ("text", "alignment"), alignments=aligns)
+    calibrated = bool(model.info.get("calibrated"))
+    translations = await state.translate(
+        model, texts, 1, ("text", "alignment", "confidence"), alignments=aligns, confidence=calibrated
+    )
     written: bytes = await model.request({"write_file": arguments | {"translations": translations}})
     return written
