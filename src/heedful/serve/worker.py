@@ -283,6 +283,7 @@ class Worker:
             "parameters": parameter_count(self.folder.weights),
             "aligns": self.side_translator is not None and self.side_translator.aligns,
             "calibrated": config.family == "encoder-decoder" and (self.folder.path / CONFIDENCE_FILE).is_file(),
+            "beam": self.folder.search.beam,
             "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,
         }
 

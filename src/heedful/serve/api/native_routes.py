@@ -127,6 +127,7 @@ async def models(state: ServerState, request: Request) -> Response:
                 "source": model.served.pair.source if model.served.pair and model in translators else None,
                 "target": model.served.pair.target if model.served.pair and model in translators else None,
                 "parameters": model.info.get("parameters"),
+                "beam": model.info.get("beam"),
             }
             for translators in [state.models.translators()]
             for name, model in state.models.by_name.items()

@@ -302,6 +302,7 @@ class ServedModel(BaseModel):
     source: str | None
     target: str | None
     parameters: int | None
+    beam: int | None
 
 
 class ServerStatus(BaseModel):

@@ -12,6 +12,7 @@ const WITHOUT_SPACES = /[\u0e00-\u0eff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]$/
 export function translating({ model, models, settings, carried, show, label }) {
   const reverse = models.find((other) => other.source === model.target && other.target === model.source);
   const [from, to] = label({ ...model }).split(" · ")[0].split(" → ");
+  const beam = Math.max(WAYS, model.beam); // of alternatives and of alignments, which are those of the same translations
   let sentences = [], // of the text that is shown: source, start, end, translations, chosen
     active = 0,
     requested = 0,
@@ -88,7 +89,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     abort = new AbortController();
     say("Translating…");
     try {
-      const body = { text, model: model.name, n_best: WAYS, glossary: terms(), confidence: true };
+      const body = { text, model: model.name, n_best: WAYS, beam, glossary: terms(), confidence: true };
       const answer = await post("/v1/translations", body, abort.signal);
       const received = (await answer.json()).translations[0].sentences;
       if (!shown(received, number)) return;
@@ -105,7 +106,7 @@ export function translating({ model, models, settings, carried, show, label }) {
 
   // Alignments are requested after the translation, because they take longer.
   async function align(body, number, signal, first = 0) {
-    const answer = await post("/v1/translations", { model: model.name, alignments: true, glossary: terms(), ...body }, signal);
+    const answer = await post("/v1/translations", { model: model.name, alignments: true, beam, glossary: terms(), ...body }, signal);
     if (number < answered) return;
     for (const [index, aligned] of (await answer.json()).translations[0].sentences.entries())
       for (const translation of sentences[first + index]?.translations || [])
