@@ -5,6 +5,7 @@ Imports no torch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Iterator
 
 from heedful.config import ModelConfig
@@ -41,7 +42,22 @@ def unsupported_setting(config: ModelConfig) -> str:
             return f"model.{name}={str(getattr(config, name)).lower()}"
     if config.attention_of_decoder != "full":
         return f"model.decoder_attention={config.attention_of_decoder}"
+    if replaced := _replaced_class(config):
+        return replaced
     return "" if config.key_width == config.d_head else f"model.d_key={config.d_key}"
+
+
+def _replaced_class(config: ModelConfig) -> str:
+    """A setting whose name stands for a class of the user (docs/extending.md), with that class; empty if none."""
+    for module, registry, setting in (
+        ("heedful.model.positions", "POSITIONS", "positions"),
+        ("heedful.model.attention", "ATTENTIONS", "attention"),
+    ):
+        classes = getattr(sys.modules.get(module), registry, {})  # not imported (it needs torch): nothing is replaced
+        name = getattr(config, setting)
+        if name in classes and not classes[name].__module__.startswith("heedful."):
+            return f"the class {classes[name].__name__} for model.{setting}={name}"
+    return ""
 
 
 def config_struct(config: ModelConfig, int8: bool = False, shortlists: bool = False) -> ModelConfigStruct:
