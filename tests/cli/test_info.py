@@ -37,7 +37,7 @@ def test_a_lower_instruction_set_is_named(call: Call, monkeypatch: pytest.Monkey
 
 def test_without_the_engine_torch_computes(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEEDFUL_ISA", "none")
-    assert "engine: none\n" in (done := call("info")).out and "translate: torch\n" in done.out
+    assert "engine: none\n" in (done := call("info")).out and "translate, summarize: torch\n" in done.out
 
 
 def test_an_unknown_instruction_set_is_one_sentence(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

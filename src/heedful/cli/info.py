@@ -44,12 +44,17 @@ def _backends(engine: LibraryChoice | None) -> Iterator[tuple[str, str]]:
     from heedful.native.engine import training_precision
 
     torch = "torch" if importlib.util.find_spec("torch") else f"needs torch ({INSTALL})"
-    for work, family in (("translate", "encoder-decoder"), ("generate", "decoder"), ("embed, classify", "encoder")):
-        compiled = engine is not None and supports(ModelConfig.model_validate({"family": family, "vocab_size": 8}))
-        precision = ", int8" if family == "encoder-decoder" else ""
-        yield work, f"engine{precision}" if compiled else torch
+    for work, changes in (
+        ("translate, summarize", {"family": "encoder-decoder"}),
+        ("transcribe", {"family": "encoder-decoder", "features": 80}),
+        ("generate", {"family": "decoder"}),
+        ("fill-mask, embed, classify", {"family": "encoder"}),
+    ):
+        compiled = engine is not None and supports(ModelConfig.model_validate({"vocab_size": 8} | changes))
+        precision = "int8" if work.startswith("translate") else "float32"
+        yield work, f"engine, {precision}" if compiled else torch
     if engine is not None and torch == "torch":
-        torch = f"engine for translators, {training_precision('auto', engine.library)}; torch"
+        torch = f"engine, {training_precision('auto', engine.library)}; torch where the log of the run says so"
     yield "train", torch
 
 
