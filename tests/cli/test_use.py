@@ -162,6 +162,12 @@ def test_python_m_heedful_and_the_script_are_the_same_program() -> None:
     assert by_script.stdout == process("--help").out
 
 
+def test_the_list_of_commands_fits_a_terminal_of_80_columns(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    summaries = call("--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(summaries) > 20 and [line for line in summaries if not line.endswith(".") or line.endswith("...")] == []
+
+
 def test_a_shell_completes_commands_and_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_HEEDFUL_COMPLETE", "complete_bash")
     for words, place, completions in (

@@ -244,7 +244,7 @@ def test_an_empty_corpus_is_told(tmp_path: Path) -> None:
     pairs_file = write(tmp_path / "corpus.tsv", "")
     with pytest.raises(DataError) as caught:
         prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
-    told(caught, pairs_file, "holds no lines")
+    told(caught, pairs_file, "no lines in")
 
 
 @pytest.mark.parametrize(

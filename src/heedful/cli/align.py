@@ -31,7 +31,7 @@ def align(
     marks: Annotated[bool, typer.Option("--marks", help="Treat punctuation marks as separate words.")] = False,
     threads: Threads = 0,
 ) -> None:
-    """Align the words of sentence pairs: one line per pair in Pharaoh format (source-target, counted from 0).
+    """Align the words of sentence pairs. One line per pair in Pharaoh format (source-target, counted from 0).
 
     For example: heedful align runs/x --source a.en --target a.de > a.align
 

@@ -25,7 +25,7 @@ def answer(
     precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Answer a question with a span of a passage; an empty line means that the passage has no answer.
+    """Answer a question with a span of a passage. An empty line means that the passage has no answer.
 
     For example: heedful answer runs/qa --question "Where does the dog sleep?" < passage.txt
 

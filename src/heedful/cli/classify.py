@@ -30,7 +30,7 @@ def classify(
     precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Predict the label of each line, or its number by a regression model: N lines in, N out.
+    """Predict the label of each line. A regression model predicts a number. N lines in, N out.
 
     For example: heedful classify runs/topics < lines > labels
 

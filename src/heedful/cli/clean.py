@@ -32,7 +32,7 @@ def clean(
         typer.Option(help="alignment: smallest probability that both sides belong together.", min=0, max=1),
     ] = 0.5,
 ) -> None:
-    """Drop bad pairs of a parallel corpus, and print what each filter dropped, with examples.
+    """Drop bad pairs of a parallel corpus. A table shows what each filter dropped, with examples.
 
     The filters: empty, length, ratio, copy, placeholders, numbers, script, duplicate, near-duplicate, language,
     alignment. The last two and script learn from the corpus itself.

@@ -28,7 +28,7 @@ def compare(
     threads: Threads = 0,
     precision: Precision = "auto",
 ) -> None:
-    """Compare two translators on a test set: BLEU and chrF by paired bootstrap, and where they differ most.
+    """Compare two translators on a test set. BLEU and chrF by paired bootstrap, and where they differ most.
 
     For example: heedful compare runs/x runs/y --source test.en --reference test.de
     """

@@ -18,7 +18,7 @@ def convert(
     out: Annotated[Path, typer.Argument(help="Folder to create.")],
     to: Annotated[str, typer.Option(help="Format to write: heedful, huggingface or ctranslate2.")] = "heedful",
 ) -> None:
-    """Convert a model of Hugging Face or CTranslate2 to a heedful folder, or a heedful folder for one of them.
+    """Convert from and to Hugging Face and CTranslate2. Reads their models, or a heedful folder to write one of theirs.
 
     For example: heedful convert opus-mt-en-de runs/y; heedful convert runs/x out --to huggingface
 

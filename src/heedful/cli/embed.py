@@ -24,7 +24,7 @@ def embed(
     precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Embed lines as vectors: N lines in, a NumPy array of N rows out.
+    """Embed lines as vectors. N lines in, a NumPy array of N rows out.
 
     For example: heedful embed runs/bert < lines > vectors.npy
 

@@ -41,7 +41,7 @@ def evaluate(
     precision: Precision = "auto",
     device: Device = "cpu",
 ) -> None:
-    """Translate a test set and score it against the references: sacreBLEU's BLEU, chrF and TER, and exact match.
+    """Score a model on a test set. Translations get sacreBLEU's BLEU, chrF and TER, and exact match.
 
     For example: heedful evaluate runs/x --source test.en --reference test.de
 

@@ -38,7 +38,7 @@ def explain(
         Path | None, typer.Option(help="Write tokens, attention weights, scores and alignment as JSON.")
     ] = None,
 ) -> None:
-    """Write an HTML page that shows how a model processes a text; it is one file and works offline.
+    """Write an HTML page that shows how a model processes a text. It is one file and works offline.
 
     For example: heedful explain runs/x "The dog that the man saw sleeps." --out page.html
     """

@@ -19,7 +19,7 @@ def fill_mask(
     precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Predict the masked words of a text: the most probable candidates with their probabilities.
+    """Predict the masked words of a text. Prints the most probable candidates with their probabilities.
 
     For example: heedful fill-mask runs/bert "Paris is the [MASK] of France."
     """

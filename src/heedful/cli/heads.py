@@ -26,7 +26,7 @@ def heads(
     as_json: AsJson = False,
     threads: Threads = 0,
 ) -> None:
-    """Measure the importance of each attention head: ablate it and print how much the loss rises.
+    """Measure the importance of each attention head. Each is ablated, and the rise of the loss printed.
 
     For example: heedful heads runs/x --source test.en --reference test.de --png heads.png
     """

@@ -14,7 +14,7 @@ INSTALL = "pip install 'heedful[train]'"
 
 
 def info() -> None:
-    """Print versions, the compiled engine with its instruction set, threads, the torch build, and what computes what.
+    """Print versions and what computes what. The compiled engine with its instruction set, threads and the torch build.
 
     HEEDFUL_ISA selects a lower instruction set (x86-64: portable, avx2, avx512, avx512bf16; aarch64: portable), or
     torch only (none).

@@ -14,7 +14,7 @@ def quantize(
         Path | None, typer.Option(help="Folder to create; by default the model's name with -int8 appended.")
     ] = None,
 ) -> None:
-    """Quantize the weights of a model to int8: a quarter of the size, same translations as --precision int8.
+    """Quantize the weights of a model to int8. A quarter of the size, same translations as --precision int8.
 
     For example: heedful quantize runs/x --out runs/x-int8
 

@@ -21,7 +21,7 @@ def score(
     precision: TorchPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Print the log-probability of each target given its source, one number per line.
+    """Print the log-probability of each target given its source. One number per line.
 
     For example: heedful score runs/x --source test.en --target test.de
     """

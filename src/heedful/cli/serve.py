@@ -39,7 +39,8 @@ def serve(
     shortlist: Shortlist = False,
     glossary: Glossary = None,
 ) -> None:
-    """Serve one or more models (translators, GPTs, BERTs, speech recognizers) as a web page and an HTTP API.
+    """Serve models as a web page and an HTTP API. One or more translators, summarizers, GPTs, BERTs or
+    speech recognizers.
 
     For example: heedful serve runs/x; heedful serve en-de=runs/x de-en=runs/y --port 8080
 

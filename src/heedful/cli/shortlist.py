@@ -15,7 +15,7 @@ def shortlist(
     source: Annotated[Path, typer.Option(help="Source sentences, such as the training data; plain or .gz.")],
     target: TargetFile,
 ) -> None:
-    """Build a vocabulary shortlist: the likely target tokens of each source token, for faster translation.
+    """Build a vocabulary shortlist for faster translation. It lists the likely target tokens of each source token.
 
     For example: heedful shortlist runs/x --source train.en --target train.de
 

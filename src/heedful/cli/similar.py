@@ -26,7 +26,7 @@ def similar(
     precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Find the lines that are most similar to a text: cosine similarity, line number, and the line.
+    """Find the lines that are most similar to a text. Prints cosine similarity, line number and the line.
 
     For example: heedful embed runs/bert -i lines -o vectors.npy, then heedful similar vectors.npy "a dog sleeps"
     """

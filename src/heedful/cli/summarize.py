@@ -29,7 +29,7 @@ def summarize(
     precision: Precision = "auto",
     device: Device = "cpu",
 ) -> None:
-    """Summarize documents, one per line: N lines in, N lines out, in order; an empty line stays empty.
+    """Summarize documents, one per line. N lines in, N lines out, in order; an empty line stays empty.
 
     For example: heedful summarize runs/s < articles.txt > summaries.txt
 

@@ -22,7 +22,7 @@ def tag(
     precision: ModelPrecision = "float32",
     device: Device = "cpu",
 ) -> None:
-    """Tag each word of each line: a line of word TAB tag for each word, a blank line after each sentence (CoNLL).
+    """Tag each word of each line. A line of word TAB tag for each word, a blank line after each sentence (CoNLL).
 
     For example: heedful tag runs/names < lines > tagged.conll
 

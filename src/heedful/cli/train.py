@@ -57,7 +57,8 @@ def train(
         bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint, exactly.")
     ] = False,
 ) -> None:
-    """Train a translator from sentence pairs, a GPT or a BERT from plain text, a classifier or a speech recognizer.
+    """Train a model from your own data. Sentence pairs give a translator, plain text a GPT or a BERT, labeled examples
+    a classifier, recordings a speech recognizer.
 
     For example: heedful train --source train.en --target train.de --out runs/x --time 30m
 

@@ -104,7 +104,7 @@ def translate(
     ] = None,
     column: Annotated[str | None, typer.Option(help="In a table: the column to translate, by name or number.")] = None,
 ) -> None:
-    """Translate text line by line: N lines in, N lines out, in order; an empty line stays empty.
+    """Translate text line by line, or files. N lines in, N lines out, in order; an empty line stays empty.
 
     A file in PO, XLIFF, TMX, HTML, Markdown, SRT, VTT, CSV, TSV or JSON is translated as a file: only its translations
     change. Finished translations are kept; an interrupted command continues where it stopped.

@@ -82,7 +82,7 @@ def scan(
         if number % 500_000 == 0:
             progress(f"read {number:,} pairs")
     if not empty:
-        raise DataError(f"{corpus} holds no lines; give a corpus with at least a few pairs.")
+        raise DataError(f"no lines in {corpus}; give a corpus with at least a few pairs.")
     return Scan(
         np.frombuffer(hashes[0], np.uint64),
         np.frombuffer(hashes[1], np.uint64),

@@ -52,8 +52,8 @@ def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
     fitting = [name for name in possible if init is None or TASKS[name].family == init.config.family] or possible
     if config.task is None and len(fitting) > 1 and inputs == ["text"]:
         raise SettingError(
-            f"{what} can train more than one kind of model; set task to {' or '.join(fitting)} (a GPT, a BERT or an "
-            "encoder-decoder to start from)."
+            f"{what} can train more than one kind of model; set task to {' or '.join(fitting)} "
+            "(language-model is a GPT, masked-lm a BERT, denoising an encoder-decoder to start from)."
         )
     known = next((name for name in fitting if init is not None and name == init.task), fitting[0])
     task = TASKS[config.task or known]
