@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from heedful.inference.translator import Translator
+from heedful.serve.state import task_of
 from heedful.storage.folder import load_folder
 from tests.interop.makers import marian
 from tests.serve.conftest import TEXT, serving
@@ -234,3 +236,17 @@ def test_numbers_for_prometheus(client):
     assert 'route="other",status="404"' in text
     for name in ("queue_sentences", "batch_sentences_count", "tokens_total", "request_seconds_bucket", "model_ready"):
         assert f"heedful_{name}" in text
+
+
+def test_an_encoder_that_fills_no_masks_is_not_offered_for_them():
+    def served(**info):
+        return SimpleNamespace(info=info)
+
+    assert task_of(served(family="encoder", fills_masks=True)) == "fill"
+    assert task_of(served(family="encoder", fills_masks=False)) == "inspect"
+    assert task_of(served()) == ""
+
+
+def test_the_page_of_the_api_shows_code_as_code(client):
+    page = client.get("/docs").text
+    assert "Its language, or <code>auto</code>." in page and "`" not in page

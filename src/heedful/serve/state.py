@@ -25,9 +25,11 @@ OPENING_CHARACTERS = 24  # start of a text, which may contain a language code su
 
 
 def task_of(model: ModelProcess) -> str:
-    """What a model does: translate, summarize, write, fill or transcribe; empty while it is loaded."""
+    """What a model does: translate, summarize, write, fill, inspect or transcribe; empty while it is loaded."""
     if model.info.get("summarizes"):
         return "summarize"
+    if model.info.get("family") == "encoder" and not model.info["fills_masks"]:
+        return "inspect"  # classifiers and the like: only the look inside
     return "transcribe" if model.info.get("transcribes") else TASKS.get(model.info.get("family", ""), "")
 
 
@@ -84,11 +86,7 @@ class ServerState:
 
     def model(self, name: str | None, task: str) -> ModelProcess:
         """The model of this name, or the first one for this task."""
-        ready = [
-            model
-            for model in self.models.by_name.values()
-            if task_of(model) == task and (task != "fill" or model.info["fills_masks"])
-        ]
+        ready = [model for model in self.models.by_name.values() if task_of(model) == task]
         if name is None:
             if not ready:
                 raise HttpError(404, f"no model that can {task} is served here.", code="model_not_found")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -116,8 +117,8 @@ def openapi_document() -> dict[str, Any]:
         "info": {
             "title": "heedful",
             "version": __version__,
-            "description": "Translators, GPTs and BERTs as a service. Errors under /v1 have OpenAI's form, other "
-            "errors LibreTranslate's.",
+            "description": "Translators, summarizers, GPTs, BERTs and speech recognizers as a service. Errors under "
+            "/v1 have OpenAI's form, other errors LibreTranslate's.",
         },
         "paths": paths,
         "components": {
@@ -198,7 +199,7 @@ def docs_page() -> str:
 def _operation_html(operation: Operation, schemas: dict[str, Any]) -> str:
     parts = [
         f'<section class="route" id="{operation.name}"><h3><code><b>{operation.method.upper()}</b> '
-        f"{html.escape(operation.path)}</code></h3><p>{html.escape(operation.summary)}</p>"
+        f"{html.escape(operation.path)}</code></h3><p>{_inline_html(operation.summary)}</p>"
     ]
     if operation.body:
         parts.append("<table><thead><tr><th>field</th><th>type</th><th>default</th><th></th></tr></thead><tbody>")
@@ -208,7 +209,7 @@ def _operation_html(operation: Operation, schemas: dict[str, Any]) -> str:
             cells = (_describe_type(described), default, described.get("description", ""))
             parts.append(
                 f"<tr><td><code>{name}</code></td>"
-                + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+                + "".join(f"<td>{_inline_html(cell)}</td>" for cell in cells)
                 + "</tr>"
             )
         parts.append(
@@ -220,6 +221,11 @@ def _operation_html(operation: Operation, schemas: dict[str, Any]) -> str:
         fields = ", ".join(f"{name}: {_describe_type(described)}" for name, described in properties)
         parts.append(f'<p class="small">Response: {html.escape("{" + fields + "}")}.</p>')
     return "".join(parts) + "</section>"
+
+
+def _inline_html(text: str) -> str:
+    """Text with code between backticks, as HTML."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def _curl_body(operation: Operation) -> str:

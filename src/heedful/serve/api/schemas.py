@@ -298,7 +298,7 @@ class ServedModel(BaseModel):
     """A served model and its task: translate, summarize, write (a GPT), fill (a BERT) or transcribe (speech)."""
 
     name: str
-    task: Literal["translate", "summarize", "write", "fill", "transcribe", "loading"]
+    task: Literal["translate", "summarize", "write", "fill", "inspect", "transcribe", "loading"]
     source: str | None
     target: str | None
     parameters: int | None

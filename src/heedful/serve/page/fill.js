@@ -1,4 +1,4 @@
-// Fill-mask: the most probable words for each [MASK] of a text.
+// Fill-mask: the most probable words for each [MASK] of a text. Of other encoders (classifiers): the look inside.
 
 import { HttpError, h, look, post, say } from "./common.js";
 
@@ -6,15 +6,17 @@ const BLANK = "[MASK]";
 
 export function filling({ model, settings }) {
   let requested = 0, answered = 0, timer = 0, abort = null;
-  const area = h("textarea", { id: "text", "aria-label": `Text with ${BLANK} in place of missing words`, spellcheck: false, oninput: typed });
+  const fills = model.task === "fill";
+  const hint = fills ? `Write ${BLANK} in place of a missing word.` : "This model fills no masks; look inside to see its attention.";
+  const area = h("textarea", { id: "text", "aria-label": fills ? `Text with ${BLANK} in place of missing words` : "Text", spellcheck: false, oninput: typed });
   const blanks = h("div", { class: "blanks", "aria-live": "polite" });
   const element = h("div", {},
     h("div", { class: "page short" },
       h("div", { class: "head" }, h("strong", {}, model.name),
-        h("button", { type: "button", id: "blank", title: "Alt+B", onclick: insert }, "Insert a mask"),
+        fills && h("button", { type: "button", id: "blank", title: "Alt+B", onclick: insert }, "Insert a mask"),
         h("button", { type: "button", id: "inside", onclick: () => area.value.trim() && look(model.name, area.value) }, "Look inside")),
       area),
-    h("p", { class: "small" }, `Write ${BLANK} in place of a missing word.`), blanks);
+    h("p", { class: "small" }, hint), blanks);
 
   function insert() {
     area.setRangeText(BLANK, area.selectionStart, area.selectionEnd, "end");
@@ -28,7 +30,7 @@ export function filling({ model, settings }) {
   async function fill() {
     abort?.abort();
     const number = ++requested, text = area.value;
-    if (!/\[MASK\]|<mask>/.test(text)) { answered = number; say(""); return blanks.replaceChildren(); }
+    if (!fills || !/\[MASK\]|<mask>/.test(text)) { answered = number; say(""); return blanks.replaceChildren(); }
     abort = new AbortController();
     try {
       const blankCandidates = (await (await post("/v1/fill", { model: model.name, text, top: 8 }, abort.signal)).json()).blanks;
@@ -46,10 +48,10 @@ export function filling({ model, settings }) {
   }
   return {
     element,
-    keys: [["Alt+B", "insert a mask"], ["Ctrl+Enter", "predict now"]],
+    keys: fills ? [["Alt+B", "insert a mask"], ["Ctrl+Enter", "predict now"]] : [],
     onKey(event) {
       if ((event.ctrlKey || event.metaKey) && event.key === "Enter") fill();
-      else if (event.altKey && event.code === "KeyB") insert();
+      else if (fills && event.altKey && event.code === "KeyB") insert();
       else return false;
       return true;
     },

@@ -7,7 +7,7 @@ import { filling } from "./fill.js";
 import { transcribing } from "./transcribe.js";
 import { summarizing } from "./summarize.js";
 
-const views = { translate: translating, write: writing, fill: filling, transcribe: transcribing, summarize: summarizing };
+const views = { translate: translating, write: writing, fill: filling, inspect: filling, transcribe: transcribing, summarize: summarizing };
 let models = [],
   settings = {},
   view = null;
@@ -21,7 +21,7 @@ function label(model) {
       return code;
     }
   };
-  const what = { translate: () => `${name(model.source)} → ${name(model.target)}`, write: () => "Write", fill: () => "Fill in", transcribe: () => "Transcribe", summarize: () => "Summarize" };
+  const what = { translate: () => `${name(model.source)} → ${name(model.target)}`, write: () => "Write", fill: () => "Fill in", inspect: () => "Look inside", transcribe: () => "Transcribe", summarize: () => "Summarize" };
   const title = what[model.task]();
   return models.length > 1 || model.task !== "translate" ? `${title} · ${model.name}` : title;
 }

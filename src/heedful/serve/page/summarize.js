@@ -5,7 +5,7 @@ import { HttpError, copy, h, post, say } from "./common.js";
 export function summarizing({ model, carried }) {
   let abort = null;
   const area = h("textarea", { id: "text", "aria-label": "Document", placeholder: "Write or paste a document", spellcheck: false });
-  const output = h("textarea", { id: "summary", "aria-label": "Summary", readonly: true, "aria-live": "polite", placeholder: "Its summary" });
+  const output = h("textarea", { id: "summary", "aria-label": "Summary", readonly: true, "aria-live": "polite", placeholder: "The summary appears here" });
   const element = h("div", {},
     h("div", { class: "page" },
       h("div", { class: "head" }, h("strong", {}, model.name),
