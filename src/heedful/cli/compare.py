@@ -45,11 +45,12 @@ def compare(
     if as_json:
         print(json.dumps({"metrics": [*map(asdict, results)], "differences": [*map(asdict, differences)]}, indent=2))
         return
-    print(f"{'':6}{first!s:>24}{second!s:>24}{'difference':>13}{'p':>9}")
+    width = max(24, 2 + max(len(str(first)), len(str(second))))
+    print(f"{'':6}{first!s:>{width}}{second!s:>{width}}{'difference':>13}{'p':>9}")
     for result in results:
         cells = [f"{score:.2f} ± {ci:.2f}" for score, ci in zip(result.scores, result.intervals, strict=True)]
         print(
-            f"{result.name:6}{cells[0]:>24}{cells[1]:>24}{result.scores[1] - result.scores[0]:>+13.2f}"
+            f"{result.name:6}{cells[0]:>{width}}{cells[1]:>{width}}{result.scores[1] - result.scores[0]:>+13.2f}"
             f"{result.p_value:>9.4f}"
         )
     print(f"paired bootstrap, {samples:,} resamples of {len(pairs):,} sentences; p below 0.05: unlikely to be chance")

@@ -67,6 +67,7 @@ def demo(
     print("Try next:")
     print(f'  echo "{pictured}" | {program} translate {model}')
     print(f"  {program} evaluate {model} --source {data / 'test.en'} --reference {data / 'test.de'}")
+    print(f"  {program} serve {model}")
     print(f"  {program} train --source your.en --target your.de --out runs/yours --time 30m")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -75,8 +76,11 @@ def serve(
         threads or all_threads(), precision, shortlist, terms,
     )  # fmt: skip
 
+    names = ", ".join(model.name for model in served)
+    if sys.stdout.isatty():
+        print(f"opening {names}", flush=True)
+
     def print_address(address: str) -> None:
-        names = ", ".join(model.name for model in served)
         print(f"{address} serves {names}; {address}/docs describes the API; press Ctrl-C to stop.", flush=True)
 
     run(settings, keys, print_address)
