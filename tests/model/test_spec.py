@@ -63,6 +63,7 @@ TRANSLATORS = [
     {"tie": "target", "source_vocab_size": 7},
     {"tie": "none", "source_vocab_size": 7},
     {"source_max_length": 20, "positions": "learned"},
+    {"pointer": True, "bias": False},
     {"source_max_length": 20, "attention": "linformer", "decoder_attention": "full"},
 ]
 RECOGNIZERS = [

@@ -76,6 +76,7 @@ KINDS: list[dict[str, Any]] = [
     {"activation": "gelu_tanh", "tie": "target", "source_vocab_size": VOCABULARY, "embedding_norm": True},
     {"activation": "silu", "scale_embedding": False, "d_model": 128, "d_ff": 200, "n_heads": 2, "encoder_layers": 1},
     {"d_model": 96, "n_heads": 1, "d_ff": 97, "norm_eps": 1e-3, "vocab_size": 257},
+    {"pointer": True, "pre_norm": True},
 ]
 
 

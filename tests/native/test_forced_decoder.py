@@ -23,6 +23,7 @@ SETTINGS = [
     {"pre_norm": True, "positions": "rotary", "activation": "gelu", "tie": "none", "source_vocab_size": 70},
     {"positions": "alibi", "activation": "swiglu", "output_bias": True, "embedding_norm": True},
     {"positions": "learned", "activation": "relu", "encoder_layers": 1, "bias": False},
+    {"pointer": True},
 ]
 
 
@@ -55,7 +56,7 @@ def expected(model: torch.nn.Module, pair: Pair, hidden: int) -> tuple[np.ndarra
     if hidden >= 0:
         source[0, hidden] = model.config.pad_id
     with torch.no_grad(), record(model, "decoder.*.cross.weights") as trace:
-        log_probs = model.project(model(source, target[:, :-1]))[0].log_softmax(-1)  # type: ignore[operator]
+        log_probs = model.target_logits(source, target[:, :-1])[0].log_softmax(-1)  # type: ignore[operator]
     weights = torch.stack([layer[0].as_subclass(torch.Tensor) for layer in trace.values()])
     return log_probs.gather(1, target[0, 1:, None])[:, 0].numpy(), weights.numpy()
 

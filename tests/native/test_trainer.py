@@ -26,6 +26,7 @@ SHAPES = {
     "deep decoder": {"encoder_layers": 1, "decoder_layers": 3},
     "wide": {"d_model": 128, "d_ff": 320, "n_heads": 4},
     "plain embeddings": {"scale_embedding": False, "norm_eps": 1e-3},
+    "pointer": {"pointer": True},
 }
 
 pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")

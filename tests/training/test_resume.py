@@ -106,9 +106,11 @@ def test_killed_and_resumed_equals_never_interrupted(
     assert [r for r in same if "valid_loss" in r] == validations
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path, precision: str) -> None:
-    requested = settings(corpus, finished / "store", *ENGINE, f"train.precision={precision}")
+@pytest.mark.parametrize(
+    "more", [["train.precision=float32"], ["train.precision=bfloat16"], ["model.pointer=true", "train.rdrop=0"]]
+)
+def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path, more: list[str]) -> None:
+    requested = settings(corpus, finished / "store", *ENGINE, *more)
     whole, killed = open_(requested, tmp_path / "whole"), open_(requested, tmp_path / "killed")
     assert (whole.backend.native is None) == (library() is None)
     train(whole)

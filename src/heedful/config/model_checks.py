@@ -21,6 +21,7 @@ def check_model(config: ModelConfig) -> None:
     if config.family != "encoder" and (config.head != "linear" or config.pooler or config.labels):
         raise ValueError(f"head, pooler and labels are parts of an encoder, and this is the {config.family} family")
     _check_audio_input(config)
+    _check_pointer(config)
     if max(config.max_length, config.source_length) * config.d_model > 2**28:
         longest = max(config.max_length, config.source_length)
         raise ValueError(f"max_length ({longest}) times d_model ({config.d_model}) is more than 2 ** 28")
@@ -39,6 +40,17 @@ def _check_audio_input(config: ModelConfig) -> None:
         raise ValueError("audio input does not work with act_halting or experts; leave them out")
     elif config.source_vocab_size is not None or config.tie == "target":
         raise ValueError("a model with audio input has no source vocabulary; set model.tie to all or none")
+
+
+def _check_pointer(config: ModelConfig) -> None:
+    if not config.pointer:
+        return
+    if config.family != "encoder-decoder" or config.features:
+        raise ValueError("pointer copies tokens of a source text, and this model reads none; leave it out")
+    if config.source_vocab_size is not None:
+        raise ValueError(
+            "pointer copies source tokens into the target, so both need one vocabulary; set text.joint=true"
+        )
 
 
 def _check_attention(config: ModelConfig) -> None:
@@ -87,7 +99,7 @@ def _check_attention(config: ModelConfig) -> None:
 def _check_other_architecture(config: ModelConfig) -> None:
     architecture = config.architecture
     usual: dict[str, object] = {"attention": "full", "decoder_attention": None, "universal": False}
-    usual |= {"act_halting": False, "experts": 0, "norm": "layer"}
+    usual |= {"act_halting": False, "experts": 0, "norm": "layer", "pointer": False}
     for name, value in usual.items():
         if getattr(config, name) != value:
             raise ValueError(

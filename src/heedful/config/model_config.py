@@ -199,6 +199,11 @@ class ModelConfig(Section):
     embedding_norm: bool = Field(False, description="LayerNorm after the embeddings (BERT).")
     bias: bool = Field(True, description="Biases in every linear layer.")
     output_bias: bool = Field(False, description="Bias of the output projection.")
+    pointer: bool = Field(
+        False,
+        description="Pointer-generator (See et al., 2017): the decoder may copy a token of the source, such as a name"
+        " or a number, instead of generating one. Needs a shared vocabulary.",
+    )
     token_types: Annotated[int, Field(ge=0, le=16)] = Field(0, description="Token types (segments) of an encoder.")
     head: Literal["linear", "transform", "none"] = Field(
         "linear",

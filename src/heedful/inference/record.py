@@ -41,7 +41,7 @@ HIDDEN_SUFFIXES = (
     "cells", "convolve", "depthwise", "pointwise", "bridge", "halt", "center", "center_value",
     "front_end.first", "front_end.second",  # no position axis
 )  # fmt: skip
-WEIGHTS = ("output", "ctc")  # modules that only hold weights and are never called
+WEIGHTS = ("output", "ctc", "pointer")  # modules that only hold weights and are never called
 LENGTHS = ("position", "query", "key")
 
 

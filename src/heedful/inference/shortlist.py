@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from heedful.errors import DataError, FolderError
+from heedful.errors import DataError, FolderError, SettingError
 from heedful.files import find
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
@@ -132,14 +132,25 @@ def save_shortlist(shortlist: Shortlist, folder: ModelFolder) -> Path:
 
     from heedful.storage.module_weights import save_weights
 
+    check_no_pointer(folder)
     path = folder.path / SHORTLIST_FILE
     tensors = {name: torch.from_numpy(getattr(shortlist, name)) for name in TENSORS}
     save_weights(tensors, path, {"format": FORMAT, "vocabulary": vocabulary_hash(folder)})
     return path
 
 
+def check_no_pointer(folder: ModelFolder) -> None:
+    """Refuse a shortlist for a pointer-generator."""
+    if folder.config.pointer:
+        raise SettingError(
+            f"{folder.path} copies tokens from its source (model.pointer), which a shortlist may lack; leave the"
+            " shortlist out."
+        )
+
+
 def load_shortlist(folder: ModelFolder) -> Shortlist:
     """Open the shortlist of a model folder, or raise a FolderError."""
+    check_no_pointer(folder)
     path = folder.path / SHORTLIST_FILE
     command = f"`heedful shortlist {folder.path} --source FILE --target FILE`"
     if find(folder.path, SHORTLIST_FILE, MOST_BYTES) is None:

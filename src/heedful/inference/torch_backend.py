@@ -36,7 +36,7 @@ class ModelNextToken:
 
     def step(self, ids: Tensor, cache: Any) -> Tensor:
         hidden = self.model.step(ids.unsqueeze(1), cache).squeeze(1)  # (R, D)
-        return self.model.project(hidden).float().log_softmax(-1)
+        return self.model.project(hidden, cache.copies).float().log_softmax(-1)
 
 
 class TorchBackend:

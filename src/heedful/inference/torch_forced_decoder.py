@@ -44,7 +44,7 @@ class TorchForcedDecoder:
                 if hidden and hidden[row] >= 0:
                     source[place, hidden[row]] = self.model.config.pad_id
             with autocast(self.precision, self.device):
-                logits = self.model.project(self.model(source, target[:, :-1])).float()  # (B, T, V)
+                logits = self.model.target_logits(source, target[:, :-1]).float()  # (B, T, V)
             log_probs = logits.gather(2, target[:, 1:, None]).squeeze(2) - logits.logsumexp(2)
             for row, values in zip(rows, log_probs.cpu().numpy(), strict=True):
                 result[row] = values[: len(pairs[row][1]) - 1]

@@ -172,7 +172,7 @@ def outputs(run: RecordedRun, reader: TokenReader) -> dict[str, Any] | None:
     ids, values, rest, ranks, log_probs = [], [], [], [], []
     labels = run.labels[: len(hidden)]
     for start in range(0, len(hidden), 64):
-        logits = model.project(hidden[start : start + 64]).float()  # (n, V)
+        logits = run.logits(start, start + 64)  # (n, V)
         best, places = logits.topk(top, dim=-1)
         others = (logits - best[:, :1]).scatter(1, places, -math.inf)
         rest.append(torch.stack([(others / t).logsumexp(-1) for t in TEMPERATURES], -1))  # (n, temperatures)

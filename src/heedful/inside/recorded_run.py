@@ -20,6 +20,7 @@ from heedful.inference.translator import Translator
 from heedful.inside.beam_tree import BeamTree
 from heedful.inside.tokens import TokenReader, TokenSide
 from heedful.model.kv_cache import KVCache
+from heedful.model.masks import not_padding
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
@@ -58,6 +59,16 @@ class RecordedRun:
     def hidden(self) -> Tensor:
         """(T, D): the last hidden states, from which the logits are computed."""
         return self.trace["encoder" if self.target is None else "decoder"]
+
+    def logits(self, start: int, end: int) -> Tensor:
+        """-> (n, V): the logits at these positions."""
+        model, hidden = self.folder.model, self.hidden[start:end]
+        if not isinstance(model, EncoderDecoder) or model.pointer is None:
+            return model.project(hidden).float()
+        assert self.source is not None
+        ids = torch.tensor([self.source.ids])
+        copies = model.pointer.source(ids, self.trace["encoder"].unsqueeze(0), not_padding(ids, -1))
+        return model.project(hidden, copies)
 
 
 def kinds(model: Model) -> list[tuple[str, str, str, str, bool]]:

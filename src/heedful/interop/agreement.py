@@ -180,7 +180,7 @@ def _types(model: EncoderModel, row: Sequence[int]) -> Tensor:
 def _scores(model: EncoderDecoder | DecoderModel | EncoderModel, row: Sequence[int]) -> Tensor:
     if isinstance(model, EncoderDecoder):
         source, lengths = _source(model, row)
-        return model.project(model(source, _target(model, row), lengths))
+        return model.target_logits(source, _target(model, row), lengths)
     ids = torch.tensor([row])
     if isinstance(model, DecoderModel):
         return model.project(model(ids))

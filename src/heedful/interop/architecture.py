@@ -92,7 +92,7 @@ def activation_name(config: ModelConfig) -> str:
 def refuse_other_systems(config: ModelConfig, title: str) -> None:
     """Refuse all but the Transformer of the paper: full attention, and separate weights for each block."""
     usual: dict[str, object] = {"architecture": "transformer", "attention": "full", "decoder_attention": None}
-    for name, value in (usual | {"universal": False, "norm": "layer", "experts": 0}).items():
+    for name, value in (usual | {"universal": False, "norm": "layer", "experts": 0, "pointer": False}).items():
         actual = getattr(config, name)
         if actual not in (value, "full"):
             raise refused(name, actual, f"a {title} model does not support it")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from heedful.model.kv_cache import KVCache, LayerKVCache
+from heedful.model.pointer import CopySource
 from heedful.model.positions import Position
 
 
@@ -22,6 +23,7 @@ class Context:
     real: Tensor | None = None  # (B, T): True at real tokens of the hidden states; None: all are
     ids: Tensor | None = None  # (B, T): the tokens, for stacks with embeddings of their own
     tree: Tensor | None = None  # (B, T, 2): dependency trees, for positions in them
+    copies: CopySource | None = None  # the source as a pointer-generator copies it
 
     @property
     def start(self) -> int | Tensor:

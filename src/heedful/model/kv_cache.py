@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from heedful.model.pointer import CopySource
+
 GROWTH = 32  # steps by which a full buffer grows
 
 
@@ -70,6 +72,7 @@ class KVCache:
     def __init__(self, n_layers: int, memory_keep: Tensor | None = None) -> None:
         self.layers = [LayerKVCache() for _ in range(n_layers)]
         self.memory_keep = memory_keep  # (B, 1, 1, S)
+        self.copies: CopySource | None = None  # of a pointer-generator
 
     @property
     def length(self) -> int:
@@ -98,6 +101,8 @@ class KVCache:
             layer.select(rows, sources)
         if sources is not None and self.memory_keep is not None:
             self.memory_keep = self.memory_keep.index_select(0, sources)
+        if sources is not None and self.copies is not None:
+            self.copies = self.copies.select(sources)
         if (left_padding := self.layers[0].left_padding) is not None:
             self._pad_left(left_padding.index_select(0, rows))
 

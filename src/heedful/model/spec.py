@@ -35,6 +35,9 @@ def tensor_spec(config: ModelConfig) -> Shapes:
         spec |= _encoder_heads(config)
     if config.ctc:
         spec |= _linear("ctc", vocab, width)
+    if config.pointer:
+        spec |= _linear("pointer.query", width, width) | _linear("pointer.key", width, width)
+        spec |= _linear("pointer.gate", 1, width)
     if config.tie == "none":
         spec["output.weight"] = (vocab, width)
     if config.output_bias:

@@ -19,6 +19,7 @@ from heedful.model.feed_forward import ACTIVATIONS
 from heedful.model.front_end import ConvFrontEnd
 from heedful.model.kv_cache import KVCache
 from heedful.model.masks import causal, not_padding
+from heedful.model.pointer import CopySource, Pointer
 from heedful.model.syntax_positions import TreeReader
 from heedful.ops.dropout import dropout
 
@@ -143,6 +144,7 @@ class EncoderDecoder(Model):
         self.encoder = build_encoder(config, memory=True)
         self.decoder = build_decoder(config, cross=True)
         self.ctc = nn.Linear(config.d_model, config.vocab_size) if config.ctc else None
+        self.pointer = Pointer(config) if config.pointer else None
         self.trees: TreeReader | None = None  # the dependency trees of a source, for syntax positions
         self.initialize()
 
@@ -160,7 +162,11 @@ class EncoderDecoder(Model):
         tree = None if self.trees is None else self.trees(source)
         real = None if keep is None else keep[:, 0, 0]
         memory: Tensor = self.encoder(x, Context(keep, real=real, tree=tree))
-        return Context(memory=memory, memory_keep=keep)
+        copies = None
+        if self.pointer is not None:
+            assert keep is not None
+            copies = self.pointer.source(source, memory, keep)
+        return Context(memory=memory, memory_keep=keep, copies=copies)
 
     def _embed_source(self, source: Tensor, source_lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if self.front_end is not None:
@@ -185,11 +191,29 @@ class EncoderDecoder(Model):
 
     def start(self, source: Tensor, source_lengths: Tensor | None = None) -> KVCache:
         """(B, S), (B,) -> a KV cache that holds the source, projected by every decoder layer. See `encode`."""
-        return self.decoder.start_cache(self.encode(source, source_lengths))
+        context = self.encode(source, source_lengths)
+        cache = self.decoder.start_cache(context)
+        cache.copies = context.copies
+        return cache
 
     def step(self, target: Tensor, cache: KVCache) -> Tensor:
         """(R, T) -> (R, T, D): the hidden states of the tokens that follow the cached ones."""
         return self.decode(target, Context(memory_keep=cache.memory_keep, cache=cache))
+
+    def project(self, hidden: Tensor, copies: CopySource | None = None) -> Tensor:
+        """(R, ..., D) -> (R, ..., V): logits; those of a pointer-generator, which needs `copies`, are normalized."""
+        if self.pointer is None:
+            return super().project(hidden)
+        if copies is None:
+            raise ValueError("a pointer-generator needs the source that it copies from")
+        logits = F.linear(hidden, self.output_weight, self.output_bias)
+        mixture: Tensor = self.logits(self.pointer.mix(hidden, logits, copies))
+        return mixture
+
+    def target_logits(self, source: Tensor, target: Tensor, source_lengths: Tensor | None = None) -> Tensor:
+        """(B, S), (B, T), (B,) -> (B, T, V): the logits of every token that follows one of the target."""
+        context = self.encode(source, source_lengths)
+        return self.project(self.decode(target, context), context.copies)
 
 
 class DecoderModel(Model):

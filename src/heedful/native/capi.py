@@ -7,7 +7,7 @@ import struct
 from ctypes import c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
-ABI = 6  # raise it, here and in csrc/engine.cpp, when a function or structure changes
+ABI = 7  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):
@@ -21,7 +21,7 @@ class ModelConfigStruct(ctypes.Structure):
         *((name, c_int32) for name in ("family", "width", "inner", "heads", "encoder_layers", "decoder_layers")),
         *((name, c_int32) for name in ("vocabulary", "source_vocabulary", "max_length", "activation", "positions")),
         *((name, c_int32) for name in ("pre_norm", "embedding_norm", "tied", "token_types", "head", "pooler")),
-        *((name, c_int32) for name in ("labels", "int8", "shortlists")),
+        *((name, c_int32) for name in ("labels", "pointer", "int8", "shortlists")),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
         *((name, c_float) for name in ("dropout", "attention_dropout", "activation_dropout")),
     ]

@@ -73,8 +73,8 @@ def config_struct(config: ModelConfig, int8: bool = False, shortlists: bool = Fa
         max_length=config.max_length, activation=ACTIVATIONS.index(config.activation),
         positions=POSITIONS[config.positions], pre_norm=config.pre_norm, embedding_norm=config.embedding_norm,
         tied=config.tie != "none", token_types=config.token_types if family == "encoder" else 0,
-        head=HEADS.index(config.head), pooler=config.pooler, labels=len(config.labels), int8=int8,
-        shortlists=shortlists, norm_epsilon=config.norm_eps,
+        head=HEADS.index(config.head), pooler=config.pooler, labels=len(config.labels),
+        pointer=config.pointer, int8=int8, shortlists=shortlists, norm_epsilon=config.norm_eps,
         embedding_scale=config.d_model**0.5 if config.scale_embedding else 1.0, dropout=config.dropout,
         attention_dropout=config.attention_dropout, activation_dropout=config.activation_dropout,
     )  # fmt: skip

@@ -26,7 +26,7 @@ KNOWN_WEIGHTS = re.compile(  # what TransformerTrainer in csrc/trainer.h looks u
     r"(source_)?embedding\.weight|token_types\.weight|output\.weight|output_bias"
     r"|(encoder|decoder)\.(position\.table|(first_norm|norm)\.(weight|bias)"
     r"|\d+\.((self|cross)\.(query|key|value|output)|(self|cross|feed)_residual\.norm|feed\.(up|gate|down))\.(weight|bias))"
-    r"|(transform\.dense|transform\.norm|pooler|classifier)\.(weight|bias)"
+    r"|(transform\.dense|transform\.norm|pooler|classifier|pointer\.(query|key|gate))\.(weight|bias)"
 )
 
 

@@ -86,6 +86,34 @@ def linear_rdrop_cross_entropy(
     return plain + smoothing / 2 * penalty + rdrop / 4 * divergence, plain.detach()
 
 
+def linear_pointer_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    samples: int,
+    gates: tuple[Tensor, Tensor],
+    copied: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """(N, D), (V, D), (V), (N), (N) twice, (N) -> as `linear_cross_entropy`, of a pointer-generator.
+
+    `gates` are log p_gen and log (1 - p_gen), `copied` is the logarithm of the label's probability to be copied. The
+    label's probability is that of the mixture; the part of label smoothing, the mean of -log p over all tokens, is that
+    of the vocabulary distribution. All logits are materialized.
+    """
+    hidden = hidden.to(weight.dtype)
+    tokens, weights = sample_softmax_tokens(labels, len(weight), samples or len(weight))
+    index = _index_in_sample(tokens, len(weight))
+    shift = weights.log() if bias is None else weights.log() + bias[tokens]
+    logits = (F.linear(hidden, weight[tokens]) + shift).float()  # (N, C)
+    total = logits.logsumexp(-1)
+    generated = logits.gather(1, index[labels].unsqueeze(1)).squeeze(1) - total
+    plain = -torch.logaddexp(gates[0] + generated, gates[1] + copied).sum()
+    mean_logit = hidden @ weight.mean(0) + (0.0 if bias is None else bias.mean())
+    return (1 - smoothing) * plain + smoothing * (total - mean_logit).sum(), plain.detach()
+
+
 def _sampled_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, samples: int
 ) -> tuple[Tensor, Tensor]:

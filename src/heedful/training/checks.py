@@ -49,7 +49,7 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
         if train.embedding_init == "lsa":
             raise SettingError("train.embedding_init is 'lsa', which only a translator supports; leave it out.")
     check_speech_options(config)
-    for name in ("act_halting", "experts"):
+    for name in ("act_halting", "experts", "pointer"):
         if train.rdrop and getattr(model, name):
             raise SettingError(f"train.rdrop does not work with model.{name}; leave one of them out.")
     if model.norm == "batch" and int(os.environ.get("WORLD_SIZE", "1")) > 1:

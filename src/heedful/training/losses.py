@@ -15,7 +15,12 @@ from heedful.data.blocks import TokenBlocks
 from heedful.data.masking import MaskedBatch
 from heedful.data.token_labels import UNLABELED
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
-from heedful.ops.cross_entropy import Loss, linear_cross_entropy, linear_rdrop_cross_entropy
+from heedful.ops.cross_entropy import (
+    Loss,
+    linear_cross_entropy,
+    linear_pointer_cross_entropy,
+    linear_rdrop_cross_entropy,
+)
 from heedful.training.auxiliary_losses import with_auxiliary_losses
 
 SIMILARITY_SCALE = 20.0  # of cosine similarities, as in sentence-transformers
@@ -31,10 +36,30 @@ def uniform_label_smoothing(settings: TrainSettings, config: ModelConfig) -> flo
 @with_auxiliary_losses(lambda batch: (batch.source, batch.labels))
 def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
     """Label-smoothed cross-entropy of the target given the source; logits are computed only for real tokens."""
+    if model.pointer is not None:
+        return _pointer_loss(model, batch, smoothing, sampled_softmax)
     hidden: Tensor = model(batch.source, batch.decoder_input)  # (B, T, D)
     real = batch.labels != model.config.pad_id  # (B, T)
     smoothed, likelihood = linear_cross_entropy(
         hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, sampled_softmax
+    )
+    return Loss(smoothed, likelihood, batch.tokens)
+
+
+def _pointer_loss(model: EncoderDecoder, batch: Batch, smoothing: float, sampled_softmax: int) -> Loss:
+    context = model.encode(batch.source)
+    hidden = model.decode(batch.decoder_input, context)  # (B, T, D)
+    real = batch.labels != model.config.pad_id  # (B, T)
+    assert model.pointer is not None and context.copies is not None
+    smoothed, likelihood = linear_pointer_cross_entropy(
+        hidden[real],
+        model.output_weight,
+        model.output_bias,
+        batch.labels[real],
+        smoothing,
+        sampled_softmax,
+        gates=model.pointer.log_gates(hidden[real]),
+        copied=model.pointer.log_copied(hidden, context.copies, batch.labels)[real],
     )
     return Loss(smoothed, likelihood, batch.tokens)
 

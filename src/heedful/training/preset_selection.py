@@ -57,7 +57,7 @@ def add_rdrop(config: RunConfig, user_config: RunConfig, passes_with: Passes, lo
     fixed = {"rdrop", "max_updates"} & user_config.train.model_fields_set
     model = config.model
     small = config.preset == "tiny" and model.family == "encoder-decoder" and model.architecture == "transformer"
-    small = small and not model.features
+    small = small and not model.features and not model.pointer
     if user_config.train.time is None or fixed or not small or model.act_halting or model.experts or not model.dropout:
         return config
     passes = passes_with(config)

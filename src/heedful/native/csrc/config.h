@@ -19,6 +19,7 @@ struct ModelConfig {  // native/capi.py mirrors it
     int32_t source_vocabulary;  // 0 if there are no separate source embeddings
     int32_t max_length, activation, positions, pre_norm, embedding_norm, tied;
     int32_t token_types, head, pooler, labels;  // of an encoder; labels: the number of classes, 0 without a classifier
+    int32_t pointer;                            // whether an encoder-decoder is a pointer-generator
     int32_t int8, shortlists;                   // inference only
     float norm_epsilon, embedding_scale;
     float dropout, attention_dropout, activation_dropout;  // training only

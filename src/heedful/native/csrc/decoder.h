@@ -9,6 +9,7 @@
 namespace heedful {
 
 constexpr size_t ENCODER_TOKENS = 256;  // after which an encoder batch is full
+constexpr float MIN_GATE = -60;         // of a pointer-generator: e^60 is far from the largest float
 
 class Decoder {
   public:
@@ -209,6 +210,13 @@ class Decoder {
         }
         const float* x = encode_tokens(ids.data(), nullptr, spans);
         set_input(x, spans.count(), int(D));
+        if (model.config.pointer) {
+            const float* keys = project(model.pointer_key, workspace.projected);
+            for (Sentence* sentence : sentences) {
+                const float* end = keys + sentence->source.size() * D;
+                sentence->copy_keys.assign(keys, end), keys = end;
+            }
+        }
         for (size_t l = 0; l < model.decoder.size(); ++l) {
             const float* projected = project(model.decoder[l].cross_kv, workspace.projected);
             for (Sentence* sentence : sentences) {
@@ -259,6 +267,33 @@ class Decoder {
                 model.shortlist_output.gemm(workspace.rows, sentence.shortlist, to, threads);
             to += (end - first) * count;
         }
+        if (model.config.pointer) add_copies(x, rows);
+    }
+
+    // A pointer-generator: P(w) = p_gen softmax(w) + (1 - p_gen) a(w), where a is the attention to the source tokens w. Only
+    // the logits of source tokens change: the softmax over all logits is P, because their sum grows by 1 / p_gen.
+    void add_copies(const float* x, const std::vector<Row*>& rows) {
+        const size_t D = model.config.width;
+        set_input(x, int(rows.size()), int(D));
+        const float *queries = project(model.pointer_query, workspace.projected), scale = 1 / std::sqrt(float(D));
+        const float* gates = project(model.pointer_gate, workspace.gate);
+        for_each_row(int(rows.size()), [&](int r) {
+            const Sentence& sentence = *rows[r]->sentence;
+            const int S = int(sentence.source.size()), V = model.config.vocabulary;
+            float* logits = rows[r]->logits;
+            thread_local Buffer<float> buffer;
+            float* weights = buffer.ensure(S);
+            for (int i = 0; i < S; ++i) weights[i] = scale * dot(queries + r * D, sentence.copy_keys.data() + i * D, int(D));
+            if (sentence.hidden >= 0) weights[sentence.hidden] = -INF;
+            const float total = sum_exp<false>(weights, S, max_value(weights, S));
+            const float largest = max_value(logits, V), sum = sum_exp<true>(logits, V, largest);
+            const float odds = std::exp(-std::max(gates[r], MIN_GATE)) * sum / total;  // (1 - p_gen) / p_gen, in units of the sum
+            for (int i = 0; i < S; ++i) {
+                float& logit = logits[sentence.source[i]];
+                const float mass = std::exp(logit - largest) + odds * weights[i];
+                if (mass > 0) logit = largest + std::log(mass);
+            }
+        });
     }
 
     // x (rows, D) becomes x + sublayer(norm(x)) (pre-norm) or norm(x + sublayer(x)) (post-norm). `set_input` has been called

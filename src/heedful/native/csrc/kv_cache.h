@@ -32,6 +32,7 @@ struct Sentence {
     std::vector<Node> nodes;
     std::vector<std::vector<float>> cross_kv;  // of each layer and head: (S, d) keys, then (S, d) values of the source
     std::vector<std::vector<float>> self_kv;   // of each layer: (nodes, 2 D) keys and values of the generated tokens
+    std::vector<float> copy_keys;              // of a pointer-generator: (S, D)
 };
 
 // A row of a decoder step: token `id` follows node `parent` and becomes a node itself.

@@ -11,6 +11,30 @@ constexpr size_t MAX_LOGITS = 1 << 17;   // of a chunk of rows
 constexpr int MIN_CHUNK_ROWS = 32;       // rows of a chunk, at least
 constexpr int CHUNK_CANDIDATES = 512;    // candidates of a chunk of columns
 
+// What a pointer-generator (See et al., 2017) adds to the loss of each token: its label is generated with probability
+// p_gen · softmax, or copied with (1 - p_gen) · copied.
+struct CopyMixture {
+    std::vector<float> gate;    // (N): the logit of p_gen
+    std::vector<float> copied;  // (N): the probability of the label in the copy distribution
+    std::vector<float> share;   // (N), written by Losses: the part of the label's probability that is generated
+
+    float log_p_gen(int row) const { return -softplus(-gate[row]); }
+    float log_p_copy(int row) const { return -softplus(gate[row]); }
+
+    // The negative log-likelihood of a label that the vocabulary distribution gives this log-probability.
+    float nll(int row, float log_generated) {
+        const float generated = log_p_gen(row) + log_generated;
+        const float copy = copied[row] > 0 ? log_p_copy(row) + std::log(copied[row]) : -INF;
+        const float largest = std::max(generated, copy);
+        const float total = largest + std::log(std::exp(generated - largest) + std::exp(copy - largest));
+        share[row] = std::exp(generated - total);
+        return -total;
+    }
+
+  private:
+    static float softplus(float x) { return std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x))); }
+};
+
 // Cross-entropy over the candidates with label smoothing, and R-Drop's divergence between two passes.
 template <typename Scalar>
 class Losses {
@@ -26,8 +50,11 @@ class Losses {
     std::vector<float> bias_grads;   // (C), padded; empty without an output bias
     double smoothed_loss = 0, nll = 0, tokens = 0;
 
-    // x: hidden states (N, D); dx: their gradient, accumulated into.
-    void add(const Tensor& x, float* dx, const int32_t* labels, const std::vector<Span>& spans) {
+    // x: hidden states (N, D); dx: their gradient, accumulated into. With a mixture, label smoothing is that of the
+    // vocabulary distribution.
+    void add(const Tensor& x, float* dx, const int32_t* labels, const std::vector<Span>& spans,
+             CopyMixture* copies = nullptr) {
+        mixture = copies;
         if (batch.rdrop > 0)
             rdrop(x, dx, labels, spans);
         else if constexpr (std::is_same_v<Scalar, BF16>)
@@ -45,6 +72,7 @@ class Losses {
     OperandPacker<Scalar> packer;
     Buffer<float> chunk;  // logits of some candidates
     float* candidate_grads;
+    CopyMixture* mixture = nullptr;
 
     // Chunks of rows: all logits of a few rows at a time.
     void cross_entropy_by_rows(const Tensor& x, float* dx, const int32_t* labels) {
@@ -61,11 +89,12 @@ class Losses {
                 const int label = labels[first + r];
                 const float max_logit = max_value(row, C), label_logit = row[label];
                 const float total = sum_exp<false>(row, C, max_logit);
-                add_token(hidden + size_t(r) * D, d_hidden + size_t(r) * D, max_logit + std::log(total), label_logit, 1);
-                const float inverse = 1 / total;
+                const float share = add_token(hidden + size_t(r) * D, d_hidden + size_t(r) * D, first + r,
+                                              max_logit + std::log(total), label_logit, 1);
+                const float inverse = softmax_weight(share) / total;
                 for (int i = 0; i < C; ++i) row[i] *= inverse;
                 std::fill(row + C, row + P, 0.0f);
-                row[label] -= 1 - batch.label_smoothing;
+                row[label] -= (1 - batch.label_smoothing) * share;
             }
             if (output.bias >= 0) heedful::add_rows(logits, rows, P, bias_grads.data());
             gemm<true>(logits, P, rows, P, trainer.candidates[1].get(), D, d_hidden, D);
@@ -90,12 +119,13 @@ class Losses {
             add_hidden_grad(exps, first, width, N, d_hidden);
         });
         for (int r = 0; r < N; ++r) {
-            const float *row = x.value + size_t(r) * D, inverse = 1 / total[r];
+            const float* row = x.value + size_t(r) * D;
             float *to = dx + size_t(r) * D, *from = d_hidden + size_t(r) * D;
-            add_token(row, to, max_logit[r] + std::log(total[r]), label_logit[r], 1);
+            const float share = add_token(row, to, r, max_logit[r] + std::log(total[r]), label_logit[r], 1);
+            const float inverse = softmax_weight(share) / total[r];
             axpy(to, from, inverse, D);
             add_label_grad(labels[r], row, to,
-                           std::exp(label_logit[r] - max_logit[r]) * inverse - (1 - batch.label_smoothing));
+                           std::exp(label_logit[r] - max_logit[r]) * inverse - (1 - batch.label_smoothing) * share);
             for (int j = 0; j < D; ++j) from[j] = row[j] * inverse;
             add_bias_grads(exps + size_t(r) * P, inverse);
         }
@@ -153,7 +183,7 @@ class Losses {
         for (int r = 0; r < N; ++r) {
             const float* row = x.value + size_t(r) * D;
             float* to = dx + size_t(r) * D;
-            add_token(row, to, logsumexp[r], label_logit[r], 0.5f);
+            add_token(row, to, r, logsumexp[r], label_logit[r], 0.5f);
             smoothed_loss += double(weight) * kl[r];
             axpy(to, d_hidden + size_t(r) * D, 1, D);
             add_bias_grads(d_logits + size_t(r) * P, 1);
@@ -207,19 +237,23 @@ class Losses {
                         candidate_grads + size_t(first) * D, packer.transposed);
     }
 
-    // Adds the loss of one token, `share` times, and the gradient of label smoothing by its hidden state.
-    void add_token(const float* hidden, float* d_hidden, float logsumexp, float label_logit, float share) {
-        const double token_nll = double(logsumexp) - label_logit;
-        nll += share * token_nll, tokens += share;
+    // Adds the loss of one token, `weight` times, and the gradient of label smoothing by its hidden state -> the part of the
+    // label's probability that is generated, 1 without a mixture.
+    float add_token(const float* hidden, float* d_hidden, int row, float logsumexp, float label_logit, float weight) {
+        const double token_nll = mixture ? mixture->nll(row, label_logit - logsumexp) : double(logsumexp) - label_logit;
+        nll += weight * token_nll, tokens += weight;
         if (batch.label_smoothing <= 0) {
-            smoothed_loss += share * token_nll;
-            return;
+            smoothed_loss += weight * token_nll;
+        } else {
+            const double mean_logit = dot(hidden, trainer.mean.data(), D) + trainer.mean_bias;
+            smoothed_loss += weight * (token_nll + batch.label_smoothing * (double(logsumexp) - token_nll - mean_logit));
+            axpy(d_hidden, trainer.mean.data(), -weight * batch.label_smoothing, D);
+            for (int j = 0; j < D; ++j) hidden_sum[j] += weight * hidden[j];
         }
-        const float mean_logit = dot(hidden, trainer.mean.data(), D) + trainer.mean_bias;
-        smoothed_loss += share * (token_nll + double(batch.label_smoothing) * (double(label_logit) - mean_logit));
-        axpy(d_hidden, trainer.mean.data(), -share * batch.label_smoothing, D);
-        for (int j = 0; j < D; ++j) hidden_sum[j] += share * hidden[j];
+        return mixture ? mixture->share[row] : 1.0f;
     }
+    // The factor of the softmax in the gradient of the logits.
+    float softmax_weight(float share) const { return 1 - (1 - batch.label_smoothing) * (1 - share); }
 
     // Clears the labels' entries of a chunk. The gradient of a label that the model is sure of is a small difference of
     // large numbers, which must not be rounded to bf16 first; `add_label_grad` adds it in float32.

@@ -46,6 +46,7 @@ class Model {
     PackedMatrix embedding, separate_source, separate_output;  // tied weights are stored once, as the embedding
     PackedMatrix token_types, transform, pooler, classifier;   // of an encoder
     Norm transform_norm;
+    PackedMatrix pointer_query, pointer_key, pointer_gate;     // of a pointer-generator
     ShortlistMatrix shortlist_output;                          // a second layout of the output, for shortlists
     std::vector<float> encoder_table, decoder_table;  // positions to add (max_length, D), or rotary (max_length, d / 2, 2)
     std::vector<float> slopes;                        // ALiBi: (H)
@@ -65,6 +66,11 @@ class Model {
         if (config.family != DECODER) build(encoder, encoder_table, encoder_norms, "encoder.", config.encoder_layers);
         if (config.family != ENCODER) build(decoder, decoder_table, decoder_norms, "decoder.", config.decoder_layers);
         if (config.family == ENCODER) build_heads();
+        if (config.pointer) {
+            set(pointer_query, "pointer.query.weight", D, "pointer.query.bias");
+            set(pointer_key, "pointer.key.weight", D, "pointer.key.bias");
+            set(pointer_gate, "pointer.gate.weight", 1, "pointer.gate.bias");
+        }
     }
     Model(const Model&) = delete;  // the loader holds pointers into it
 

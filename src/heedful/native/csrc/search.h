@@ -240,6 +240,7 @@ class Search {
         if (!job.phrases.all_tokens([&](int32_t id) { return id >= 0 && id < config.vocabulary; }))
             throw std::invalid_argument("a phrase has a token that is not in the vocabulary");
         if (shortlist.empty()) return;
+        if (config.pointer) throw std::invalid_argument("a pointer-generator copies tokens that a shortlist may lack");
         bool valid = config.shortlists && shortlist.front() >= 0 && shortlist.back() < config.vocabulary;
         for (size_t i = 1; i < shortlist.size(); ++i) valid &= shortlist[i - 1] < shortlist[i];
         auto has = [&](int32_t id) { return std::binary_search(shortlist.begin(), shortlist.end(), id); };

@@ -244,6 +244,47 @@ class Tape {
     // The loss of the hidden states x, and their gradient; see losses.h.
     void loss(Tensor x, const int32_t* labels, const std::vector<Span>& spans) { losses.add(x, grad(x), labels, spans); }
 
+    // The loss of a pointer-generator: the attention of its queries to its keys, one head, is the copy distribution over
+    // the source ids.
+    void pointer_loss(Tensor x, Tensor query, Tensor key, const PointerWeights<Scalar>& pointer, const int32_t* source_ids,
+                      const int32_t* labels, const std::vector<Span>& targets, const std::vector<Span>& sources) {
+        const float scale = 1 / std::sqrt(float(D)), learned = 1 - batch.label_smoothing;
+        const float* gate = trainer.weights[pointer.gate];
+        CopyMixture mixture;
+        for (auto* values : {&mixture.gate, &mixture.copied, &mixture.share}) values->resize(x.rows);
+        std::vector<float*> weights(x.rows);
+        for (size_t s = 0; s < targets.size(); ++s)
+            for (int row = targets[s].first; row < targets[s].first + targets[s].count; ++row) {
+                const int n = sources[s].count, first = sources[s].first, label = batch.candidate(labels[row]);
+                float* a = weights[row] = arena.allocate(n);
+                for (int i = 0; i < n; ++i) a[i] = scale * dot(query.row(row), key.row(first + i), D);
+                const float inverse = 1 / sum_exp<false>(a, n, max_value(a, n));
+                for (int i = 0; i < n; ++i) {
+                    a[i] *= inverse;
+                    if (source_ids[first + i] == label) mixture.copied[row] += a[i];
+                }
+                mixture.gate[row] = dot(x.row(row), gate, D) + *trainer.weights[pointer.gate + 1];
+            }
+        losses.add(x, grad(x), labels, targets, &mixture);
+        float *dx = grad(x), *d_query = grad(query), *d_key = grad(key);
+        for (size_t s = 0; s < targets.size(); ++s)
+            for (int row = targets[s].first; row < targets[s].first + targets[s].count; ++row) {
+                const int first = sources[s].first, label = batch.candidate(labels[row]);
+                const float d_gate = learned * (std::exp(mixture.log_p_gen(row)) - mixture.share[row]);
+                axpy(dx + size_t(row) * D, gate, d_gate, D);
+                axpy(weight_grad(pointer.gate), x.row(row), d_gate, D);
+                *weight_grad(pointer.gate + 1) += d_gate;
+                const float d_copy = learned * (1 - mixture.share[row]) * scale;
+                if (d_copy <= 0) continue;  // the label is not in the source
+                for (int i = 0; i < sources[s].count; ++i) {
+                    const float match = source_ids[first + i] == label ? 1 / mixture.copied[row] : 0.0f;
+                    const float d_score = d_copy * weights[row][i] * (1 - match);
+                    axpy(d_query + size_t(row) * D, key.row(first + i), d_score, D);
+                    axpy(d_key + size_t(first + i) * D, query.row(row), d_score, D);
+                }
+            }
+    }
+
   private:
     const TransformerTrainer<Scalar>& trainer;
     const ModelConfig& config;

@@ -48,6 +48,7 @@ struct Tensor {
     int rows, width;
     size_t size() const { return size_t(rows) * width; }
     size_t padded_size() const { return round_up_tile(rows) * width; }
+    const float* row(int r) const { return value + size_t(r) * width; }
 };
 
 // Memory of gradients. Few are alive at a time; the one freed last is reused first, because it is still in the cache.

@@ -32,7 +32,11 @@ class ForwardBackward {
         switch (trainer.config.family) {
             case ENCODER_DECODER: {
                 const Tensor memory = stack(trainer.encoder, ids, types, sources, false);
-                return finish(stack(trainer.decoder, input, nullptr, targets, true, &memory, &sources), labels, targets);
+                const Tensor rows = stack(trainer.decoder, input, nullptr, targets, true, &memory, &sources);
+                if (!trainer.config.pointer) return finish(rows, labels, targets);
+                const Tensor query = tape.linear(rows, trainer.pointer.query), key = tape.linear(memory, trainer.pointer.key);
+                tape.pointer_loss(rows, query, key, trainer.pointer, ids, labels, targets, sources);
+                return tape.backward();
             }
             case DECODER: return finish(stack(trainer.decoder, input, nullptr, targets, true), labels, targets);
             case ENCODER: {

@@ -67,6 +67,12 @@ struct Stack {
     int norm = -1;  // the final norm of a pre-norm stack
 };
 
+template <typename Scalar>
+struct PointerWeights {  // of a pointer-generator
+    Linear<Scalar> query, key;
+    int gate = -1;  // the number of the gate's weight; its bias follows
+};
+
 struct OutputWeights {  // the matrix (count, D) and the bias (count) of logits; the bias may be -1
     int weight = -1, bias = -1, count = 0;
 };
@@ -126,6 +132,7 @@ class TransformerTrainer : public Trainer {
     int64_t total = 0;
     Stack<Scalar> encoder, decoder;
     Linear<Scalar> transform, pooler;
+    PointerWeights<Scalar> pointer;
     int transform_norm = -1;
     OutputWeights tokens, classes;  // of the vocabulary, and of a classifier
     const float* positions;         // as in NamedWeights
@@ -151,6 +158,12 @@ class TransformerTrainer : public Trainer {
         if (config.family != ENCODER) {
             build(decoder, "decoder", config.decoder_layers, config.family == ENCODER_DECODER, numbers);
             decoder.embedding.tokens = embedding;
+        }
+        if (config.pointer) {
+            set(pointer.query, "pointer.query", D, D, numbers), set(pointer.key, "pointer.key", D, D, numbers);
+            pointer.gate = numbers.at("pointer.gate.weight", D);
+            if (numbers.at("pointer.gate.bias", 1) != pointer.gate + 1)
+                throw std::invalid_argument("pointer.gate.bias does not follow its weight");
         }
         if (config.family == ENCODER && config.head == TRANSFORM_HEAD) {
             set(transform, "transform.dense", D, D, numbers);

@@ -56,6 +56,15 @@ class SummarizationTask(TranslationTask):
         limits = {name: min(most, getattr(config.data, name)) for name in ("max_source_length", "max_length")}
         return config.replace(data={name: value for name, value in limits.items() if name not in given})
 
+    def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
+        """A new summarizer copies from its source (model.pointer) where both have one vocabulary."""
+        model = user_config.model if init is None else init.config
+        new = init is None or init.task == "denoising"
+        possible = self.corpus.joint and model.architecture == "transformer" and not user_config.train.rdrop
+        if new and possible and "pointer" not in user_config.model.model_fields_set:
+            user_config = user_config.replace(model={"pointer": True})
+        return super().resolve(user_config, init)
+
     def own_defaults(self, section: str) -> dict[str, Any]:
         """A summary may be as long as the longest one of the training set."""
         longest = int(self.corpus.train.target_lengths.max(initial=1)) + 1

@@ -230,7 +230,16 @@ def resolved_model(
             f"{init.path} holds a model of the {loaded.family} family, but this run trains the {family} family; "
             f"start from a folder of the {family} family, or give the data that the {loaded.family} family trains on."
         )
-    free = {"dropout", "attention_dropout", "activation_dropout", "labels", "label_kind", "full_window", "ctc"}
+    free = {
+        "dropout",
+        "attention_dropout",
+        "activation_dropout",
+        "labels",
+        "label_kind",
+        "full_window",
+        "ctc",
+        "pointer",
+    }
     for key in model.model_fields_set - free:
         if getattr(model, key) != getattr(loaded, key):
             raise SettingError(
