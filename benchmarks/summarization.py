@@ -1,199 +1,145 @@
 """Summaries: ROUGE of heedful after a given time, beside three baselines, with bootstrap confidence intervals.
 
-    python benchmarks/summarization.py path/to/summarization --corpus debian acl --time 60m
-    python benchmarks/summarization.py path/to/summarization --corpus debian --time 20m --pretrain 10m
+    python benchmarks/summarization.py path/to/summarization --corpus acl debian --time 60m
+    python benchmarks/summarization.py path/to/summarization --corpus acl --time 30m --threads 1 --together
+    python benchmarks/summarization.py path/to/summarization --corpus acl --time 60m --denoise 20m --skip bart
 
 The folder holds NAME.train.tsv.gz, NAME.valid.tsv.gz and NAME.test.tsv.gz (document TAB summary). Baselines: the first
-words of the document, as many as a training summary has on average (lead); the summary of the most similar document
-by tf-idf (nearest); and a BART of transformers of the same size, trained with AdamW for the same time with heedful's
-vocabulary (bart). The nearest summary is also scored on the test documents that have no near-copy in training, as are
-all others. With --pretrain, denoising of the training text takes that part of the time.
+words of the document, as many as a training summary has on average (lead); the summary of the most similar training
+document by tf-idf (nearest); and a BART of transformers of the same size and vocabulary, trained with AdamW for as long
+(bart_loop.py). All are scored on the whole test set, and on the documents that have no near-copy in training. With
+--denoise, denoising of the training text takes that part of heedful's time. Training the vocabulary and encoding the
+corpus count for neither side. --together trains both sides at once, which is fair on a busy machine; their computation
+is printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import math
+import json
+import os
+import subprocess
+import sys
 import tempfile
-import time
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
+from heedful import load
 from heedful.config import parse_duration
 from heedful.evaluation.rouge import evaluate_summaries
+from heedful.inference.summarizer import Summarizer
 from runs import heedful
+from summaries import TfIdf, read_pairs
 
 NEAR_COPY = 0.8  # cosine of tf-idf vectors from which on a training document is a near-copy
-Pairs = list[tuple[str, str]]
+Words = list[str | Path]
 
 
-def read(path: Path) -> Pairs:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = (line.rstrip("\n").split("\t") for line in file)
-        return [(row[0], row[1]) for row in rows if len(row) >= 2]
-
-
-class TfIdf:
-    """Cosine similarity of bags of words over an inverted index of the training documents."""
-
-    def __init__(self, documents: Sequence[str]) -> None:
-        bags = [Counter(document.lower().split()) for document in documents]
-        counts = Counter(word for bag in bags for word in bag)
-        self.idf = {word: math.log(len(bags) / count) for word, count in counts.items()}
-        postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for number, bag in enumerate(bags):
-            for word, weight in self._vector(bag).items():
-                postings[word].append((number, weight))
-        self.index = {
-            word: (np.array([number for number, _ in entries]), np.array([weight for _, weight in entries]))
-            for word, entries in postings.items()
-        }
-        self.size = len(bags)
-
-    def nearest(self, document: str) -> tuple[int, float]:
-        """The most similar training document and its cosine."""
-        scores = np.zeros(self.size)
-        for word, weight in self._vector(Counter(document.lower().split())).items():
-            if word in self.index:
-                numbers, weights = self.index[word]
-                scores[numbers] += weight * weights
-        return int(scores.argmax()), float(scores.max())
-
-    def _vector(self, bag: Counter[str]) -> dict[str, float]:
-        weights = {word: (1 + math.log(count)) * self.idf.get(word, 0.0) for word, count in bag.items()}
-        norm = math.sqrt(sum(weight**2 for weight in weights.values())) or 1.0
-        return {word: weight / norm for word, weight in weights.items() if weight}
-
-
-def train_bart(folder: Path, train: Pairs, seconds: float, documents: Sequence[str]) -> list[str]:
-    """A BART of the size of the model in `folder`, trained for so long; its summaries of the documents."""
-    import torch
-    from transformers import BartConfig, BartForConditionalGeneration
-
-    from heedful.data.batch import collate
-    from heedful.data.bucketing import plan_batches
-    from heedful.data.pairs import Pairs as EncodedPairs
-    from heedful.data.pairs import RaggedIds
-    from heedful.storage.folder import load_folder
-
-    opened = load_folder(folder)
-    config, tokenizer = opened.config, opened.tokenizer
-    longest = config.max_length - 1
-    sources = [ids[:longest] for ids in tokenizer.encode_batch([text for text, _ in train])]
-    targets = tokenizer.encode_batch([text for _, text in train])
-    pairs = EncodedPairs(RaggedIds.of(sources), RaggedIds.of(targets))
-    torch.manual_seed(1)
-    model = BartForConditionalGeneration(
-        BartConfig(
-            vocab_size=config.vocab_size, d_model=config.d_model, encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers, encoder_ffn_dim=config.d_ff, decoder_ffn_dim=config.d_ff,
-            encoder_attention_heads=config.n_heads, decoder_attention_heads=config.n_heads, dropout=0.1,
-            max_position_embeddings=config.max_length, pad_token_id=config.pad_id, bos_token_id=config.bos_id,
-            eos_token_id=config.eos_id, decoder_start_token_id=config.bos_id, forced_eos_token_id=None,
-        )
-    ).train()  # fmt: skip
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    began, epoch = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        for rows in plan_batches(pairs.source_lengths, pairs.target_lengths, 4096, 1, epoch):
-            passed = (time.perf_counter() - began) / seconds
-            if passed >= 1:
-                break
-            optimizer.param_groups[0]["lr"] = 1e-3 * min(1.0, passed / 0.03, 1 - passed)
-            batch = collate(pairs, np.asarray(rows), tokenizer.specials)
-            labels = batch.labels.masked_fill(batch.labels == config.pad_id, -100)
-            logits = model(
-                input_ids=batch.source, attention_mask=batch.source != config.pad_id,
-                decoder_input_ids=batch.decoder_input,
-            ).logits  # fmt: skip
-            torch.nn.functional.cross_entropy(
-                logits.flatten(0, 1), labels.flatten(), ignore_index=-100, label_smoothing=0.1
-            ).backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-        epoch += 1
-    print(f"  bart: {epoch} epochs begun", flush=True)
-    return _generate(model.eval(), tokenizer, [ids[:longest] for ids in tokenizer.encode_batch(documents)], opened)
-
-
-def _generate(model: object, tokenizer: object, sources: list[list[int]], opened: object) -> list[str]:
-    import torch
-
-    summaries = []
-    for at in range(0, len(sources), 50):
-        rows = [[*ids, tokenizer.eos_id] for ids in sources[at : at + 50]]
-        ids = torch.full((len(rows), max(map(len, rows))), tokenizer.pad_id)
-        for row, source in zip(ids, rows, strict=True):
-            row[: len(source)] = torch.tensor(source)
-        with torch.inference_mode():
-            output = model.generate(
-                ids,
-                attention_mask=(ids != tokenizer.pad_id).long(),
-                num_beams=4,
-                max_length=opened.search.max_length + 1,
-            )
-        summaries += [tokenizer.decode([i for i in row if i != tokenizer.pad_id]) for row in output[:, 1:].tolist()]
-    return summaries
-
-
-def print_row(name: str, summaries: Sequence[str], references: Sequence[str], fresh: Sequence[bool]) -> None:
-    """ROUGE on all test documents, and on those without a near-copy in training."""
+def describe_rows(name: str, summaries: Sequence[str], references: Sequence[str], fresh: Sequence[bool]) -> list[str]:
+    """Table rows: ROUGE on all test documents, and on those without a near-copy in training."""
+    rows = []
     for what, chosen in (("all", [True] * len(fresh)), ("no near-copy", fresh)):
         kept = [place for place, keep in enumerate(chosen) if keep]
         result = evaluate_summaries([summaries[place] for place in kept], [references[place] for place in kept])
-        scores = "  ".join(str(interval).strip() for interval in (result.rouge1, result.rouge2, result.rougeL))
-        print(f"  {name:<10} {what:<13} {len(kept):>5} documents   ROUGE-1, -2, -L: {scores}", flush=True)
+        intervals = (result.rouge1, result.rouge2, result.rougeL)
+        scores = " | ".join(f"{score.mean:.2f} [{score.low:.2f}, {score.high:.2f}]" for score in intervals)
+        rows.append(f"| {name} | {what} ({len(kept):,}) | {scores} |")
+    return rows
 
 
-def measure(folder: Path, corpus: str, asked: argparse.Namespace, scratch: Path) -> None:
-    files = {part: folder / f"{corpus}.{part}.tsv.gz" for part in ("train", "valid", "test")}
-    train, test = read(files["train"]), read(files["test"])[: asked.documents]
-    documents, references = [source for source, _ in test], [target for _, target in test]
-    print(f"{corpus}: {len(train):,} training pairs, {len(test):,} test documents", flush=True)
-    index = TfIdf([source for source, _ in train])
-    nearest = [index.nearest(document) for document in documents]
-    fresh = [cosine < NEAR_COPY for _, cosine in nearest]
-    words = round(sum(len(target.split()) for _, target in train) / len(train))
-    print_row("lead", [" ".join(document.split()[:words]) for document in documents], references, fresh)
-    print_row("nearest", [train[number][1] for number, _ in nearest], references, fresh)
-    run, seconds = scratch / corpus, parse_duration(asked.time)
-    start: list[str | Path] = []
-    if asked.pretrain:
-        text = scratch / f"{corpus}.txt"
-        text.write_text("\n\n".join(f"{target}\n{source}" for source, target in train), encoding="utf-8")
-        pretrained = scratch / f"{corpus}-denoising"
-        heedful("train", "--task", "denoising", "--text", text, "--out", pretrained, "--time", asked.pretrain)
-        seconds -= parse_duration(asked.pretrain)
-        start = ["--init", pretrained]
-    options = ["--valid-pairs", files["valid"], "--out", run, "--time", f"{seconds:.0f}s", *start, *asked.settings]
-    heedful("train", "--task", "summarization", "--pairs", files["train"], *options)
-    from heedful import load
-    from heedful.inference.summarizer import Summarizer
+class Comparison:
+    """Both sides on one corpus; their files are in `scratch`."""
 
-    print_row("heedful", load(run, kind=Summarizer).summarize(documents), references, fresh)
-    if not asked.no_bart:
-        print_row("bart", train_bart(run, train, parse_duration(asked.time), documents), references, fresh)
+    def __init__(self, corpus: str, arguments: argparse.Namespace, scratch: Path) -> None:
+        self.arguments, self.scratch, self.corpus = arguments, scratch, corpus
+        self.files = {part: arguments.folder / f"{corpus}.{part}.tsv.gz" for part in ("train", "valid", "test")}
+        self.train, self.test = read_pairs(self.files["train"]), read_pairs(self.files["test"])[: arguments.documents]
+        self.text, self.run = scratch / f"{corpus}.txt", scratch / corpus
+        self.prepared, self.bart = scratch / f"{corpus}-prepared", scratch / f"{corpus}-bart.json"
+
+    def prepare(self) -> None:
+        """Vocabulary, encoded corpus and the sizes of the model, before any time counts."""
+        if self.arguments.denoise:
+            lines = (f"{target}\n{source}\n" for source, target in self.train)
+            self.text.write_text("\n".join(lines), encoding="utf-8")
+        one = "train.max_updates=1"
+        self._train(self.prepared, [one], [one, "train.valid_sentences=1"])
+
+    def train_heedful(self) -> None:
+        time, denoise = parse_duration(self.arguments.time), parse_duration(self.arguments.denoise or "0s")
+        self._train(self.run, ["--time", f"{denoise:.0f}s"], ["--time", f"{time - denoise:.0f}s"])
+
+    def start_bart(self) -> subprocess.Popen[bytes]:
+        program, arguments = Path(__file__).with_name("bart_loop.py"), self.arguments
+        words: Words = [program, self.prepared, self.files["train"], self.files["test"], "--out", self.bart]
+        words += ["--time", arguments.time, "--threads", arguments.threads, "--documents", arguments.documents]
+        return subprocess.Popen([sys.executable, *map(str, words)])
+
+    def rows(self) -> list[str]:
+        """The table: every system on the test documents."""
+        documents, references = [source for source, _ in self.test], [target for _, target in self.test]
+        index = TfIdf([source for source, _ in self.train])
+        nearest = [index.nearest(document) for document in documents]
+        fresh = [cosine < NEAR_COPY for _, cosine in nearest]
+        words = round(sum(len(target.split()) for _, target in self.train) / len(self.train))
+        systems = {
+            "lead": [" ".join(document.split()[:words]) for document in documents],
+            "nearest": [self.train[number][1] for number, _ in nearest],
+        }
+        if self.bart.exists():
+            systems["BART loop"] = json.loads(self.bart.read_text(encoding="utf-8"))
+        if self.run.exists():
+            systems["heedful"] = load(self.run, kind=Summarizer).summarize(documents)
+        return [row for name, texts in systems.items() for row in describe_rows(name, texts, references, fresh)]
+
+    def _train(self, out: Path, denoising: Words, summarization: Words) -> None:
+        shared: Words = [f"data.cache_dir={self.scratch / 'cache'}", f"train.threads={self.arguments.threads}"]
+        start: Words = []
+        if self.arguments.denoise:
+            start = ["--init", out.with_name(f"{out.name}-denoising")]
+            heedful("train", "--task", "denoising", "--text", self.text, "--out", start[1], *denoising, *shared)
+        pairs: Words = ["--pairs", self.files["train"], "--valid-pairs", self.files["valid"], "--out", out]
+        heedful("train", "--task", "summarization", *pairs, *start, *summarization, *shared, *self.arguments.settings)
+
+
+def compare(corpus: str, arguments: argparse.Namespace, scratch: Path) -> list[str]:
+    comparison = Comparison(corpus, arguments, scratch)
+    bart, ours = "bart" not in arguments.skip, "heedful" not in arguments.skip
+    if bart or ours:
+        comparison.prepare()
+    process = comparison.start_bart() if bart else None
+    if process and not arguments.together:
+        process.wait()
+    if ours:
+        before = os.times()
+        comparison.train_heedful()
+        computed = os.times().children_user - before.children_user + os.times().children_system - before.children_system
+        print(f"heedful: {computed / 60:.1f} minutes of computation, encoding the corpus included", flush=True)
+    if process and process.wait():
+        sys.exit("the BART loop failed")
+    return comparison.rows()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of NAME.train.tsv.gz and so on")
-    parser.add_argument("--corpus", nargs="+", default=["debian", "acl"])
-    parser.add_argument("--time", default="60m", help="of training, for heedful and for BART; pre-training included")
-    parser.add_argument("--pretrain", metavar="TIME", help="of denoising the training text first")
+    parser.add_argument("--corpus", nargs="+", default=["acl", "debian"])
+    parser.add_argument("--time", default="60m", help="of training, for heedful and for BART")
+    parser.add_argument("--denoise", metavar="TIME", help="of heedful's time, for denoising the training text first")
+    parser.add_argument("--threads", type=int, default=2, help="of each side")
+    parser.add_argument("--together", action="store_true", help="train both sides at once")
     parser.add_argument("--documents", type=int, default=2000, help="of the test set")
-    parser.add_argument("--no-bart", action="store_true", help="leave the BART of transformers out")
+    parser.add_argument("--skip", nargs="+", choices=["heedful", "bart"], default=[], help="sides that are left out")
     parser.add_argument("--out", type=Path, help="keep the runs here")
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="settings other than the automatic ones")
-    asked = parser.parse_intermixed_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        for corpus in asked.corpus:
-            measure(asked.folder, corpus, asked, asked.out or Path(scratch))
+    arguments = parser.parse_intermixed_args()
+    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        for corpus in arguments.corpus:
+            rows = compare(corpus, arguments, arguments.out or Path(folder))
+            print(f"\n{corpus}, {arguments.time}, {arguments.threads} thread(s) a side\n")
+            print("| | test documents | ROUGE-1 | ROUGE-2 | ROUGE-L |\n|---|---|---|---|---|")
+            print("\n".join(rows), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""A BART of `transformers` trained with AdamW in float32, as most people would: a side of summarization.py.
+
+    python benchmarks/bart_loop.py RUN train.tsv.gz test.tsv.gz --time 30m --threads 1 --out summaries.json
+
+RUN is a heedful model folder: BART has its sizes, its vocabulary and its number of tokens in an update. Learning rate:
+warm-up over 3 % of the time, then linear decay to zero. Training ends with the time; `generate` writes the summaries
+with a beam of 4, to the file --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import BartConfig, BartForConditionalGeneration
+
+from heedful.config import ModelConfig, parse_duration
+from heedful.data.batch import collate
+from heedful.data.bucketing import plan_batches
+from heedful.data.pairs import Pairs, RaggedIds
+from heedful.storage.folder import load_folder
+from heedful.text.tokenizer import Tokenizer
+from summaries import read_pairs
+
+RATE, WARMUP, SMOOTHING = 1e-3, 0.03, 0.1
+BATCH = 50  # documents that are summarized at once
+
+
+def build_bart(config: ModelConfig) -> BartForConditionalGeneration:
+    return BartForConditionalGeneration(
+        BartConfig(
+            vocab_size=config.vocab_size, d_model=config.d_model, encoder_layers=config.encoder_layers,
+            decoder_layers=config.decoder_layers, encoder_ffn_dim=config.d_ff, decoder_ffn_dim=config.d_ff,
+            encoder_attention_heads=config.n_heads, decoder_attention_heads=config.n_heads, dropout=0.1,
+            max_position_embeddings=config.max_length, pad_token_id=config.pad_id, bos_token_id=config.bos_id,
+            eos_token_id=config.eos_id, decoder_start_token_id=config.bos_id, forced_eos_token_id=None,
+        )
+    )  # fmt: skip
+
+
+def train(model: BartForConditionalGeneration, pairs: Pairs, tokenizer: Tokenizer, tokens: int, seconds: float) -> str:
+    """Train for so long; a sentence on what was done."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    began, computed, epoch, updates, documents = time.perf_counter(), time.process_time(), 0, 0, 0
+    while (passed := (time.perf_counter() - began) / seconds) < 1:
+        for rows in plan_batches(pairs.source_lengths, pairs.target_lengths, tokens, 1, epoch):
+            if (passed := (time.perf_counter() - began) / seconds) >= 1:
+                break
+            optimizer.param_groups[0]["lr"] = RATE * min(1.0, passed / WARMUP, 1 - passed)
+            batch = collate(pairs, np.asarray(rows), tokenizer.specials)
+            logits = model(
+                input_ids=batch.source, attention_mask=batch.source != tokenizer.pad_id,
+                decoder_input_ids=batch.decoder_input,
+            ).logits  # fmt: skip
+            loss = torch.nn.functional.cross_entropy(
+                logits.flatten(0, 1), batch.labels.flatten(), ignore_index=tokenizer.pad_id, label_smoothing=SMOOTHING
+            )
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            updates, documents = updates + 1, documents + len(rows)
+            if updates % 200 == 0:
+                print(f"BART: update {updates}, loss {loss.item():.3f}, {passed:.0%} of the time", flush=True)
+        epoch += 1
+    cpu = (time.process_time() - computed) / 60
+    return f"{updates:,} updates, {documents / len(pairs):.1f} passes, {cpu:.1f} minutes of computation"
+
+
+def summarize(
+    model: BartForConditionalGeneration, tokenizer: Tokenizer, documents: list[list[int]], longest: int
+) -> list[str]:
+    """The summaries of encoded documents, by beam search; documents of similar length are padded together."""
+    order = sorted(range(len(documents)), key=lambda number: len(documents[number]))
+    summaries = [""] * len(documents)
+    for start in range(0, len(order), BATCH):
+        numbers = order[start : start + BATCH]
+        rows = [torch.tensor([*documents[number], tokenizer.eos_id]) for number in numbers]
+        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_id)
+        with torch.inference_mode():
+            output = model.generate(
+                ids, attention_mask=(ids != tokenizer.pad_id).long(), num_beams=4, max_length=longest + 1
+            )
+        for number, row in zip(numbers, output[:, 1:].tolist(), strict=True):
+            summaries[number] = tokenizer.decode([token for token in row if token != tokenizer.pad_id])
+    return summaries
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("train", type=Path)
+    parser.add_argument("test", type=Path)
+    parser.add_argument("--time", required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--documents", type=int)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(1)
+    folder = load_folder(arguments.run)
+    run = json.loads((arguments.run / "run.json").read_text(encoding="utf-8"))["config"]
+    tokenizer, longest = folder.tokenizer, folder.config.max_length - 1
+    sides = zip(*read_pairs(arguments.train), strict=True)
+    sources, targets = ([ids[:longest] for ids in tokenizer.encode_batch(list(side))] for side in sides)
+    model = build_bart(folder.config).train()
+    pairs = Pairs(RaggedIds.of(sources), RaggedIds.of(targets))
+    seconds = parse_duration(arguments.time)
+    print("BART:", train(model, pairs, tokenizer, run["train"]["batch_tokens"], seconds), flush=True)
+    documents = [source for source, _ in read_pairs(arguments.test)[: arguments.documents]]
+    ids = [row[:longest] for row in tokenizer.encode_batch(documents)]
+    summaries = summarize(model.eval(), tokenizer, ids, max(map(len, targets)))
+    arguments.out.write_text(json.dumps(summaries, ensure_ascii=False), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
