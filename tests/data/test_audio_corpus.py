@@ -115,7 +115,7 @@ def test_a_broken_recording_is_an_error_if_strict(tmp_path: Path) -> None:
 
 
 def test_validation_files_and_held_out_recordings_exclude_each_other(manifest: Path) -> None:
-    with pytest.raises(SettingError, match="holds out a part of the recordings"):
+    with pytest.raises(SettingError, match="remove one of the two"):
         prepare(manifest, "data.valid_size=2", valid_audio=manifest)
     assert len(prepare(manifest, valid_audio=manifest).valid) == 12
 

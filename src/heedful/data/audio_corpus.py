@@ -6,13 +6,13 @@ is a hundredth of the noise in a quiet recording. Knows files, features and ids;
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,8 @@ from heedful.audio.log_mel import FRAMES_PER_SECOND, FeatureFrames, Frames, log_
 from heedful.config import RunConfig
 from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any, ignore_progress
 from heedful.data.data_report import CorpusReport, Lengths
-from heedful.data.pairs import RaggedIds, id_type, map_array
-from heedful.data.scan import hold_out_pairs
+from heedful.data.pairs import RaggedIds, RaggedWriter, id_type, map_array, open_ragged
+from heedful.data.scan import split_examples
 from heedful.errors import DataError, SettingError
 from heedful.formats.audio_manifest import NO_FILE, AudioManifest, Utterance
 from heedful.formats.line_files import BadLine, DroppedLines
@@ -45,13 +45,6 @@ class AudioReport(CorpusReport):
     valid_seconds: float = 0.0
     vocab_size: int = 0
     target_lengths: Lengths = field(default_factory=Lengths)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        report = super().from_json(text)
-        lengths: Any = report.target_lengths
-        report.target_lengths = Lengths(**lengths)
-        return report
 
     def lines(self) -> list[str]:
         valid = "held out from the training data" if self.valid_corpus is None else f"listed in {self.valid_corpus}"
@@ -101,18 +94,14 @@ class AudioCorpus(Corpus[AudioReport]):
     valid_text: list[str]
 
     @classmethod
-    def open(cls, path: Path, tokenizers: Tokenizers, report: AudioReport, reused: bool) -> Self:
+    def contents(cls, path: Path, tokenizers: Tokenizers) -> dict[str, Any]:
         kind = id_type(tokenizers[1].vocab_size)
         bins = json.loads((path / "features.json").read_text(encoding="utf-8"))
-        return cls(
-            path=path,
-            tokenizers=tokenizers,
-            report=report,
-            reused=reused,
-            train=_open_audio(path, "train", kind, bins),
-            valid=_open_audio(path, "valid", kind, bins),
-            valid_text=json.loads((path / "valid.json").read_text(encoding="utf-8")),
-        )
+        return {
+            "train": _open_audio(path, "train", kind, bins),
+            "valid": _open_audio(path, "valid", kind, bins),
+            "valid_text": json.loads((path / "valid.json").read_text(encoding="utf-8")),
+        }
 
 
 @dataclass(frozen=True)
@@ -144,11 +133,6 @@ def prepare_audio(
         raise SettingError("no recordings are given; set data.audio to a TSV file, path TAB text.")
     train = AudioManifest(data.audio, data.strict)
     valid = AudioManifest(data.valid_audio, data.strict) if data.valid_audio else None
-    if valid is not None and data.valid_size is not None:
-        raise SettingError(
-            f"data.valid_size ({data.valid_size}) holds out a part of the recordings, but data.valid_audio ({valid}) is"
-            " given as well; remove one of the two."
-        )
     tokenizers = (form.tokenizer, form.tokenizer) if form.tokenizer else None
     return AudioBuilder(config, train, valid, tokenizers, progress, form).prepare(cache_dir, accept)
 
@@ -174,17 +158,17 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
         kind = id_type(tokenizer.vocab_size)
         encoder = _AudioEncoder(self.config, self.form, tokenizer, self.progress)
         valid_dropped = report.valid_unreadable if self.valid else report.unreadable
-        with _AudioWriter(folder, "valid", kind) as writer:
+        with closing(_AudioWriter(folder, "valid", kind)) as writer:
             valid_kept = list(encoder.append(valid, (1.0,), writer, self.valid or self.train, valid_dropped))
-        with _AudioWriter(folder, "train", kind) as writer:
+        with closing(_AudioWriter(folder, "train", kind)) as writer:
             kept = list(encoder.append(train, report.speeds, writer, self.train, report.unreadable))
+        report.target_lengths = Lengths.of(open_ragged(folder, "train.target", kind).lengths)
         for name, files in (("train", kept), ("valid", valid_kept)):
             if not files:
                 why = "; ".join(line.strip() for line in [*report.unreadable_lines(), *report.valid_unreadable_lines()])
                 raise DataError(f"no recording is left in the {name} set of {self.train} ({why or '0 kept'}).")
         report.kept, report.valid_kept, report.vocab_size = len(kept), len(valid_kept), tokenizer.vocab_size
         report.seconds, report.valid_seconds = (sum(seconds for _, seconds in files) for files in (kept, valid_kept))
-        report.target_lengths = Lengths.of(np.array(writer.targets))
         text = [each.text for each, _ in valid_kept]
         (folder / "valid.json").write_text(json.dumps(text, ensure_ascii=False), encoding="utf-8")
         (folder / "features.json").write_text(json.dumps(self.form.bins), encoding="utf-8")
@@ -201,13 +185,10 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
             raise DataError(f"{self.train} lists no recordings; each line is path TAB text.")
         if self.valid:
             return train, list(self.valid.utterances(None if data.strict else valid_dropped))
-        hashes = np.array([_hash(each.name) for each in train], np.uint64)
         candidates = np.array([each.path.is_file() for each in train], np.bool_)
         if not candidates.any():
             raise DataError(f"no recording of {self.train} exists; paths are relative to that file.")
-        held_out = hold_out_pairs(hashes, candidates, data, self.config.train.seed)
-        both = list(zip(train, held_out, strict=True))
-        return [each for each, out in both if not out], [each for each, out in both if out]
+        return split_examples(train, (each.name for each in train), candidates, self.config)
 
     def _train_vocabulary(self, texts: Sequence[str]) -> Tokenizer:
         text = self.config.text
@@ -271,35 +252,19 @@ class _AudioWriter:
     """Appends recordings to the files `name.frames`, `name.offsets`, `name.target.ids` and `name.target.offsets`."""
 
     def __init__(self, folder: Path, name: str, kind: type[np.unsignedinteger]) -> None:
-        self.folder, self.name, self.kind = folder, name, kind
-        self.frames, self.ids = (folder / f"{name}.frames").open("wb"), (folder / f"{name}.target.ids").open("wb")
-        self.counts: list[int] = []
-        self.targets: list[int] = []
+        self.frames = RaggedWriter(folder / f"{name}.frames", folder / f"{name}.offsets", np.float16)
+        self.targets = RaggedWriter.of(folder, f"{name}.target", kind)
 
     def append(self, frames: Frames, ids: Sequence[int]) -> None:
-        self.frames.write(frames.astype(np.float16).tobytes())
-        self.ids.write(np.array(ids, self.kind).tobytes())
-        self.counts.append(len(frames))
-        self.targets.append(len(ids))
+        self.frames.append_flat(frames, np.array([len(frames)]))
+        self.targets.append([ids])
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for file in (self.frames, self.ids):
-            file.close()
-        for name, lengths in (("offsets", self.counts), ("target.offsets", self.targets)):
-            offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
-            (self.folder / f"{self.name}.{name}").write_bytes(offsets.tobytes())
+    def close(self) -> None:
+        self.frames.close()
+        self.targets.close()
 
 
 def _open_audio(folder: Path, name: str, kind: type[np.unsignedinteger], bins: int) -> AudioPairs:
     frames = map_array(folder / f"{name}.frames", np.float16).reshape(-1, bins)
-    targets = RaggedIds(
-        map_array(folder / f"{name}.target.ids", kind), map_array(folder / f"{name}.target.offsets", np.int64)
-    )
-    return AudioPairs(frames, map_array(folder / f"{name}.offsets", np.int64), targets)
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    offsets = map_array(folder / f"{name}.offsets", np.int64)
+    return AudioPairs(frames, offsets, open_ragged(folder, f"{name}.target", kind))

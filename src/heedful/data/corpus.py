@@ -17,6 +17,7 @@ import tokenizers as tokenizers_library
 from heedful.config import RunConfig
 from heedful.data.cache import cache_key, cached, file_digest, text_digest
 from heedful.data.data_report import CorpusFiles, CorpusReport
+from heedful.errors import SettingError
 from heedful.text import Tokenizer
 
 FORMAT = 4  # raised whenever the same files and settings are encoded differently
@@ -50,9 +51,14 @@ class Corpus(ABC, Generic[R]):
     reused: bool  # whether the folder was there already
 
     @classmethod
-    @abstractmethod
     def open(cls, path: Path, tokenizers: Tokenizers, report: R, reused: bool) -> Self:
         """Map the files of the folder `path`."""
+        return cls(path=path, tokenizers=tokenizers, report=report, reused=reused, **cls.contents(path, tokenizers))
+
+    @classmethod
+    @abstractmethod
+    def contents(cls, path: Path, tokenizers: Tokenizers) -> dict[str, Any]:
+        """What a subclass reads from the folder, by the name of its attribute."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -83,6 +89,12 @@ class CorpusBuilder(ABC, Generic[F, R, C]):
 
     def prepare(self, cache_dir: Path, accept: Accept = accept_any) -> C:
         """Open the encoded corpus in `cache_dir`, or build it there."""
+        size = self.config.data.valid_size
+        if self.valid is not None and size is not None:
+            raise SettingError(
+                f"data.valid_size ({size}) holds out a part of the corpus, but validation files ({self.valid}) are"
+                " given as well; remove one of the two."
+            )
         self.progress(f"checking {self.train}")
         name = self.fingerprint()
         accept(name)

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from heedful.formats.line_files import Dropped, FileCounts
 
@@ -55,10 +56,7 @@ class CorpusReport(ABC):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        values: dict[str, Any] = json.loads(text)
-        for name in ("unreadable", "valid_unreadable"):
-            values[name] = {reason: Dropped(**dropped) for reason, dropped in values[name].items()}
-        return cls(**values)
+        return TypeAdapter(cls).validate_json(text)
 
     def unreadable_lines(self) -> list[str]:
         return [f"  {line}" for line in describe_dropped_lines(self.unreadable, self.files)]
@@ -125,17 +123,6 @@ class ParallelReport(CorpusReport):
     unusual: dict[str, UnusualCharacter] = field(default_factory=dict)
     by_file: list[FileCounts] = field(default_factory=list)  # of a corpus of several formats
     skipped: list[str] = field(default_factory=list)  # files of folders that are not read
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        report = super().from_json(text)
-        for name in ("source_lengths", "target_lengths"):
-            setattr(report, name, Lengths(**getattr(report, name)))
-        unusual: dict[str, Any] = report.unusual
-        report.unusual = {name: UnusualCharacter(**values) for name, values in unusual.items()}
-        by_file: list[Any] = report.by_file
-        report.by_file = [FileCounts(**counts) for counts in by_file]
-        return report
 
     def reasons(self) -> list[str]:
         """What was dropped and why, as '3 dropped: not UTF-8 (first: line 2 of a.en)'."""

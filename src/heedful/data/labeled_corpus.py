@@ -6,7 +6,6 @@ Knows files and ids; `batch` makes tensors of them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
@@ -14,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from heedful.config.model_config import LabelKind
 from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any
 from heedful.data.data_report import CorpusReport, describe_dropped_lines
 from heedful.data.pairs import Pairs, PairsWriter, id_type, map_array, open_pairs
-from heedful.data.scan import hold_out_pairs
+from heedful.data.scan import split_examples
 from heedful.errors import DataError
 from heedful.formats.babi import labeled_lines
 from heedful.formats.line_files import BadLine, DroppedLines, read_good_and_bad_lines
@@ -121,20 +120,16 @@ class LabeledCorpus(Corpus[LabeledReport]):
     labels: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path, tokenizers: Tokenizers, report: LabeledReport, reused: bool) -> Self:
+    def contents(cls, path: Path, tokenizers: Tokenizers) -> dict[str, Any]:
         types = (id_type(tokenizers[0].vocab_size),) * 2
-        return cls(
-            path=path,
-            tokenizers=tokenizers,
-            report=report,
-            reused=reused,
-            train=open_pairs(path, "train", types),
-            train_labels=map_array(path / "train.labels", np.float64),
-            valid=open_pairs(path, "valid", types),
-            valid_labels=map_array(path / "valid.labels", np.float64),
-            valid_examples=json.loads((path / "valid.json").read_text(encoding="utf-8")),
-            labels=tuple(json.loads((path / "labels.json").read_text(encoding="utf-8"))),
-        )
+        return {
+            "train": open_pairs(path, "train", types),
+            "train_labels": map_array(path / "train.labels", np.float64),
+            "valid": open_pairs(path, "valid", types),
+            "valid_labels": map_array(path / "valid.labels", np.float64),
+            "valid_examples": json.loads((path / "valid.json").read_text(encoding="utf-8")),
+            "labels": tuple(json.loads((path / "labels.json").read_text(encoding="utf-8"))),
+        }
 
 
 class ClassificationFormat(LabeledFormat[LabeledExample]):
@@ -314,10 +309,7 @@ class LabeledBuilder(CorpusBuilder[LabeledFile, LabeledReport, LabeledCorpus]):
         train = self.form.read(self.train.path, None if data.strict else dropped)
         if self.valid:
             return train, self.form.read(self.valid.path, None if data.strict else valid_dropped)
-        hashes = np.array([_hash(self.form.key(example)) for example in train], np.uint64)
-        held_out = hold_out_pairs(hashes, np.ones(len(train), np.bool_), data, self.config.train.seed)
-        examples = list(zip(train, held_out, strict=True))
-        return [each for each, out in examples if not out], [each for each, out in examples if out]
+        return split_examples(train, map(self.form.key, train), None, self.config)
 
 
 def encode_text_pair(
@@ -339,7 +331,3 @@ def frame_text_pair(
     ids = [specials.bos, *first, specials.eos, *([*second, specials.eos] if len(second) else [])]
     begin = len(first) + 2 if types > 1 else len(ids)
     return ids, [int(place >= begin) for place in range(len(ids))]
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -87,40 +87,59 @@ def id_type(vocab_size: int) -> type[np.unsignedinteger]:
     return np.uint16 if vocab_size <= 2**16 else np.uint32
 
 
+class RaggedWriter:
+    """Appends sequences to one file, and their offsets to another when it is closed."""
+
+    def __init__(self, values: Path, offsets: Path, kind: type[np.generic]) -> None:
+        self._file, self._offsets, self._kind = values.open("wb"), offsets, kind
+        self._lengths = [np.zeros(0, np.int64)]
+
+    def append(self, rows: Sequence[Sequence[int]]) -> None:
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        self.append_flat(np.fromiter((i for row in rows for i in row), self._kind, int(lengths.sum())), lengths)
+
+    def append_flat(self, values: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+        """Append concatenated sequences."""
+        self._file.write(values.astype(self._kind, copy=False).tobytes())
+        self._lengths.append(lengths)
+
+    def close(self) -> NDArray[np.int64]:
+        """Finish the files and return the lengths."""
+        self._file.close()
+        lengths = np.concatenate(self._lengths)
+        self._offsets.write_bytes(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64).tobytes())
+        return lengths
+
+    @classmethod
+    def of(cls, folder: Path, name: str, kind: type[np.generic]) -> RaggedWriter:
+        """The writer of `name.ids` and `name.offsets`."""
+        return cls(folder / f"{name}.ids", folder / f"{name}.offsets", kind)
+
+
 class PairsWriter:
     """Appends pairs to the files `name.source.ids`, `name.source.offsets` and so on of a folder."""
 
     def __init__(self, folder: Path, name: str, types: tuple[type[np.unsignedinteger], type[np.unsignedinteger]]):
-        self._ids = [(folder / f"{name}.{side}.ids").open("wb") for side in SIDES]
-        self._offsets = [folder / f"{name}.{side}.offsets" for side in SIDES]
-        self._lengths: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
-        self._types = types
+        self._sides = [RaggedWriter.of(folder, f"{name}.{side}", kind) for side, kind in zip(SIDES, types, strict=True)]
 
     def append(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> None:
-        for side, rows in enumerate((sources, targets)):
-            lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-            flat = np.fromiter((i for row in rows for i in row), self._types[side], int(lengths.sum()))
-            self._ids[side].write(flat.tobytes())
-            self._lengths[side].append(lengths)
+        for side, rows in zip(self._sides, (sources, targets), strict=True):
+            side.append(rows)
 
     def close(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Finish the files and return the lengths of both sides."""
-        both = []
-        for side in range(2):
-            self._ids[side].close()
-            lengths = np.concatenate([np.zeros(0, np.int64), *self._lengths[side]])
-            self._offsets[side].write_bytes(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64).tobytes())
-            both.append(lengths)
-        return both[0], both[1]
+        source, target = (side.close() for side in self._sides)
+        return source, target
 
 
 def open_pairs(folder: Path, name: str, types: tuple[type[np.unsignedinteger], type[np.unsignedinteger]]) -> Pairs:
     """Memory-map the files of a `PairsWriter`."""
-    sides = []
-    for side, kind in zip(SIDES, types, strict=True):
-        offsets = map_array(folder / f"{name}.{side}.offsets", np.int64)
-        sides.append(RaggedIds(map_array(folder / f"{name}.{side}.ids", kind), offsets))
-    return Pairs(*sides)
+    return Pairs(*(open_ragged(folder, f"{name}.{side}", kind) for side, kind in zip(SIDES, types, strict=True)))
+
+
+def open_ragged(folder: Path, name: str, kind: type[np.unsignedinteger]) -> RaggedIds:
+    """Memory-map `name.ids` and `name.offsets`."""
+    return RaggedIds(map_array(folder / f"{name}.ids", kind), map_array(folder / f"{name}.offsets", np.int64))
 
 
 def map_array(path: Path, kind: type[np.generic]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,17 +47,13 @@ class ParallelCorpus(Corpus[ParallelReport]):
     valid_text: list[tuple[str, str]]
 
     @classmethod
-    def open(cls, path: Path, tokenizers: Tokenizers, report: ParallelReport, reused: bool) -> Self:
+    def contents(cls, path: Path, tokenizers: Tokenizers) -> dict[str, Any]:
         types = _id_types(tokenizers)
-        return cls(
-            path=path,
-            tokenizers=tokenizers,
-            report=report,
-            reused=reused,
-            train=open_pairs(path, "train", types),
-            valid=open_pairs(path, "valid", types),
-            valid_text=[(source, target) for source, target in json.loads((path / "valid.json").read_text("utf-8"))],
-        )
+        return {
+            "train": open_pairs(path, "train", types),
+            "valid": open_pairs(path, "valid", types),
+            "valid_text": [(source, target) for source, target in json.loads((path / "valid.json").read_text("utf-8"))],
+        }
 
     @property
     def source_tokenizer(self) -> Tokenizer:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.config import DataSettings
+from heedful.config import DataSettings, RunConfig
 from heedful.data.data_report import UnusualCharacter
 from heedful.data.pair_filters import Judge
 from heedful.errors import DataError, SettingError
@@ -24,6 +25,7 @@ from heedful.formats.pair_files import PairCorpus
 
 Hashes = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
+T = TypeVar("T")
 
 UNUSUAL = {
     "line separators inside a line (U+2028, U+2029, U+0085, \\v, \\f)": r"\u2028\u2029\x85\x0b\x0c",
@@ -120,6 +122,17 @@ def hold_out_pairs(sources: Hashes, candidates: Flags, data: DataSettings, seed:
         )
     drawn = np.random.default_rng(seed).choice(unique, size, replace=False)
     return candidates & np.isin(sources, drawn)
+
+
+def split_examples(
+    examples: Sequence[T], keys: Iterable[str], candidates: Flags | None, config: RunConfig
+) -> tuple[list[T], list[T]]:
+    """The training and the validation examples: those with one of the drawn keys are held out, if they may be."""
+    hashes = np.frombuffer(b"".join(map(_hash, keys)), np.uint64)
+    candidates = np.ones(len(examples), np.bool_) if candidates is None else candidates
+    held_out = hold_out_pairs(hashes, candidates, config.data, config.train.seed).tolist()
+    both = list(zip(examples, held_out, strict=True))
+    return [example for example, out in both if not out], [example for example, out in both if out]
 
 
 def _valid_size(sources: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokeniz
 from heedful.data.data_report import CorpusReport, describe_dropped_lines
 from heedful.data.documents import Documents, HeldOut, hold_out_documents
 from heedful.data.pairs import Ids, id_type, map_array
-from heedful.errors import DataError, SettingError
+from heedful.errors import DataError
 from heedful.formats.line_files import DroppedLines
 from heedful.text import Tokenizer, train_plain_vocabulary, train_vocabulary
 from heedful.text.vocabulary import MASK
@@ -68,16 +68,12 @@ class TextCorpus(Corpus[TextReport]):
     valid: Ids
 
     @classmethod
-    def open(cls, path: Path, tokenizers: Tokenizers, report: TextReport, reused: bool) -> Self:
+    def contents(cls, path: Path, tokenizers: Tokenizers) -> dict[str, Any]:
         kind = id_type(tokenizers[0].vocab_size)
-        return cls(
-            path=path,
-            tokenizers=tokenizers,
-            report=report,
-            reused=reused,
-            train=map_array(path / "train.ids", kind),
-            valid=map_array(path / "valid.ids", kind),
-        )
+        return {
+            "train": map_array(path / "train.ids", kind),
+            "valid": map_array(path / "valid.ids", kind),
+        }
 
 
 def prepare_text(
@@ -95,11 +91,6 @@ def prepare_text(
     data = config.data
     train = Documents(data.text, data.documents, data.strict)
     valid = Documents(data.valid_text, data.documents, data.strict) if data.valid_text else None
-    if valid is not None and data.valid_size is not None:
-        raise SettingError(
-            f"data.valid_size ({data.valid_size}) holds out a part of the text, but data.valid_text ({valid}) is given"
-            " as well; remove one of the two."
-        )
     tokenizers = (tokenizer, tokenizer) if tokenizer else None
     return TextBuilder(config, train, valid, tokenizers, progress, masked).prepare(cache_dir, accept)
 

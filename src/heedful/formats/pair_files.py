@@ -192,13 +192,7 @@ def training_corpus(data: DataSettings) -> PairCorpus:
 
 def validation_corpus(data: DataSettings) -> PairCorpus | None:
     """The validation files that the settings name, if any."""
-    corpus = _choose_files(data.valid_source, data.valid_target, data.valid_pairs, data, "valid_")
-    if corpus is not None and data.valid_size is not None:
-        raise SettingError(
-            f"data.valid_size ({data.valid_size}) holds out a part of the corpus, but validation files"
-            f" ({corpus}) are given as well; remove one of the two."
-        )
-    return corpus
+    return _choose_files(data.valid_source, data.valid_target, data.valid_pairs, data, "valid_")
 
 
 def _choose_files(
