@@ -10,19 +10,9 @@ from torch import Tensor
 
 from heedful.config import ModelConfig
 from heedful.errors import SettingError
+from heedful.interop.setting_mapping import ACTIVATIONS, Settings, read_settings, write_settings
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_mapping import WeightLayout
-
-# Hugging Face's names of activations -> heedful's; of several with the same meaning, the first one is written.
-ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "silu": "silu",
-    "swish": "silu",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_python": "gelu",
-}
 
 
 class Architecture(ABC):
@@ -33,11 +23,17 @@ class Architecture(ABC):
     family: ClassVar[str]
     audio: ClassVar[bool] = False  # whether its models read audio features
     fixed: ClassVar[dict[str, object]]  # settings with only one possible value
+    settings: ClassVar[Settings]
     aliases: ClassVar[dict[str, str]] = {}  # alternative names of its settings
+    most_positions: ClassVar[int] = 2**28  # numbers in a table of positions
 
     @abstractmethod
     def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
         """config.json and the names of the tensors -> heedful's configuration."""
+
+    def read_settings(self, foreign: ForeignConfig) -> dict[str, Any]:
+        """The settings of config.json that the table maps, and those with only one possible value."""
+        return {"family": self.family, **self.fixed, **read_settings(foreign, self.settings, self.most_positions)}
 
     @abstractmethod
     def layout(self, config: ModelConfig) -> WeightLayout:
@@ -46,6 +42,11 @@ class Architecture(ABC):
     @abstractmethod
     def description(self, config: ModelConfig) -> dict[str, Any]:
         """Heedful's configuration -> config.json."""
+
+    def write_settings(self, config: ModelConfig, class_name: str) -> dict[str, Any]:
+        """config.json for a class of transformers, with the settings that the table maps."""
+        described = {"architectures": [class_name], "model_type": self.model_type, "vocab_size": config.vocab_size}
+        return described | write_settings(config, self.settings)
 
     def canonical(self, name: str) -> str:
         """The canonical name of a tensor that occurs under several names."""
@@ -84,11 +85,6 @@ class Architecture(ABC):
             raise refused("activation", config.activation, f"a {self.title} model has no such feed-forward layer")
 
 
-def activation_name(config: ModelConfig) -> str:
-    """Hugging Face's name of heedful's activation."""
-    return next(foreign_name for foreign_name, name in ACTIVATIONS.items() if name == config.activation)
-
-
 def refuse_other_systems(config: ModelConfig, title: str) -> None:
     """Refuse all but the Transformer of the paper: full attention, and separate weights for each block."""
     usual: dict[str, object] = {"architecture": "transformer", "attention": "full", "decoder_attention": None}
@@ -103,3 +99,8 @@ def refused(name: str, value: object, reason: str) -> SettingError:
     return SettingError(
         f"model.{name} is {value!r}, but {reason}; the model cannot be converted without changing what it computes."
     )
+
+
+def with_output_bias(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights with a bias of the output projection, of zeros if there is none."""
+    return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from heedful.config import ModelConfig
 from heedful.config.model_config import LabelKind
-from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name, refused
+from heedful.interop.architecture import Architecture, refused, with_output_bias
+from heedful.interop.setting_mapping import Settings
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both
 
@@ -38,6 +39,23 @@ class Bert(Architecture):
         "scale_embedding": False,
         "bias": True,
     }
+    settings: ClassVar[Settings] = {
+        "vocab_size": ("vocab_size", 30522),
+        "d_model": ("hidden_size", 768),
+        "d_ff": ("intermediate_size", 3072),
+        "n_heads": ("num_attention_heads", 12),
+        "encoder_layers": ("num_hidden_layers", 12),
+        "norm_eps": ("layer_norm_eps", 1e-12),
+        "activation": ("hidden_act", "gelu"),
+        "max_length": ("max_position_embeddings", 512),
+        "tie": ("tie_word_embeddings", True),
+        "token_types": ("type_vocab_size", 2),
+        "dropout": ("hidden_dropout_prob", 0.1),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+        "pad_id": ("pad_token_id", 0),
+        "bos_id": ("bos_token_id", lambda settings: settings["pad_id"]),
+        "eos_id": ("eos_token_id", lambda settings: settings["pad_id"]),
+    }
 
     def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
         foreign.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
@@ -46,33 +64,14 @@ class Bert(Architecture):
         labels = _labels(foreign, kind) if kind else ()
         if kind == "classification":
             foreign.only(problem_type="single_label_classification")
-        tied = foreign.flag("tie_word_embeddings", True)
-        pad = foreign.integer("pad_token_id", 0, least=0)
+        settings = self.read_settings(foreign)
         return ModelConfig(
-            family="encoder",
-            vocab_size=foreign.integer("vocab_size", 30522),
-            d_model=foreign.integer("hidden_size", 768, most=65_536),
-            d_ff=foreign.integer("intermediate_size", 3072, most=1_048_576),
-            n_heads=foreign.integer("num_attention_heads", 12, most=1024),
-            encoder_layers=foreign.integer("num_hidden_layers", 12, most=1024),
-            norm_eps=foreign.number("layer_norm_eps", 1e-12, least=1e-30, below=0.1),
-            activation=foreign.choice("hidden_act", "gelu", ACTIVATIONS),
-            positions="learned",
-            max_length=foreign.integer("max_position_embeddings", 512, least=2, most=1_048_576),
-            tie="all" if tied or not head else "none",
-            scale_embedding=False,
-            embedding_norm=True,
-            token_types=foreign.integer("type_vocab_size", 2, most=16),
+            **settings | ({} if head else {"tie": "all"}),
             head="transform" if head else "none",
             output_bias=head,
             pooler="bert.pooler.dense.weight" in names or kind in POOLED,
             labels=labels,
             label_kind=kind or "classification",
-            dropout=foreign.number("hidden_dropout_prob", 0.1),
-            attention_dropout=foreign.number("attention_probs_dropout_prob", 0.1),
-            pad_id=pad,
-            bos_id=foreign.integer("bos_token_id", pad, least=0),
-            eos_id=foreign.integer("eos_token_id", pad, least=0),
         )
 
     def canonical(self, name: str) -> str:
@@ -118,25 +117,7 @@ class Bert(Architecture):
         labels = {"id2label": numbered, "label2id": {label: i for i, label in numbered.items()}} if named else {}
         if config.label_kind == "regression":
             labels["problem_type"] = "regression"
-        return labels | {
-            "architectures": [_kind(config)],
-            "model_type": self.model_type,
-            "vocab_size": config.vocab_size,
-            "hidden_size": config.d_model,
-            "num_hidden_layers": config.encoder_layers,
-            "num_attention_heads": config.n_heads,
-            "intermediate_size": config.d_ff,
-            "hidden_act": activation_name(config),
-            "hidden_dropout_prob": config.dropout,
-            "attention_probs_dropout_prob": config.attention_dropout,
-            "max_position_embeddings": config.max_length,
-            "type_vocab_size": config.token_types,
-            "layer_norm_eps": config.norm_eps,
-            "tie_word_embeddings": config.tie != "none",
-            "pad_token_id": config.pad_id,
-            "bos_token_id": config.bos_id,
-            "eos_token_id": config.eos_id,
-        }
+        return labels | self.write_settings(config, _kind(config))
 
     def check(self, config: ModelConfig) -> None:
         super().check(config)
@@ -150,7 +131,7 @@ class Bert(Architecture):
             raise refused("token_types", 0, "a BERT model tells at least one kind of segment apart")
 
     def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
+        return with_output_bias(state)
 
 
 def _kind(config: ModelConfig) -> str:

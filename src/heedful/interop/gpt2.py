@@ -6,7 +6,8 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 
 from heedful.config import ModelConfig
-from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name
+from heedful.interop.architecture import Architecture
+from heedful.interop.setting_mapping import Settings
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both
 
@@ -21,6 +22,22 @@ class Gpt2(Architecture):
         "bias": True,
         "output_bias": False,
     }
+    settings: ClassVar[Settings] = {
+        "vocab_size": ("vocab_size", 50257),
+        "d_model": ("n_embd", 768),
+        "d_ff": ("n_inner", lambda settings: 4 * settings["d_model"]),
+        "n_heads": ("n_head", 12),
+        "decoder_layers": ("n_layer", 12),
+        "norm_eps": ("layer_norm_epsilon", 1e-5),
+        "activation": ("activation_function", "gelu_new"),
+        "max_length": ("n_positions", 1024),
+        "tie": ("tie_word_embeddings", True),
+        "dropout": ("resid_pdrop", 0.1),
+        "attention_dropout": ("attn_pdrop", 0.1),
+        "eos_id": ("eos_token_id", 50256),
+        "pad_id": ("pad_token_id", lambda settings: settings["eos_id"]),
+        "bos_id": ("bos_token_id", lambda settings: settings["eos_id"]),
+    }
     aliases: ClassVar[dict[str, str]] = {
         "hidden_size": "n_embd",
         "max_position_embeddings": "n_positions",
@@ -30,28 +47,7 @@ class Gpt2(Architecture):
 
     def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
         foreign.only(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-        d_model = foreign.integer("n_embd", 768, most=65_536)
-        eos = foreign.integer("eos_token_id", 50256, least=0)
-        return ModelConfig(
-            family="decoder",
-            vocab_size=foreign.integer("vocab_size", 50257),
-            d_model=d_model,
-            d_ff=foreign.integer("n_inner", 4 * d_model, most=1_048_576),
-            n_heads=foreign.integer("n_head", 12, most=1024),
-            decoder_layers=foreign.integer("n_layer", 12, most=1024),
-            pre_norm=True,
-            norm_eps=foreign.number("layer_norm_epsilon", 1e-5, least=1e-30, below=0.1),
-            activation=foreign.choice("activation_function", "gelu_new", ACTIVATIONS),
-            positions="learned",
-            max_length=foreign.integer("n_positions", 1024, least=2, most=1_048_576),
-            tie="all" if foreign.flag("tie_word_embeddings", True) else "none",
-            scale_embedding=False,
-            dropout=foreign.number("resid_pdrop", 0.1),
-            attention_dropout=foreign.number("attn_pdrop", 0.1),
-            pad_id=foreign.integer("pad_token_id", eos, least=0),
-            bos_id=foreign.integer("bos_token_id", eos, least=0),
-            eos_id=eos,
-        )
+        return ModelConfig(**self.read_settings(foreign))
 
     def canonical(self, name: str) -> str:
         bare = not name.startswith(("transformer.", "lm_head."))
@@ -78,22 +74,4 @@ class Gpt2(Architecture):
         return WeightLayout(places, copies, ignored=r"\.attn\.(bias|masked_bias)$")
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
-        return {
-            "architectures": ["GPT2LMHeadModel"],
-            "model_type": self.model_type,
-            "vocab_size": config.vocab_size,
-            "n_positions": config.max_length,
-            "n_embd": config.d_model,
-            "n_layer": config.decoder_layers,
-            "n_head": config.n_heads,
-            "n_inner": config.d_ff,
-            "activation_function": activation_name(config),
-            "layer_norm_epsilon": config.norm_eps,
-            "resid_pdrop": config.dropout,
-            "embd_pdrop": config.dropout,
-            "attn_pdrop": config.attention_dropout,
-            "tie_word_embeddings": config.tie != "none",
-            "pad_token_id": config.pad_id,
-            "bos_token_id": config.bos_id,
-            "eos_token_id": config.eos_id,
-        }
+        return self.write_settings(config, "GPT2LMHeadModel") | {"embd_pdrop": config.dropout}

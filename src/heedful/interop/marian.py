@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from heedful.config import ModelConfig
-from heedful.interop.architecture import ACTIVATIONS, Architecture, activation_name, refused
+from heedful.interop.architecture import Architecture, refused, with_output_bias
+from heedful.interop.setting_mapping import Settings
 from heedful.interop.untrusted import ForeignConfig
-from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both
+from heedful.interop.weight_mapping import WeightLayout, WeightMapping, both, encoder_decoder_blocks
 from heedful.ops.position_tables import sinusoids
 
-MOST_POSITIONS = 2**25  # numbers in the table of positions, which no file has to pay for
 IGNORED = r"^model\.(encoder|decoder)\.embed_positions\.weight$|^final_logits_bias$"
 READS_HIDDEN = ("query.weight", "key.weight", "value.weight", "up.weight", "embedding.weight")
 WRITES_HIDDEN = (".output.weight", ".output.bias", "down.weight", "down.bias", "norm.weight", "norm.bias")
@@ -29,7 +29,24 @@ WRITES_HIDDEN = (".output.weight", ".output.bias", "down.weight", "down.bias", "
 class Marian(Architecture):
     model_type, title, family = "marian", "MarianMT", "encoder-decoder"
     their_class: ClassVar[str] = "MarianMTModel"
-    defaults: ClassVar[dict[str, int]] = {"vocab_size": 58101, "pad_token_id": 58100, "eos_token_id": 0}
+    default_size: ClassVar[int] = 58101  # of the vocabulary
+    most_positions: ClassVar[int] = 2**25  # the table is computed: no file has to pay for it
+    settings: ClassVar[Settings] = {
+        "d_model": ("d_model", 1024),
+        "d_ff": ("encoder_ffn_dim decoder_ffn_dim", 4096),
+        "n_heads": ("encoder_attention_heads decoder_attention_heads", 16),
+        "encoder_layers": ("encoder_layers", 12),
+        "decoder_layers": ("decoder_layers", 12),
+        "activation": ("activation_function", "gelu"),
+        "max_length": ("max_position_embeddings", 1024),
+        "scale_embedding": ("scale_embedding", False),
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.0),
+        "activation_dropout": ("activation_dropout", 0.0),
+        "pad_id": ("pad_token_id", 58100),
+        "eos_id": ("eos_token_id", 0),
+        "bos_id": ("decoder_start_token_id", lambda settings: settings["pad_id"]),
+    }
     fixed: ClassVar[dict[str, object]] = {
         "pre_norm": False,
         "norm_eps": 1e-5,
@@ -46,96 +63,48 @@ class Marian(Architecture):
     def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
         shared = foreign.flag("share_encoder_decoder_embeddings", True)
         tied = foreign.flag("tie_word_embeddings", True)
-        foreign.same("encoder_ffn_dim", "decoder_ffn_dim", 4096)
-        foreign.same("encoder_attention_heads", "decoder_attention_heads", 16)
         if shared:
             foreign.same("vocab_size", "decoder_vocab_size")
-        source_size = foreign.integer("vocab_size", self.defaults["vocab_size"])
-        d_model = foreign.integer("d_model", 1024, most=65_536)
-        pad = foreign.integer("pad_token_id", self.defaults["pad_token_id"], least=0)
+        source_size = foreign.integer("vocab_size", self.default_size)
         return ModelConfig(
-            family="encoder-decoder",
+            **self.read_settings(foreign),
             vocab_size=source_size if shared else foreign.integer("decoder_vocab_size", source_size),
             source_vocab_size=None if shared else source_size,
-            d_model=d_model,
-            d_ff=foreign.integer("encoder_ffn_dim", 4096, most=1_048_576),
-            n_heads=foreign.integer("encoder_attention_heads", 16, most=1024),
-            encoder_layers=foreign.integer("encoder_layers", 12, most=1024),
-            decoder_layers=foreign.integer("decoder_layers", 12, most=1024),
-            activation=foreign.choice("activation_function", "gelu", ACTIVATIONS),
-            max_length=foreign.integer("max_position_embeddings", 1024, least=2, most=MOST_POSITIONS // d_model),
             tie=("all" if shared else "target") if tied else "none",
-            scale_embedding=foreign.flag("scale_embedding", False),
             output_bias="final_logits_bias" in names,
-            dropout=foreign.number("dropout", 0.1),
-            attention_dropout=foreign.number("attention_dropout", 0.0),
-            activation_dropout=foreign.number("activation_dropout", 0.0),
-            pad_id=pad,
-            bos_id=foreign.integer("decoder_start_token_id", pad, least=0),
-            eos_id=foreign.integer("eos_token_id", self.defaults["eos_token_id"], least=0),
         )
 
     def layout(self, config: ModelConfig) -> WeightLayout:
         embeddings = _embeddings(config)
-        places = dict(embeddings.places)
-        for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-            for index in range(layers):
-                foreign_block, block = f"model.{side}.layers.{index}", f"{side}.{index}"
-                places |= _attention(f"{foreign_block}.self_attn", f"{block}.self")
-                if side == "decoder":
-                    places |= _attention(f"{foreign_block}.encoder_attn", f"{block}.cross")
-                places |= both(f"{foreign_block}.fc1", f"{block}.feed.up")
-                places |= both(f"{foreign_block}.fc2", f"{block}.feed.down")
-                places |= both(f"{foreign_block}.final_layer_norm", f"{block}.feed_residual.norm")
+        places = {**embeddings.places, **encoder_decoder_blocks(config)}
         if config.output_bias:
             places["final_logits_bias"] = WeightMapping(("output_bias",), "row")
         return replace(embeddings, places=places, ignored=IGNORED)
 
     def description(self, config: ModelConfig) -> dict[str, Any]:
-        return {
-            "architectures": [self.their_class],
-            "model_type": self.model_type,
+        return self.write_settings(config, self.their_class) | {
             "is_encoder_decoder": True,
             "vocab_size": config.source_vocab_size or config.vocab_size,
             "decoder_vocab_size": config.vocab_size,
-            "d_model": config.d_model,
-            "encoder_layers": config.encoder_layers,
-            "decoder_layers": config.decoder_layers,
-            "encoder_ffn_dim": config.d_ff,
-            "decoder_ffn_dim": config.d_ff,
-            "encoder_attention_heads": config.n_heads,
-            "decoder_attention_heads": config.n_heads,
-            "max_position_embeddings": config.max_length,
-            "activation_function": activation_name(config),
-            "dropout": config.dropout,
-            "attention_dropout": config.attention_dropout,
-            "activation_dropout": config.activation_dropout,
-            "scale_embedding": config.scale_embedding,
             "share_encoder_decoder_embeddings": config.tie == "all",
             "tie_word_embeddings": config.tie != "none",
-            "pad_token_id": config.pad_id,
             "bos_token_id": config.bos_id,
-            "eos_token_id": config.eos_id,
             "forced_eos_token_id": config.eos_id,
-            "decoder_start_token_id": config.bos_id,
         }
 
     def inwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         return reorder_hidden(state, interleaving_order(state["embedding.weight"].size(1)))
 
     def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        state = reorder_hidden(state, interleaving_order(state["embedding.weight"].size(1)).argsort())
-        return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
+        return with_output_bias(reorder_hidden(state, interleaving_order(state["embedding.weight"].size(1)).argsort()))
 
 
 class Pegasus(Marian):
     model_type, title = "pegasus", "PEGASUS"
     their_class = "PegasusForConditionalGeneration"
-    defaults: ClassVar[dict[str, int]] = {"vocab_size": 50265, "pad_token_id": 0, "eos_token_id": 1}
+    default_size: ClassVar[int] = 50265
+    settings: ClassVar[Settings] = {**Marian.settings, "pad_id": ("pad_token_id", 0), "eos_id": ("eos_token_id", 1)}
     fixed: ClassVar[dict[str, object]] = Marian.fixed | {"pre_norm": True}
-
-    def config(self, foreign: ForeignConfig, names: Collection[str]) -> ModelConfig:
-        return super().config(foreign, names).model_copy(update={"pre_norm": True})
 
     def layout(self, config: ModelConfig) -> WeightLayout:
         layout = super().layout(config)
@@ -163,13 +132,14 @@ class Bart(Marian):
 
     model_type, title = "bart", "BART"
     their_class = "BartForConditionalGeneration"
-    defaults: ClassVar[dict[str, int]] = {"vocab_size": 50265, "pad_token_id": 1, "eos_token_id": 2}
+    default_size: ClassVar[int] = 50265
+    settings: ClassVar[Settings] = {
+        **Marian.settings,
+        "pad_id": ("pad_token_id", 1),
+        "eos_id": ("eos_token_id", 2),
+        "bos_id": ("decoder_start_token_id", lambda settings: settings["eos_id"]),
+    }
     fixed: ClassVar[dict[str, object]] = Marian.fixed | {"positions": "learned", "embedding_norm": True}
-
-    def config(self, given: ForeignConfig, names: Collection[str]) -> ModelConfig:
-        config = super().config(given, names)
-        start = given.integer("decoder_start_token_id", config.eos_id, least=0)
-        return config.model_copy(update={"positions": "learned", "embedding_norm": True, "bos_id": start})
 
     def layout(self, config: ModelConfig) -> WeightLayout:
         layout = super().layout(config)
@@ -183,7 +153,7 @@ class Bart(Marian):
         return state
 
     def outwards(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"output_bias": state["embedding.weight"].new_zeros(len(state["embedding.weight"]))} | state
+        return with_output_bias(state)
 
     def check(self, config: ModelConfig) -> None:
         super().check(config)
@@ -204,16 +174,6 @@ def _embeddings(config: ModelConfig) -> WeightLayout:
     if config.tie == "none":
         return WeightLayout(places | {output: WeightMapping(("output.weight",))}, {}, spares)
     return WeightLayout(places, {output: (target,)}, spares)
-
-
-def _attention(foreign_attention: str, attention: str) -> dict[str, WeightMapping]:
-    names = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
-    places = {
-        name: place
-        for t, o in names.items()
-        for name, place in both(f"{foreign_attention}.{t}", f"{attention}.{o}").items()
-    }
-    return places | both(f"{foreign_attention}_layer_norm", f"{attention}_residual.norm")
 
 
 def interleaving_order(width: int) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.config import ModelConfig
 from heedful.errors import FolderError, quote
 from heedful.interop.weight_files import ForeignWeights
 from heedful.storage.module_weights import all_finite
@@ -115,3 +116,27 @@ def both(foreign_name: str, *targets: str, form: Literal["same", "transposed"] =
         f"{foreign_name}.{part}": WeightMapping(tuple(f"{name}.{part}" for name in targets), form)
         for part in ("weight", "bias")
     }
+
+
+def encoder_decoder_blocks(config: ModelConfig, key_bias: bool = True) -> dict[str, WeightMapping]:
+    """The blocks of an encoder-decoder under the names that Marian, BART and Whisper share."""
+    places: dict[str, WeightMapping] = {}
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        for index in range(layers):
+            foreign_block, block = f"model.{side}.layers.{index}", f"{side}.{index}"
+            places |= _attention(f"{foreign_block}.self_attn", f"{block}.self", key_bias)
+            if side == "decoder":
+                places |= _attention(f"{foreign_block}.encoder_attn", f"{block}.cross", key_bias)
+            places |= both(f"{foreign_block}.fc1", f"{block}.feed.up")
+            places |= both(f"{foreign_block}.fc2", f"{block}.feed.down")
+            places |= both(f"{foreign_block}.final_layer_norm", f"{block}.feed_residual.norm")
+    return places
+
+
+def _attention(foreign_attention: str, attention: str, key_bias: bool) -> dict[str, WeightMapping]:
+    places = both(f"{foreign_attention}_layer_norm", f"{attention}_residual.norm")
+    for theirs, ours in {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}.items():
+        places |= both(f"{foreign_attention}.{theirs}", f"{attention}.{ours}")
+    if not key_bias:
+        del places[f"{foreign_attention}.k_proj.bias"]
+    return places
