@@ -355,7 +355,5 @@ class ModelProcesses:
             if (pair := model.served.pair) is not None
             and (source is None or source == pair.source)
             and (target is None or target == pair.target)
-            and model.info.get("family") == "encoder-decoder"
-            and not model.info.get("transcribes")
-            and not model.info.get("summarizes")
+            and model.info.get("task") == "translate"
         ]

@@ -18,7 +18,6 @@ from heedful.serve.request_checks import B, parse_request
 from heedful.serve.server_settings import ServerSettings
 from heedful.text.text_sentences import SentenceTranslations, split_sentences
 
-TASKS = {"encoder-decoder": "translate", "decoder": "write", "encoder": "fill"}  # by family, of models of text
 USUAL_BEAM = 4  # a wider beam counts as more sentences
 SIDE_SHARE = 4  # alignments and attention of one request take at most 1 / SIDE_SHARE of the queue
 OPENING_CHARACTERS = 24  # start of a text, which may contain a language code such as >>fr<<
@@ -26,11 +25,8 @@ OPENING_CHARACTERS = 24  # start of a text, which may contain a language code su
 
 def task_of(model: ModelProcess) -> str:
     """What a model does: translate, summarize, write, fill, inspect or transcribe; empty while it is loaded."""
-    if model.info.get("summarizes"):
-        return "summarize"
-    if model.info.get("family") == "encoder" and not model.info["fills_masks"]:
-        return "inspect"  # classifiers and the like: only the look inside
-    return "transcribe" if model.info.get("transcribes") else TASKS.get(model.info.get("family", ""), "")
+    task: str = model.info.get("task", "")
+    return task
 
 
 @dataclass

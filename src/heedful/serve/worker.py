@@ -275,17 +275,25 @@ class Worker:
     def _model_info(self) -> dict[str, Any]:
         """The description of the model for the server."""
         config = self.folder.config
-        mask = self.folder.tokenizer.mask_id
         return {
-            "family": config.family,
-            "transcribes": bool(config.features),
-            "summarizes": self.folder.task == "summarization",
+            "task": task_of(self.folder),
             "parameters": parameter_count(self.folder.weights),
             "aligns": self.side_translator is not None and self.side_translator.aligns,
             "calibrated": config.family == "encoder-decoder" and (self.folder.path / CONFIDENCE_FILE).is_file(),
             "beam": self.folder.search.beam,
-            "fills_masks": config.family == "encoder" and config.head != "none" and mask is not None,
         }
+
+
+def task_of(folder: ModelFolder) -> str:
+    """What a model does for clients; of an encoder that fills no masks they see only the look inside."""
+    config = folder.config
+    if config.family == "decoder":
+        return "write"
+    if config.family == "encoder":
+        return "fill" if config.head != "none" and folder.tokenizer.mask_id is not None else "inspect"
+    if config.features:
+        return "transcribe"
+    return "summarize" if folder.task == "summarization" else "translate"
 
 
 def _is_aligned(task: WorkerTask) -> bool:

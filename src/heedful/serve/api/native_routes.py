@@ -109,7 +109,7 @@ async def explain(state: ServerState, request: Request) -> Response:
     if name not in models:
         raise HttpError(404, f"there is no model {name[:64]!r}; available: {', '.join(models)}.", param="model")
     target = body.target or None
-    if models[name].info.get("family") == "encoder" and target is not None:
+    if task_of(models[name]) in ("fill", "inspect") and target is not None:
         raise HttpError(422, "an encoder generates no text; leave out the target.", param="target")
     page = await models[name].request({"explain": {"text": body.text, "target": target}}, EXPLAIN_COST)
     return HTMLResponse(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from heedful.serve.api.schemas import CompletionRequest
-from heedful.serve.http_errors import HttpError, JsonResponse, as_http_error, error_body
+from heedful.serve.event_stream import event_response
+from heedful.serve.http_errors import HttpError, JsonResponse
 from heedful.serve.model_process import ModelProcess
 from heedful.serve.request_checks import bearer_token, check_key, check_texts
 from heedful.serve.state import ServerState, task_of
@@ -52,8 +52,7 @@ async def completions(state: ServerState, request: Request) -> Response:
     _check_supported(body, prompts)
     stream = CompletionStream(state.model(body.model, "write"), body, prompts)
     if body.stream:
-        events = stream.events(await stream.start(), request.scope["deadline"])
-        return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        return event_response(stream.events(await stream.start(), request.scope["deadline"]))
     return JsonResponse(await stream.complete())
 
 
@@ -131,35 +130,30 @@ class CompletionStream:
         deltas = self.deltas()
         return deltas, await anext(deltas)
 
-    async def events(self, started: Any, deadline: float) -> AsyncIterator[str]:
-        """Server-sent events, ended by `data: [DONE]`."""
+    async def events(self, started: Any, deadline: float) -> AsyncGenerator[dict[str, Any] | str, None]:
+        """The events of the stream, the last one `[DONE]`."""
         deltas, first = started
         offsets: dict[int, int] = {}
         try:
             if self.request.echo:
                 for index in range(self.n * len(self.prompts)):
-                    yield self._event([self._choice(index, self.prompts[index // self.n], [], 0)])
+                    yield self._response([self._choice(index, self.prompts[index // self.n], [], 0)])
             async with asyncio.timeout_at(deadline):
                 item: Any = first
                 while item is not None:
                     index, delta = item
                     if delta["text"] or delta["end"] or self.request.logprobs is not None:
-                        yield self._event([self._choice(index, delta["text"], [delta], offsets.get(index, 0))])
+                        yield self._response([self._choice(index, delta["text"], [delta], offsets.get(index, 0))])
                     offsets[index] = offsets.get(index, 0) + len(delta["text"])
                     item = await anext(deltas, None)
             if self.request.stream_options is not None and self.request.stream_options.include_usage:
-                yield f"data: {json.dumps(self._response([]) | {'usage': self.usage()})}\n\n"
-            yield "data: [DONE]\n\n"
-        except Exception as error:  # the response has started, so the error becomes its last event
-            yield f"data: {json.dumps(error_body('/v1/', _stream_error(error)))}\n\n"
+                yield self._response([]) | {"usage": self.usage()}
+            yield "[DONE]"
         finally:
             await deltas.aclose()
 
     def usage(self) -> dict[str, int]:
         return self.tokens | {"total_tokens": sum(self.tokens.values())}
-
-    def _event(self, choices: list[dict[str, Any]]) -> str:
-        return f"data: {json.dumps(self._response(choices), ensure_ascii=False)}\n\n"
 
     def _response(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
@@ -191,9 +185,3 @@ def _logprobs(deltas: list[dict[str, Any]], offset: int) -> dict[str, Any]:
         "top_logprobs": [delta["best"] for delta in deltas],
         "text_offset": offsets,
     }
-
-
-def _stream_error(error: Exception) -> HttpError:
-    if isinstance(error, TimeoutError):
-        return HttpError(503, "the request took too long and was canceled.")
-    return as_http_error(error) or HttpError(500, "internal server error.")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 
 from heedful.serve.api.schemas import TranscriptionRequest
-from heedful.serve.http_errors import HttpError, JsonResponse, as_http_error, error_body
+from heedful.serve.event_stream import event_response
+from heedful.serve.http_errors import HttpError, JsonResponse
 from heedful.serve.model_process import ModelProcess
 from heedful.serve.request_checks import bearer_token, check_key, read_upload, validate
 from heedful.serve.state import ServerState
@@ -63,23 +63,16 @@ async def _stream(model: ModelProcess, payload: dict[str, Any]) -> Response:
     events = model.stream(payload, TRANSCRIPTION_COST)
     first = await anext(events)  # so that a bad recording is refused before the response starts
 
-    async def send() -> AsyncIterator[str]:
+    async def send() -> AsyncGenerator[dict[str, Any] | str, None]:
         event, sent = first, ""
         try:
             while event.kind == "delta":
                 text = f"{' ' if sent else ''}{event.value}"
                 sent += text
-                yield _event({"type": "transcript.text.delta", "delta": text})
+                yield {"type": "transcript.text.delta", "delta": text}
                 event = await anext(events)
-            yield _event({"type": "transcript.text.done", "text": event.value["text"]})
-        except Exception as error:  # the response has started, so the error becomes its last event
-            http_error = as_http_error(error) or HttpError(500, "internal server error.")
-            yield _event({"type": "error"} | error_body(PATH, http_error))
+            yield {"type": "transcript.text.done", "text": event.value["text"]}
         finally:
             await events.aclose()
 
-    return StreamingResponse(send(), media_type="text/event-stream", headers={"cache-control": "no-store"})
-
-
-def _event(content: dict[str, Any]) -> str:
-    return f"data: {json.dumps(content, ensure_ascii=False)}\n\n"
+    return event_response(send(), type="error")

@@ -51,6 +51,30 @@ export async function send(path, body, signal, headers = {}) {
   throw new HttpError(answer.status, message, Number(answer.headers.get("retry-after")) || 0);
 }
 
+// The events of a streamed answer, one by one; an error among them is thrown.
+export async function* streamed(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ; ) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const data = block.replace(/^data: /, "");
+      if (data === "[DONE]") return;
+      const event = JSON.parse(data);
+      if (event.error) throw new HttpError(503, event.error.message, 0);
+      yield event;
+    }
+  }
+}
+
+// Why a stream ended early.
+export function sayWhy(error) {
+  if (error.name === "AbortError") say("Stopped.");
+  else say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
+}
+
 let asking = null;
 function askForKey() {
   asking ??= new Promise((resolve) => {

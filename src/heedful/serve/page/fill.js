@@ -1,6 +1,6 @@
 // Fill-mask: the most probable words for each [MASK] of a text. Of other encoders (classifiers): the look inside.
 
-import { HttpError, h, look, post, say } from "./common.js";
+import { h, look, post, say, sayWhy } from "./common.js";
 
 const BLANK = "[MASK]";
 
@@ -43,7 +43,7 @@ export function filling({ model, settings }) {
           h("bdi", {}, candidate.token), h("meter", { min: 0, max: 1, value: candidate.probability }),
           h("span", { class: "figure" }, `${(100 * candidate.probability).toFixed(1)} %`))))));
     } catch (error) {
-      if (error.name !== "AbortError") say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
+      if (error.name !== "AbortError") sayWhy(error);
     }
   }
   return {

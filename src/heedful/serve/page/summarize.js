@@ -1,6 +1,6 @@
 // Summaries: a document becomes a short text.
 
-import { HttpError, copy, h, post, say } from "./common.js";
+import { copy, h, post, say, sayWhy } from "./common.js";
 
 export function summarizing({ model, carried }) {
   let abort = null;
@@ -27,7 +27,7 @@ export function summarizing({ model, carried }) {
       output.value = answer.summaries[0];
       say("");
     } catch (error) {
-      if (error.name !== "AbortError") say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
+      if (error.name !== "AbortError") sayWhy(error);
     }
   }
   return {

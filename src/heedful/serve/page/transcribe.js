@@ -1,6 +1,6 @@
 // Speech: a file or the microphone becomes text, which appears window by window.
 
-import { HttpError, copy, h, save, say, send } from "./common.js";
+import { copy, h, save, say, sayWhy, send, streamed } from "./common.js";
 
 const RATE = 16000;
 
@@ -81,31 +81,18 @@ export function transcribing({ model }) {
     form.append("stream", "true");
     try {
       const answer = await send("/v1/audio/transcriptions", form, mine.signal);
-      await read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
+      for await (const event of streamed(answer)) {
+        area.value = event.type === "transcript.text.done" ? event.text : area.value + event.delta;
+        area.scrollTop = area.scrollHeight;
+      }
       say(area.value ? "" : "No speech was found.");
     } catch (error) {
-      if (error.name === "AbortError") say("Stopped.");
-      else say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
+      sayWhy(error);
     }
     if (abort === mine) {
       abort = null;
       choose.textContent = "Choose a recording";
       input.value = "";
-    }
-  }
-
-  async function read(reader) {
-    for (let rest = ""; ; ) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const events = (rest + value).split("\n\n");
-      rest = events.pop();
-      for (const event of events) {
-        const piece = JSON.parse(event.replace(/^data: /, ""));
-        if (piece.error) throw new HttpError(503, piece.error.message, 0);
-        area.value = piece.type === "transcript.text.done" ? piece.text : area.value + piece.delta;
-        area.scrollTop = area.scrollHeight;
-      }
     }
   }
 

@@ -1,6 +1,6 @@
 // Translates while the user types: sentence by sentence, with alternatives and highlighted word alignments.
 
-import { HttpError, copy, h, look, post, save, say } from "./common.js";
+import { HttpError, copy, h, look, post, save, say, sayWhy } from "./common.js";
 import { translateDocument, translateFile } from "./files.js";
 
 const WAYS = 4;
@@ -100,7 +100,7 @@ export function translating({ model, models, settings, carried, show, label }) {
       if (error instanceof HttpError && error.status === 503 && again < 5) {
         say(`${error.message} Trying again…`, true);
         timer = setTimeout(() => translate(again + 1), 1000 * Math.max(1, error.after));
-      } else say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
+      } else sayWhy(error);
     }
   }
 

@@ -1,6 +1,6 @@
 // Text generation with a GPT: continues the text and shows the output as it is streamed.
 
-import { HttpError, copy, h, look, post, save, say } from "./common.js";
+import { copy, h, look, post, save, say, sayWhy, streamed } from "./common.js";
 
 const SETTINGS = [
   ["temperature", "Temperature", { type: "range", min: 0, max: 2, step: 0.05, value: 0.8 }],
@@ -44,30 +44,14 @@ export function writing({ model }) {
     say("Writing…");
     try {
       const answer = await post("/v1/completions", asked(), abort.signal);
-      await read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
+      for await (const event of streamed(answer)) add(event.choices.map((choice) => choice.text).join(""));
       say("");
     } catch (error) {
-      if (error.name === "AbortError") say("Stopped.");
-      else say(error instanceof HttpError ? error.message : "The server does not answer; is it still running?", true);
+      sayWhy(error);
     }
     abort = null;
     again.disabled = false;
     go.textContent = "Write";
-  }
-  async function read(reader) {
-    for (let rest = ""; ; ) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const events = (rest + value).split("\n\n");
-      rest = events.pop();
-      for (const event of events) {
-        const data = event.replace(/^data: /, "");
-        if (data === "[DONE]") return;
-        const piece = JSON.parse(data);
-        if (piece.error) throw new HttpError(503, piece.error.message, 0);
-        add(piece.choices.map((choice) => choice.text).join(""));
-      }
-    }
   }
   function add(text) {
     const below = area.scrollTop + area.clientHeight >= area.scrollHeight - 4;
