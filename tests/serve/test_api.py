@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from heedful.config import ModelConfig
 from heedful.inference.translator import Translator
-from heedful.serve.state import task_of
+from heedful.serve.worker import task_of
 from heedful.storage.folder import load_folder
 from tests.interop.makers import marian
 from tests.serve.conftest import TEXT, serving
@@ -239,12 +240,12 @@ def test_numbers_for_prometheus(client):
 
 
 def test_an_encoder_that_fills_no_masks_is_not_offered_for_them():
-    def served(**info):
-        return SimpleNamespace(info=info)
+    def folder(head, mask_id):
+        config = ModelConfig(family="encoder", vocab_size=8, head=head)
+        return SimpleNamespace(config=config, task="", tokenizer=SimpleNamespace(mask_id=mask_id))
 
-    assert task_of(served(family="encoder", fills_masks=True)) == "fill"
-    assert task_of(served(family="encoder", fills_masks=False)) == "inspect"
-    assert task_of(served()) == ""
+    assert task_of(folder("transform", 4)) == "fill"
+    assert task_of(folder("none", 4)) == task_of(folder("linear", None)) == "inspect"
 
 
 def test_the_page_of_the_api_shows_code_as_code(client):
