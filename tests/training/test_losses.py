@@ -10,17 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.config import ModelConfig, TrainSettings
-from heedful.data.batch import Batch
-from heedful.model.transformer import EncoderDecoder
+from heedful.data.batch import Batch, LabeledBatch
+from heedful.model.transformer import EncoderDecoder, build_model
 from heedful.ops.cross_entropy import linear_cross_entropy
-from heedful.training.losses import rdrop_loss, translation_loss, uniform_label_smoothing
+from heedful.training.losses import classification_loss, rdrop_loss, translation_loss, uniform_label_smoothing
 
 SIZES = {"vocab_size": 19, "d_model": 16, "d_ff": 24, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
 
 
 def model_of(**changes) -> EncoderDecoder:
     torch.manual_seed(0)
-    return EncoderDecoder(ModelConfig(**SIZES | {"max_length": 64, "dropout": 0.0} | changes))
+    return build_model(ModelConfig(**SIZES | {"max_length": 64, "dropout": 0.0} | changes))
 
 
 def rows(lengths: list[int], generator: torch.Generator, start: bool) -> Tensor:
@@ -144,6 +144,19 @@ def test_halting_tokens_pay_for_their_steps_and_pieces_add_up():
     assert sum(part.smoothed.item() for part in parts) == pytest.approx(translation_loss(model, whole).smoothed.item())
     assert sum(part.pondered for part in parts).tolist() == [steps, tokens]
     assert translation_loss(model_of(), whole).pondered is None
+
+
+def test_a_text_with_one_label_pays_the_mean_of_its_tokens():
+    """The cost of halting is that of the tap, averaged over each text; the length of a text does not matter."""
+    ids = rows([5, 2, 9], torch.Generator().manual_seed(3), start=True)
+    texts = LabeledBatch(ids, torch.zeros_like(ids), torch.tensor([0, 1, 0]))
+    sizes = {"family": "encoder", "labels": ("no", "yes"), "universal": True, "act_halting": True}
+    costly, free = (model_of(**sizes, encoder_layers=4, ponder_cost=cost) for cost in (0.5, 0.0))
+    times: list[torch.Tensor] = []
+    costly.encoder.ponder.register_forward_hook(lambda tap, given, out: times.append(out))
+    spent = classification_loss(costly, texts).smoothed - classification_loss(free, texts).smoothed
+    expected = sum(time[row != 0].mean() for time, row in zip(times[0], ids, strict=True))
+    assert spent.item() == pytest.approx(0.5 * expected.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("batch", BATCHES)

@@ -67,12 +67,18 @@ def _listen(stacks: list[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
 def _add_ponder_cost(
     loss: Loss, model: Model, stacks: list[nn.Module], heard: dict[nn.Module, Tensor], real: list[Tensor]
 ) -> Loss:
-    """The cost of a token is its number of steps plus its remainder (Graves, 2016); the remainder has a gradient."""
+    """The cost of a token is its number of steps plus its remainder (Graves, 2016); the remainder has a gradient.
+
+    Where a text has one label, its cost is the mean of its tokens': otherwise that of long texts would exceed the loss.
+    """
     times = [heard[stack.ponder] for stack in stacks if isinstance(stack, UniversalStack)]
     spent = torch.cat([time[mask] for time, mask in zip(times, real, strict=True)])  # (N)
     steps = (spent.detach() - 1e-4).floor().sum()  # without the remainders, at most 1 each
     pondered = torch.stack((steps, steps.new_tensor(float(len(spent)))))
-    return replace(loss, smoothed=loss.smoothed + model.config.ponder_cost * spent.sum(), pondered=pondered)
+    cost = spent.sum()
+    if loss.tokens == len(real[0]):  # one label per text
+        cost = sum((time * mask).sum(1) / mask.sum(1) for time, mask in zip(times, real, strict=True)).sum()
+    return replace(loss, smoothed=loss.smoothed + model.config.ponder_cost * cost, pondered=pondered)
 
 
 def _add_load_balance(
