@@ -78,17 +78,22 @@ def test_questions_are_answered_or_not(tmp_path: Path) -> None:
     assert reader.answer("Where does Emil live?", context, allow_empty=False).text in ("Lima", "Oslo")
 
 
-def test_numbers_are_predicted(tmp_path: Path) -> None:
+def test_numbers_of_any_size_are_predicted(tmp_path: Path) -> None:
     draw, rows = random.Random(2), []
     for _ in range(300):
         words = [draw.choice(["good", "bad", "house", "tree"]) for _ in range(draw.randrange(3, 8))]
-        rows.append((str((words.count("good") - words.count("bad")) / len(words)), " ".join(words)))
+        rows.append((str(5000 + 1000 * (words.count("good") - words.count("bad")) / len(words)), " ".join(words)))
     model = heedful.train(
         labeled=rows, task="regression", out=tmp_path / "run", model=SMALL, train=QUICK | {"max_updates": 100}
     )
     assert isinstance(model, Encoder)
-    best, middle, worst = model.score(["good good good house", "house tree house", "bad bad tree bad"])
-    assert best > middle > worst
+    texts = ["good good good house", "house tree house", "bad bad tree bad"]
+    best, middle, worst = model.score(texts)
+    assert 5300 < best < 7000 and 4700 < middle < 5300 and 3000 < worst < 4700
+    again = heedful.train(
+        labeled=rows[:20], task="regression", init=tmp_path / "run", out=tmp_path / "again", train={"max_updates": 1}
+    )
+    assert isinstance(again, Encoder) and again.score(texts) == pytest.approx([best, middle, worst], abs=100)
 
 
 def test_paraphrases_are_embedded_near_each_other(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class TrainingRun:
 
     def publish(self, scores: Scores) -> None:
         """Write the averaged model to the run folder."""
-        save_folder(self.model_folder(), self.task.card(self.config, describe_training(self.state), scores))
+        folder = self.task.published(self.model_folder())
+        save_folder(folder, self.task.card(self.config, describe_training(self.state), scores))
 
 
 def train(run: TrainingRun) -> TrainState:

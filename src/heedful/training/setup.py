@@ -229,7 +229,7 @@ def _new_model(config: RunConfig, out: Path, task: Task, init: ModelFolder | Non
         before = init.model.config
         same = (config.model.labels, config.model.label_kind) == (before.labels, before.label_kind)
         weights = {k: v for k, v in init.model.state_dict().items() if same or not k.startswith("classifier.")}
-        model.load_state_dict(weights, strict=False)
+        model.load_state_dict(task.adopted(weights), strict=False)
         report.log(f"weights from {init.path}")
     elif not checkpoint.steps(out / CHECKPOINTS) and (line := task.initialize(model, config)):
         report.log(line)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from heedful.config import DataSettings, Family, Preset, RunConfig
 from heedful.config.presets import SELECTABLE, Sections, preset, weight_decay_for
@@ -122,6 +123,14 @@ class Task(ABC):
     def initialize(self, model: Any, config: RunConfig) -> str:
         """Initialize a new model from the corpus; a line for the log, empty if nothing was done."""
         return ""
+
+    def adopted(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The weights of the model from which training starts, adapted to the corpus."""
+        return weights
+
+    def published(self, folder: ModelFolder) -> ModelFolder:
+        """The model as users load it."""
+        return folder
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
