@@ -279,7 +279,7 @@ def test_too_few_sources_to_hold_out_are_told(pairs_file: Path, tmp_path: Path) 
     one = write_tsv(tmp_path / "one.tsv", [("a", "b"), ("a", "c")])
     with pytest.raises(DataError) as caught:
         prepare_parallel(config(pairs=one), tmp_path / "cache")
-    told(caught, "1 different sources", "data.valid_source")
+    told(caught, "1 different source,", "data.valid_source")
 
 
 def test_misaligned_files_are_told(tmp_path: Path) -> None:

@@ -114,8 +114,9 @@ def hold_out_pairs(sources: Hashes, candidates: Flags, data: DataSettings, seed:
     if size >= len(unique):
         if data.valid_size is None:
             raise DataError(
-                f"the corpus has {len(unique)} different sources, too few to hold one out for validation;"
-                " give more, or files for validation (data.valid_source and data.valid_target, or data.valid_labeled)."
+                f"the corpus has {len(unique)} different source{'s' * (len(unique) != 1)}, too few to hold one out for"
+                " validation; give more, or files for validation (data.valid_source and data.valid_target, or"
+                " data.valid_labeled)."
             )
         raise SettingError(
             f"data.valid_size is {size}, but the corpus has only {len(unique)} different sources; hold out fewer."

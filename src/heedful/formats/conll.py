@@ -46,7 +46,10 @@ def read_conll(path: Path, dropped: DroppedLines | None = None) -> list[TaggedSe
                 sentences.append(TaggedSentence(words, tags))
             rows, damaged = [], False
     if not sentences:
-        raise DataError(f"{path} holds no tagged sentences; each line is a word and its tag, a blank line ends one.")
+        why = dropped.first() if dropped else ""
+        raise DataError(
+            f"{path} holds no tagged sentences{why}; each line is a word and its tag, a blank line ends a sentence."
+        )
     return sentences
 
 

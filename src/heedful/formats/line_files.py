@@ -89,6 +89,10 @@ class DroppedLines(dict[str, Dropped]):
     def total(self) -> int:
         return sum(self.counts().values())
 
+    def first(self, noun: str = "line") -> str:
+        """As ' that can be used (line 2: a word without a tag)', for a file of which nothing is left; else empty."""
+        return next((f" that can be used ({noun} {dropped.line}: {why})" for why, dropped in self.items()), "")
+
 
 @dataclass(frozen=True)
 class ParallelFiles:

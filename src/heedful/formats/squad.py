@@ -36,7 +36,8 @@ def read_squad(path: Path, dropped: DroppedLines | None = None) -> list[Question
             raise DataError(f"question {number} of {path} {question}.")
         dropped.add(BadLine(question, number, question))
     if not questions:
-        raise DataError(f"{path} holds no questions; SQuAD's format is {SHAPE}.")
+        why = dropped.first("question") if dropped else ""
+        raise DataError(f"{path} holds no questions{why}; SQuAD's format is {SHAPE}.")
     return questions
 
 
@@ -64,7 +65,8 @@ def _question(context: Any, row: Any) -> Question | str:
     if not all(isinstance(text, str) and text.strip() for text in texts):
         return "has an empty question, context or answer"
     if any(
-        not isinstance(start, int) or context[start : start + len(text)] != text for start, text in question.answers
+        not isinstance(start, int) or start < 0 or context[start : start + len(text)] != text
+        for start, text in question.answers
     ):
         return "has an answer that is not at its place in the context"
     return question
