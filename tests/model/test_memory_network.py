@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from heedful.model.baselines.memory_network import sentence_numbers
+from heedful.model.baselines.memory_network import noisy_times, sentence_numbers
 from heedful.model.transformer import build_model
 
 from . import test_cache, test_properties
@@ -56,7 +56,7 @@ def softmax(x):
     return x / x.sum()
 
 
-def answer_by_hand(model, story):
+def answer_by_hand(model, story, normalize=softmax):
     """The state after the last hop, and the weights of every hop over the sentences, the latest first."""
     tables = [model.embedding.weight.numpy() * 4.0, *model.encoder.tables.numpy()]  # √d_model is 4
     temporal = model.encoder.temporal.numpy()
@@ -66,7 +66,7 @@ def answer_by_hand(model, story):
     for hop in range(3):
         m = [embed(fact, tables[hop]) + temporal[hop, age] for age, fact in enumerate(facts)]
         c = [embed(fact, tables[hop + 1]) + temporal[hop + 1, age] for age, fact in enumerate(facts)]
-        p = softmax(np.array([u @ each for each in m]))
+        p = normalize(np.array([u @ each for each in m]))
         u, hops = u + sum(weight * each for weight, each in zip(p, c, strict=True)), [*hops, p]
     return u, hops
 
@@ -79,6 +79,26 @@ def test_an_answer_is_what_the_paper_writes():
         for place in range(len(story)):
             np.testing.assert_allclose(hidden[row, place].numpy(), expected, atol=1e-12)
     np.testing.assert_allclose(model(pad_right(ids, 3))[:, :1].numpy(), hidden[:, :1].numpy(), atol=1e-12)
+
+
+def test_a_linear_start_has_no_softmax():
+    model, ids = reader(), story_ids()
+    model.encoder.linear = True
+    for row, story in enumerate(STORIES):
+        expected, _ = answer_by_hand(model, story, normalize=lambda scores: scores)
+        np.testing.assert_allclose(model(ids)[row, 0].numpy(), expected, rtol=1e-10)
+    model.encoder.linear = False
+
+
+def test_random_noise_puts_empty_memories_between_the_real_ones():
+    """Of 2 memories with noise 0.5: no or one empty memory, equally often, which stands at any of 3 places."""
+    torch.manual_seed(1)
+    times = noisy_times(torch.full((6000,), 2), 0.5)
+    for pair, share in {(0, 1): 2 / 3, (0, 2): 1 / 6, (1, 2): 1 / 6}.items():
+        assert float((times == torch.tensor(pair)).all(1).float().mean()) == pytest.approx(share, abs=0.03)
+    times = noisy_times(torch.tensor([0, 5, 20]), 0.1)
+    assert (times[1, :5].diff() > 0).all() and times[1, 4] <= 5 and times[2, 19] <= 21
+    assert noisy_times(torch.tensor([3]), 0.0).tolist() == [[0, 1, 2]]
 
 
 def test_a_tap_shows_which_sentence_a_hop_reads_and_may_replace_it():
@@ -150,7 +170,7 @@ def test_it_translates_nothing():
 
 @pytest.mark.parametrize("family", ["encoder", "decoder"])
 def test_it_trains_in_bfloat16(family):
-    sizes = {"architecture": "memory-network", "family": family, "memory_size": 4, "dropout": 0.0}
+    sizes = {"architecture": "memory-network", "family": family, "memory_size": 4, "dropout": 0.0, "memory_noise": 0}
     model, ids = build_model(small(**sizes)), story_ids()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rough = model(ids)

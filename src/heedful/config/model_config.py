@@ -154,6 +154,11 @@ class ModelConfig(Section):
     memory_size: Annotated[int, Field(ge=1, le=65_536)] = Field(
         50, description="Memories of a memory-network: the last sentences before a question, or the last tokens."
     )
+    memory_noise: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.1,
+        description="Random noise of a memory-network that answers questions: in training, up to this many empty"
+        " memories for each real one, at random places.",
+    )
     sentence_ends: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (), description="Ids of tokens that end a sentence, for a memory-network; set by the tokenizer."
     )

@@ -41,24 +41,48 @@ def sentence_numbers(ids: Tensor, real: Tensor, config: ModelConfig) -> Tensor:
     return (word & ~before).cumsum(1) * word
 
 
-def position_encoding(numbers: Tensor, x: Tensor) -> Tensor:
-    """(B, S), (B, S, D) -> (B, S, D): (1 - j / J) - (k / d) (1 - 2 j / J) for word j of J and dimension k of d."""
-    same = (numbers.unsqueeze(2) == numbers.unsqueeze(1)) & (numbers > 0).unsqueeze(1)  # (B, S, S)
-    share = (same.tril().sum(2).to(x.dtype) / same.sum(2).clamp(min=1)).unsqueeze(2)  # (B, S, 1): j / J
-    depth = torch.arange(1, x.size(2) + 1, device=x.device, dtype=x.dtype) / x.size(2)
+def word_places(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, S) -> (B, S) twice: the place j of a word in its sentence, from 1 on, and J, the words of the sentence."""
+    index = torch.arange(numbers.size(1), device=numbers.device).expand_as(numbers)
+    first = nn.functional.pad(numbers[:, 1:] != numbers[:, :-1], (1, 0), value=True)
+    start = torch.where(first, index, 0).cummax(1).values
+    words = torch.zeros_like(numbers).scatter_add(1, numbers, torch.ones_like(numbers))
+    return index - start + 1, words.gather(1, numbers)
+
+
+def position_encoding(share: Tensor, width: int) -> Tensor:
+    """(...) -> (..., D): (1 - j / J) - (k / d) (1 - 2 j / J), given the share j / J, for dimension k of d."""
+    depth = torch.arange(1, width + 1, device=share.device, dtype=share.dtype) / width
+    share = share.unsqueeze(-1)
     return (1 - share) - depth * (1 - 2 * share)
+
+
+def noisy_times(counts: Tensor, noise: float) -> Tensor:
+    """(B,) -> (B, M): the times of M memories, the latest first, with up to `noise` times as many empty ones between.
+
+    The paper's random noise: the temporal encoding does not overfit.
+    """
+    empty = (torch.rand_like(counts, dtype=torch.float) * ((counts * noise).ceil() + 1)).long()  # (B,)
+    most = int(counts.max())
+    places = torch.rand(len(counts), most + int(empty.max()), device=counts.device)
+    outside = torch.arange(places.size(1), device=counts.device) >= (counts + empty).unsqueeze(1)
+    order = places.masked_fill(outside, 2).argsort(1)[:, :most]  # a random choice of places for the memories
+    beyond = torch.arange(most, device=counts.device) >= counts.unsqueeze(1)
+    return order.masked_fill(beyond, places.size(1)).sort(1).values
 
 
 class MemoryEncoder(LayerStack):
     """p_i = softmax(u · m_i), o = Σ p_i c_i, u ← u + o, for each hop; u starts as the embedded question.
 
     m and c are sums of word embeddings, weighted by position encoding, plus the temporal encoding of a sentence. Hops
-    share embeddings as neighbors: the c of a hop is the m of the next (adjacent weight tying).
+    share embeddings as neighbors: the c of a hop is the m of the next (adjacent weight tying). With `linear`, hops have
+    no softmax: training may start so (the paper's linear start).
     """
 
     def __init__(self, config: ModelConfig, n_layers: int) -> None:
         super().__init__(config, Position(config, n_layers))
         self.config, width = config, config.d_model
+        self.linear = False
         self.tables = nn.Parameter(torch.empty(n_layers, config.vocab_size, width))  # C of every hop
         self.temporal = nn.Parameter(torch.empty(n_layers + 1, config.memory_size, width))
         nn.init.normal_(self.tables, std=width**-0.5)
@@ -70,34 +94,67 @@ class MemoryEncoder(LayerStack):
         """(B, S, D) -> (B, S, D): the state after the last hop, the same at every position."""
         assert context.ids is not None and context.real is not None
         numbers = sentence_numbers(context.ids, context.real, self.config)  # (B, S)
-        encoding = position_encoding(numbers, x)
+        place, words = word_places(numbers)
+        encoding = position_encoding(place.to(x.dtype) / words, x.size(2))
         last = numbers.amax(1, keepdim=True)
         question = ((numbers == last) & (numbers > 0)).unsqueeze(2)
-        age = torch.where((numbers > 0) & (numbers < last), last - 1 - numbers, -1)  # 0 is the latest sentence
-        age = age.masked_fill(age >= self.config.memory_size, -1)
-        count = int(age.max()) + 1 if age.numel() else 0
         x = self.add_positions(x) * encoding
         state = (x * question).sum(1)  # u, (B, D)
-        member = (age.unsqueeze(1) == torch.arange(count, device=x.device).view(-1, 1)).to(x.dtype)  # (B, M, S)
-        exists = member.any(2)
-        memory = member @ x + self.temporal[0, :count]  # m, (B, M, D)
-        for index in range(len(self.tables)):
-            words = nn.functional.embedding(context.ids, self.tables[index]) * encoding
-            values = member @ words + self.temporal[index + 1, :count]  # c
+        memories = Memories(numbers, words, (last - 1).clamp(0, self.config.memory_size))
+        times = self._times(memories.counts)
+        tables, member = self.tables.transpose(0, 1).flatten(1), memories.member  # (V, L · D): all hops at once
+        vectors = nn.functional.embedding(context.ids[member], tables).view(-1, len(self.tables), x.size(2))
+        vectors = torch.cat((x[member], (vectors * encoding[member].unsqueeze(1)).flatten(1)), 1)  # (N, (L + 1) · D)
+        sums = memories.sums(vectors) + nn.functional.embedding(times, self.temporal.transpose(0, 1).flatten(1))
+        memory, *others = sums.view(*sums.shape[:2], len(self.temporal), x.size(2)).unbind(
+            2
+        )  # m of the first hop, c of all hops
+        for index, values in enumerate(others):
             scores = (memory @ state.unsqueeze(2)).squeeze(2)  # (B, M)
-            scores = scores.masked_fill(~exists, torch.finfo(scores.dtype).min)
-            weights = self._tap(index, scores.softmax(1) * exists, member)
+            if not self.linear:
+                scores = scores.masked_fill(~memories.exist, torch.finfo(scores.dtype).min).softmax(1)
+            weights = self._tap(index, scores * memories.exist, memories)
             state, memory = state + (weights.unsqueeze(1) @ values).squeeze(1), values
         return state.unsqueeze(1).expand_as(x)
 
-    def _tap(self, index: int, weights: Tensor, member: Tensor) -> Tensor:
-        """(B, M), (B, M, S) -> (B, M): a tap sees (B, 1, S, S), the weight of a sentence divided among its words."""
+    def _times(self, counts: Tensor) -> Tensor:
+        """(B,) -> (B, M), or (1, M) if they are the same for all: the index of a memory's temporal encoding."""
+        if self.training and self.config.memory_noise:
+            return noisy_times(counts, self.config.memory_noise).clamp(max=self.config.memory_size - 1)
+        return torch.arange(int(counts.max()), device=counts.device).unsqueeze(0)
+
+    def _tap(self, index: int, weights: Tensor, memories: "Memories") -> Tensor:
+        """(B, M) -> (B, M): a tap sees (B, 1, S, S), the weight of a sentence divided among its words."""
         hop = self.get_submodule(str(index))
         assert isinstance(hop, Hop)
         if not hop.self.tapped:
             return weights
-        words = ((weights / member.sum(2).clamp(min=1)).unsqueeze(1) @ member).expand(-1, member.size(2), -1)
-        return (member @ hop.tapped(words)[:, 0].unsqueeze(2)).squeeze(2)
+        words = hop.tapped(memories.share(weights).unsqueeze(1).expand(-1, memories.member.size(1), -1))[:, 0]
+        return memories.sums(words[memories.member].unsqueeze(1)).squeeze(2)
+
+
+class Memories:
+    """Which words belong to which of the latest sentences before the question; a memory is the sum of its words."""
+
+    def __init__(self, numbers: Tensor, words: Tensor, counts: Tensor) -> None:
+        """(B, S) twice: the sentence of each word and the words of that sentence; (B, 1): the memories of each text."""
+        age = numbers.amax(1, keepdim=True) - 1 - numbers  # 0 is the latest sentence
+        self.member, self.counts = (numbers > 0) & (age >= 0) & (age < counts), counts.squeeze(1)  # (B, S), (B,)
+        self.size = int(counts.max())  # M
+        self.exist = torch.arange(self.size, device=numbers.device) < counts  # (B, M)
+        self.slot = (age + self.size * torch.arange(len(age), device=age.device).unsqueeze(1))[self.member]  # (N,)
+        self.words = words[self.member]  # (N,)
+
+    def sums(self, vectors: Tensor) -> Tensor:
+        """(N, D), of the words of all memories -> (B, M, D)."""
+        total = vectors.new_zeros(self.exist.numel(), vectors.size(1)).index_add(0, self.slot, vectors)
+        return total.view(*self.exist.shape, vectors.size(1))
+
+    def share(self, weights: Tensor) -> Tensor:
+        """(B, M) -> (B, S): the weight of each memory, divided among its words."""
+        spread = weights.new_zeros(self.member.shape)
+        spread[self.member] = weights.flatten()[self.slot] / self.words
+        return spread
 
 
 class MemoryDecoder(LayerStack):
