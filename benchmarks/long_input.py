@@ -25,7 +25,7 @@ from heedful.ops.cross_entropy import linear_cross_entropy
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
 
-KINDS = ("full", "window", "sparse", "kernel")
+KINDS = ("full", "window", "sparse", "linear")
 RATE, WARMUP = 2e-3, 10
 
 

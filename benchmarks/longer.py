@@ -1,13 +1,15 @@
 """Longer than trained: which systems hold up on input that is longer than all they have seen?
 
     python benchmarks/longer.py --minutes 60 --seeds 2 --picture docs/images/longer.svg
-    python benchmarks/longer.py --tasks copy counting brackets --systems Transformer universal LSTM
+    python benchmarks/longer.py --tasks copy counting brackets --systems LSTM Transformer universal
+    python benchmarks/longer.py --tasks brackets --systems sinusoidal learned syntax
     python benchmarks/longer.py --tasks copy reverse addition --systems neural-gpu --seeds 3
 
 Every position scheme of the Transformer, and an LSTM with additive attention, or the systems that are given, learn a
 task from short input only; then they are tested up to four times as long, greedily. The tasks: copy or reverse digits;
 add two binary numbers, the lowest bit first; counting, which answers n times one symbol with n times another; brackets,
-which closes all open brackets of two kinds; and translate, the embedded grammar. Shown is the share of tokens that are
+which closes all open brackets of two kinds; and translate, the embedded grammar. Syntax positions get the nesting of
+the brackets as a tree and have no other task. Shown is the share of tokens that are
 right, each in its place, and printed beside it that of outputs that are right as a whole. All models get the same share
 of the time, which is the processor's, so that other work on the machine takes nothing from them.
 """
@@ -42,6 +44,7 @@ SCHEMES = ("sinusoidal", "learned", "rotary", "alibi", "relative")
 NEURAL_GPU: dict[str, object] = {"architecture": "neural-gpu", "d_model": 24, "unfold_ratio": 1.0, "unfold_extra": 1}
 SYSTEMS: dict[str, dict[str, object]] = {
     **{name: {"positions": name} for name in SCHEMES},
+    "syntax": {"positions": "syntax"},
     "LSTM": {"architecture": "rnn", "encoder_layers": 1, "decoder_layers": 1},
     "Transformer": {},
     "universal": {"universal": True, "act_halting": True, "encoder_layers": 4, "decoder_layers": 4},
@@ -133,6 +136,21 @@ def batch(pairs: list[Pair]) -> Batch:
     return Batch(source, target, lengths[:, 0], lengths[:, 1], int(lengths[:, 1].sum()))
 
 
+def bracket_trees(ids: Tensor) -> Tensor:
+    """(B, S) -> (B, S, 2): each symbol as a word of its own, below the bracket that it is in or that it closes."""
+    heads = torch.arange(ids.size(1)).repeat(len(ids), 1)
+    for row, symbols in enumerate(ids.tolist()):
+        pending: list[int] = []
+        for place, symbol in enumerate(symbols):
+            if pending and symbol in (4, 5, 6, 7):
+                heads[row, place] = pending[-1]
+            if symbol in (4, 6):
+                pending.append(place)
+            elif symbol in (5, 7):
+                pending.pop()
+    return torch.stack((torch.arange(ids.size(1)).expand_as(heads), heads), 2)
+
+
 def padded(rows: list[list[int]]) -> Tensor:
     ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
     for row, each in zip(ids, rows, strict=True):
@@ -149,6 +167,7 @@ def trained(
     sizes |= {"vocab_size": corpus.vocabulary, "max_length": 256, "pre_norm": True, "relative_window": 8}
     model = build_model(ModelConfig.model_validate(sizes | changes))
     assert isinstance(model, EncoderDecoder)
+    model.trees = bracket_trees if changes.get("positions") == "syntax" else None
     optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     seconds *= torch.get_num_threads()
     began, update = time.process_time(), 0
@@ -185,6 +204,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--picture", type=Path, help="where to draw the shares: .svg or .png")
     arguments = parser.parse_args()
+    if "syntax" in arguments.systems and arguments.tasks != ["brackets"]:
+        parser.error("syntax positions need trees, and only brackets have them; give --tasks brackets")
     torch.set_num_threads(arguments.threads)
     seconds = 60 * arguments.minutes / (len(arguments.tasks) * len(arguments.systems) * arguments.seeds)
     print(f"{seconds:.0f} s a model, {arguments.seeds} seed(s); share of right tokens, mean (range); of right outputs")
@@ -211,13 +232,12 @@ def main() -> None:
 
 
 def draw(results: dict[str, dict[str, Tensor]], path: Path) -> None:
-    with figure(path, len(results), (1 + 4 * len(results), 4)) as axes:
+    with figure(path, len(results), (max(6, 1 + 4 * len(results)), 4.4), legend=6) as axes:
         for axis, (task, systems) in zip(axes, results.items(), strict=True):
             for name, result in systems.items():
                 axis.plot(FACTORS, result.mean(0), label=name)
             axis.set(xlabel="length, as a multiple of the longest in training", ylim=(-0.03, 1.03), title=task)
         axes[0].set_ylabel("tokens that are right in their places")
-        axes[0].legend(fontsize=8)
     print(f"wrote {path}")
 
 

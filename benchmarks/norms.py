@@ -23,7 +23,7 @@ from heedful.config import ModelConfig
 from heedful.model.transformer import EncoderModel, build_model
 
 sys.path.insert(0, str(Path(__file__).parent))
-from drawing import figure
+from drawing import LINES, figure
 
 NORMS = ("layer", "rms", "batch", "instance")
 TRAINED, TESTED = (4, 12), (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
@@ -100,15 +100,16 @@ def main() -> None:
 
 
 def draw(accuracy: dict[str, list[float]], shifts: list[float], path: Path) -> None:
-    with figure(path, 2, (9, 4)) as (left, right):
+    with figure(path, 2, (9, 4.4), legend=4) as (left, right):
         for name, values in accuracy.items():
             left.plot(TESTED, values, label=name)
-        left.axvspan(*TRAINED, alpha=0.1)
-        left.set(xlabel="length; trained on the shaded ones", ylabel="accuracy in percent", xscale="log")
-        left.legend(fontsize=8)
-        right.plot(TESTED, shifts, label="batch")
-        right.axvspan(*TRAINED, alpha=0.1)
-        right.set(xlabel="length", ylabel="distance from the running mean, in deviations", xscale="log")
+        left.set(ylabel="accuracy in percent", title="accuracy; chance is 50")
+        right.plot(TESTED, shifts, **dict(zip(("color", "marker"), LINES[list(accuracy).index("batch")], strict=False)))
+        right.set(ylabel="deviations", ylim=(0, None), title="mean of a sequence − running mean, batch norm")
+        for axis in (left, right):
+            axis.set(xscale="log", xlabel="length; shaded: in training", xticks=TESTED, xticklabels=TESTED)
+            axis.minorticks_off()
+            axis.axvspan(*TRAINED, alpha=0.1)
     print(f"wrote {path}")
 
 

@@ -241,7 +241,8 @@ def main() -> None:
             "memory_n": [float(memory(runs[WIDTH], length, WIDTH)) for length in LENGTHS],
         }
         steps = [waits(name, 16, length) for length in (128, 256)]
-        reach = " -> ".join(str(path(name, length)) for length in PATHS)
+        found["path"] = [float(path(name, length)) for length in PATHS]
+        reach = " -> ".join(f"{layers:.0f}" for layers in found["path"])
         print(
             f"{name:21} {exponent(LENGTHS, found['time_n']):.2f} ({n})    {exponent(WIDTHS, found['time_d']):.2f} ({d})"
             f"    {exponent(LENGTHS, found['memory_n']):.2f}          {steps[0]} -> {steps[1]} ({sequential})"
@@ -277,14 +278,15 @@ def draw(rows: dict[str, dict[str, list[float]]], path: Path) -> None:
         ("time_n", LENGTHS, "length n", "milliseconds", 1e3),
         ("time_d", WIDTHS, "width d", "milliseconds", 1e3),
         ("memory_n", LENGTHS, "length n", "MB kept for the backward pass", 1e-6),
+        ("path", PATHS, "length n", "maximum path length, in layers or steps", 1),
     )
-    with figure(path, 3, (12, 4)) as axes:
+    with figure(path, 2, (10, 9), rows=2, legend=4) as axes:
         for axis, (key, sizes, across, up, scale) in zip(axes, panels, strict=True):
             for name, found in rows.items():
                 axis.loglog(sizes, [value * scale for value in found[key]], label=name)
             axis.set(xlabel=across, ylabel=up, xticks=sizes, xticklabels=sizes)
             axis.minorticks_off()
-        axes[0].legend(fontsize=8)
+        axes[3].set(yticks=[1, 2, 4, 8, 16, 32, 64], yticklabels=[1, 2, 4, 8, 16, 32, 64])
     print(f"wrote {path}")
 
 
