@@ -9,7 +9,7 @@ import pytest
 
 import heedful
 from heedful.inside.explain import explain
-from heedful.inside.hops import hop_table, read_hops
+from heedful.inside.hops import hop_table, hops, read_hops
 
 PEOPLE, PLACES = ("Mary", "John", "Sandra"), ("kitchen", "garden", "office")
 pytestmark = pytest.mark.slow
@@ -42,3 +42,5 @@ def test_it_learns_to_answer_and_reads_the_sentence_that_tells(tmp_path: Path) -
         assert [each.text for each in sentences] == ["John went to the office", "Mary went to the garden"]
         assert max(sentences[place].weights) > max(sentences[1 - place].weights)
         assert hop_table(run)[0] == "hop 1  hop 2" and len(hop_table(run)) == 3
+        shown = hops(run)
+        assert shown is not None and shown["answer"] == ("office", "garden")[place]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.inside.head_roles import KINDS, head_roles
+from heedful.inside.hops import hops
 from heedful.inside.html_page import render
 from heedful.inside.page_data import all_attention, attention_weights, outputs, sound, steps
 from heedful.inside.position_figures import positions
@@ -55,6 +56,7 @@ class Explanation:
             "alignment": alignment(run),
             "positions": positions(run),
             "sound": sound(run),
+            "hops": hops(run),
         }
 
     @torch.inference_mode()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from heedful.inside.recorded_run import RecordedRun
 from heedful.model.baselines.memory_network import MemoryEncoder, sentence_numbers
+from heedful.model.transformer import EncoderModel
 
 
 @dataclass(frozen=True)
@@ -18,20 +21,43 @@ class MemorySentence:
     weights: list[float]
 
 
+@torch.inference_mode()
+def hops(run: RecordedRun) -> dict[str, Any] | None:
+    """What the page shows of a memory network: each sentence with its weights, the question and the answer."""
+    model, side = run.folder.model, run.source
+    if side is None or not isinstance(model, EncoderModel) or not (sentences := read_hops(run)):
+        return None
+    answer = None
+    if model.classifier is not None:
+        logits = model.classify(run.hidden[None], torch.ones(1, len(side.ids), dtype=torch.bool))[0]
+        answer = model.config.labels[int(logits.argmax())]
+    ids, numbers = _numbered(run)
+    question = run.folder.tokenizer.decode(ids[numbers == numbers.max()].tolist())
+    return {"sentences": [asdict(each) for each in sentences], "question": question, "answer": answer}
+
+
 def read_hops(run: RecordedRun) -> list[MemorySentence]:
     """The sentences before the question, in order; none if the model is no memory network."""
     model, side = run.folder.model, run.source
-    if side is None or not isinstance(model.encoder, MemoryEncoder):
+    if side is None or not isinstance(model, EncoderModel) or not isinstance(model.encoder, MemoryEncoder):
         return []
-    ids = torch.tensor([side.ids])
-    numbers = sentence_numbers(ids, ids != model.config.pad_id, model.config)[0]
-    hops = [run.trace[f"encoder.{hop}.self.weights"][0, 0] for hop in range(model.config.encoder_layers)]  # (S) each
+    ids, numbers = _numbered(run)
+    weights_of_hops = [
+        run.trace[f"encoder.{hop}.self.weights"][0, 0] for hop in range(model.config.encoder_layers)
+    ]  # (S)
     sentences = []
     for number in range(1, int(numbers.max())):
         members = numbers == number
-        text = run.folder.tokenizer.decode(ids[0, members].tolist())
-        sentences.append(MemorySentence(text, [float(weights[members].sum()) for weights in hops]))
+        text = run.folder.tokenizer.decode(ids[members].tolist())
+        sentences.append(MemorySentence(text, [float(weights[members].sum()) for weights in weights_of_hops]))
     return sentences
+
+
+def _numbered(run: RecordedRun) -> tuple[Tensor, Tensor]:
+    """(S) twice: the tokens, and the number of the sentence that each belongs to."""
+    assert run.source is not None
+    ids, config = torch.tensor([run.source.ids]), run.folder.model.config
+    return ids[0], sentence_numbers(ids, ids != config.pad_id, config)[0]
 
 
 def hop_table(run: RecordedRun) -> list[str]:

@@ -2,7 +2,7 @@
 
 const element = (id) => document.getElementById(id);
 const shownViews = () => Object.keys(order()).filter((name) => views[name].has());
-const order = () => ({ ...(data.sound ? { sound: 1 } : {}), overview: 1, heads: 1, steps: 1, decoding: 1, alignment: 1, positions: 1 });
+const order = () => ({ ...(data.sound ? { sound: 1 } : {}), ...(data.hops ? { hops: 1 } : {}), overview: 1, heads: 1, steps: 1, decoding: 1, alignment: 1, positions: 1 });
 
 function render() {
   const main = element("view"),
