@@ -131,6 +131,7 @@ def test_the_nearest_lines_are_found(bert: Path, call: Call, tmp_path: Path) -> 
     (tmp_path / "v.npy.json").unlink()
     assert "give the folder of the encoder as model" in call("similar", tmp_path / "v.npy", "x").err
     assert call("similar", tmp_path / "v.npy", "x", "--model", bert).out.count("\t") == 3
+    assert "the query is empty" in call("similar", tmp_path / "v.npy", " ", "--model", bert).err
     (tmp_path / "in").write_text("one line", encoding="utf-8")
     done = call("similar", tmp_path / "v.npy", "x", "--model", bert, "--lines", tmp_path / "in")
     assert "has 1 lines" in done.err
@@ -195,7 +196,7 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["answer", "BERT", "-q", "Who?", "-i", "A"], "was not trained for question-answering"),
         (["answer", "BERT"], "give --question and a passage"),
         (["similar", "nowhere.npy", "x"], "nowhere.npy does not exist"),
-        (["similar", "A", "x"], "is not a NumPy array"),
+        (["similar", "A", "x"], "is not a NumPy array (.npy); write"),
         (["train", "--labeled", "T", "--init", "GPT", "--out", "OUT"], "decoder family"),
         (["train", "--task", "masked-lm", "--text", "A", "text.vocab_size=90000", "--out", "OUT"], "90000"),
     ],

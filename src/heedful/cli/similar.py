@@ -37,6 +37,8 @@ def similar(
     table = read_vectors(vectors, model, lines)
     if top < 1:
         raise SettingError(f"--top is {top}; ask for one result or more.")
+    if not query.strip():
+        raise SettingError("the query is empty; give a text to compare with.")
     texts = list(input_lines(table.lines)) if table.lines else []
     if table.lines and len(texts) != len(table.vectors):
         raise SettingError(

@@ -43,8 +43,10 @@ def read_vectors(path: Path, model: Path | None = None, lines: Path | None = Non
         vectors = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; write it with `heedful embed FOLDER -i lines -o {path}`.") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path} is not a NumPy array ({error}); write it with `heedful embed`.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except (ValueError, EOFError):
+        raise DataError(f"{path} is not a NumPy array (.npy); write it with `heedful embed`.") from None
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise DataError(f"{path} does not hold one vector of numbers per line; write it with `heedful embed`.")
     note = read_json(path.parent, _note(path).name) or {}
