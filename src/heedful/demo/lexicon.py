@@ -1,4 +1,4 @@
-"""Words as objects: reads the tables into nouns, verbs, adjectives and phrases that know both languages.
+"""Words as objects: reads words.txt into nouns, verbs, adjectives and phrases that know both languages.
 
 A *kind* is what the grammar selects by: people eat food, devices are turned on. A noun is of every kind its table row
 names, and of the kind that bears its own English name. This module knows forms and kinds, never word order.
@@ -7,9 +7,8 @@ names, and of the kind that bears its own English name. This module knows forms 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
-
-from heedful.demo import word_tables
 
 
 @dataclass(frozen=True)
@@ -101,10 +100,21 @@ class Modal:
     german: Conjugation
 
 
+@cache
+def _tables() -> dict[str, list[str]]:
+    """The lines of each table of words.txt, by name."""
+    tables: dict[str, list[str]] = {}
+    for line in (files("heedful.demo") / "words.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            tables[line.strip("[]")] = lines = []
+        elif line.strip() and not line.startswith("#"):
+            lines.append(line)
+    return tables
+
+
 def _rows(table: str) -> Iterator[list[str]]:
-    for line in table.strip().splitlines():
-        if line.strip():
-            yield [cell.strip() for cell in line.split(";")]
+    for line in _tables()[table]:
+        yield [cell.strip() for cell in line.split(";")]
 
 
 def english_plural(noun: str) -> str:
@@ -186,7 +196,7 @@ def _plain(words: Iterable[str]) -> list[str]:
 
 @cache
 def _traits(infinitive: str) -> list[str]:
-    return [trait for trait, verbs in _rows(word_tables.TRAITS) if infinitive in verbs.split()]
+    return [trait for trait, verbs in _rows("traits") if infinitive in verbs.split()]
 
 
 def _verb(english: str, german: str, subjects: str, objects: str, traits: str) -> Verb:
@@ -223,25 +233,25 @@ def phrase(english: str, german: str, kinds: str = "") -> Phrase:
 
 
 def _names() -> Iterator[Name]:
-    for kind, names in _rows(word_tables.NAMES):
+    for kind, names in _rows("names"):
         for name in names.split():
             english, _, german = name.partition("=")
             yield Name(english, german or english, kind)
 
 
-def _counted(table: str) -> list[tuple[str, str]]:
-    words = table.split()
+def _counted(text: str) -> list[tuple[str, str]]:
+    words = text.split()
     return list(zip(words[::2], words[1::2], strict=True))
 
 
-NOUNS = [_noun(*row) for row in _rows(word_tables.NOUNS)]
-VERBS = [_verb(*row) for row in _rows(word_tables.VERBS)]
-CLAUSE_VERBS = {verb.base: verb for verb in (_verb(*row) for row in _rows(word_tables.CLAUSE_VERBS))}
-VENUES = {verb: tuple(kinds.split()) for verb, kinds in _rows(word_tables.VENUES)}
-ADJECTIVES = [_adjective(*row) for row in _rows(word_tables.ADJECTIVES)]
+NOUNS = [_noun(*row) for row in _rows("nouns")]
+VERBS = [_verb(*row) for row in _rows("verbs")]
+CLAUSE_VERBS = {verb.base: verb for verb in (_verb(*row) for row in _rows("clause_verbs"))}
+VENUES = {verb: tuple(kinds.split()) for verb, kinds in _rows("venues")}
+ADJECTIVES = [_adjective(*row) for row in _rows("adjectives")]
 NAMES = list(_names())
-PHRASES = [phrase(*row) for row in _rows(word_tables.PHRASES)]
-HOURS = _counted(word_tables.HOURS)
+PHRASES = [phrase(*row) for row in _rows("phrases")]
+HOURS = _counted(_tables()["hours"][0])
 
 BE = _verb("be was been", "sein ist gewesen +sein", "", "", "static preterite")
 THERE_IS = _verb("be was been", "geben gibt gegeben", "", "", "static preterite")
@@ -263,8 +273,8 @@ POSSESSIVES = [
     for english, german in _counted("my mein  your dein  his sein  her ihr  our unser  their ihr")
 ]
 NUMBERS, TENS = (
-    [Determiner("", english, german, "bare", False) for english, german in _counted(table)]
-    for table in (word_tables.NUMBERS, word_tables.TENS)
+    [Determiner("", english, german, "bare", False) for english, german in _counted(_tables()[table][0])]
+    for table in ("numbers", "tens")
 )
 
 MODALS = [

@@ -196,9 +196,9 @@ class Author:
         first = self.pick(fitting)
         if "state" in first.kinds and self.chance(0.7):
             return ()
-        colours = [word for word in fitting if "colour" in word.kinds]
-        if colours and first.english in ("old", "new", "small", "big") and self.chance(0.3):
-            return first, self.pick(colours)
+        colors = [word for word in fitting if "colour" in word.kinds]
+        if colors and first.english in ("old", "new", "small", "big") and self.chance(0.3):
+            return first, self.pick(colors)
         return (first,)
 
     # Where and when

@@ -31,7 +31,7 @@ from heedful.demo.structure import (
 LASTING, EVERYDAY = verbs_with("lasting"), verbs_with("lasting", "routine")
 SUDDEN = [verb for verb in lexicon.VERBS if verb.prefix + verb.infinitive in ("ankommen", "zurückkommen", "anrufen")]
 SUDDEN += [verb for verb in lexicon.VERBS if verb.infinitive == "klingeln" or verb.prefix + verb.er == "aufsteht"]
-FAVOURS = [verb for verb in PERSONAL if verb.base in ("help", "invite", "call", "visit")]
+FAVORS = [verb for verb in PERSONAL if verb.base in ("help", "invite", "call", "visit")]
 COSTLY = [verb for verb in PERSONAL if verb.base in ("buy", "travel", "fly", "order")]
 PREFERENCES = [verb for verb in verbs_with("like") if verb.objects and verb.base not in ("have", "see")]
 HAVE = next(verb for verb in PERSONAL if verb.base == "have")
@@ -160,7 +160,7 @@ class Writer(Questioner):
         means = self.noun("time", "money")
         rich = means.english == "money"
         main = self.clause(
-            COSTLY if rich else EVERYDAY + FAVOURS, subject=self.person_phrase(), era="future", plain=True
+            COSTLY if rich else EVERYDAY + FAVORS, subject=self.person_phrase(), era="future", plain=True
         )
         who = pronoun_for(main.subject)
         choice = self.pick(["circumstance", "weather", "favour", "means"])
@@ -169,7 +169,7 @@ class Writer(Questioner):
         elif choice == "circumstance":
             inner = self.circumstance(main, "habit")
         elif choice == "favour":
-            inner = replace(self.clause(FAVOURS, era="habit", plain=True), tense="present", modal=None)
+            inner = replace(self.clause(FAVORS, era="habit", plain=True), tense="present", modal=None)
         else:
             inner = self.weather("habit")
         return self._joined(main, "if", inner, 0.5)

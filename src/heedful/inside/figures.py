@@ -26,7 +26,7 @@ from heedful.storage.atomic import explain_os_errors
 from heedful.storage.folder import ModelFolder
 
 NAME = re.compile(r"(?P<stack>encoder|decoder)(\.(?P<layer>\d+))?\.(?P<kind>self|cross)(\.(?P<head>\d+))?")
-LABELLED = 60  # tokens up to which they stand at the edges
+MAX_LABELED = 60  # tokens up to which they stand at the edges
 
 
 def draw_cross_attention(translator: Translator, source: str, path: Path) -> str:
@@ -145,11 +145,11 @@ def _named(
 def _one(weights: Tensor, rows: TokenSide | None, columns: TokenSide | None, title: str, path: Path) -> None:
     assert rows is not None and columns is not None
     height, width = weights.shape
-    cell = 0.4 if max(height, width) <= LABELLED else 6 / max(height, width)
+    cell = 0.4 if max(height, width) <= MAX_LABELED else 6 / max(height, width)
     wide = max(3.2, 2 + cell * width)
     with _figure(path, (wide, 1.8 + cell * height), 1) as (axis,):
         image = axis.imshow(weights.numpy(), cmap="cividis", vmin=0, vmax=1, aspect="auto")
-        if max(height, width) <= LABELLED:
+        if max(height, width) <= MAX_LABELED:
             _words(axis.set_xticks, range(width), columns.pieces, rotation=60, ha="left", rotation_mode="anchor")
             _words(axis.set_yticks, range(height), rows.pieces)
             axis.xaxis.tick_top()

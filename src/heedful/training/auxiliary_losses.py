@@ -32,12 +32,12 @@ def with_auxiliary_losses(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable
             if not (model.config.act_halting or model.config.experts):
                 return loss_of(model, micro_batch, smoothing, sampled_softmax)
             stacks = [child for name, child in model.named_children() if name in ("encoder", "decoder")]
-            with _listen(stacks) as heard:
+            with _record_taps(stacks) as recorded:
                 loss = loss_of(model, micro_batch, smoothing, sampled_softmax)
             real = [ids != model.config.pad_id for ids in read(micro_batch)]
             if model.config.act_halting:
-                loss = _add_ponder_cost(loss, model, stacks, heard, real)
-            return _add_load_balance(loss, model, stacks, heard, real) if model.config.experts else loss
+                loss = _add_ponder_cost(loss, model, stacks, recorded, real)
+            return _add_load_balance(loss, model, stacks, recorded, real) if model.config.experts else loss
 
         return cast(LossFunction, charged)
 
@@ -45,33 +45,33 @@ def with_auxiliary_losses(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable
 
 
 @contextmanager
-def _listen(stacks: list[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
+def _record_taps(stacks: list[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
     """Collects what passes through the taps for auxiliary losses, by tap."""
-    heard: dict[nn.Module, Tensor] = {}
+    recorded: dict[nn.Module, Tensor] = {}
 
-    def hear(tap: nn.Module, inputs: Any, out: Tensor) -> None:
-        heard[tap] = out
+    def keep_output(tap: nn.Module, inputs: Any, out: Tensor) -> None:
+        recorded[tap] = out
 
     hooks = []
     for module in (module for stack in stacks for module in stack.modules()):
         taps = [module.gates, module.load] if isinstance(module, MixtureOfExperts) else []
         taps += [module.ponder] if isinstance(module, UniversalStack) and module.halt is not None else []
-        hooks += [tap.register_forward_hook(hear) for tap in taps]
+        hooks += [tap.register_forward_hook(keep_output) for tap in taps]
     try:
-        yield heard
+        yield recorded
     finally:
         for hook in hooks:
             hook.remove()
 
 
 def _add_ponder_cost(
-    loss: Loss, model: Model, stacks: list[nn.Module], heard: dict[nn.Module, Tensor], real: list[Tensor]
+    loss: Loss, model: Model, stacks: list[nn.Module], recorded: dict[nn.Module, Tensor], real: list[Tensor]
 ) -> Loss:
     """The cost of a token is its number of steps plus its remainder (Graves, 2016); the remainder has a gradient.
 
     Where a text has one label, its cost is the mean of its tokens': otherwise that of long texts would exceed the loss.
     """
-    times = [heard[stack.ponder] for stack in stacks if isinstance(stack, UniversalStack)]
+    times = [recorded[stack.ponder] for stack in stacks if isinstance(stack, UniversalStack)]
     spent = torch.cat([time[mask] for time, mask in zip(times, real, strict=True)])  # (N)
     steps = (spent.detach() - 1e-4).floor().sum()  # without the remainders, at most 1 each
     pondered = torch.stack((steps, steps.new_tensor(float(len(spent)))))
@@ -82,7 +82,7 @@ def _add_ponder_cost(
 
 
 def _add_load_balance(
-    loss: Loss, model: Model, stacks: list[nn.Module], heard: dict[nn.Module, Tensor], real: list[Tensor]
+    loss: Loss, model: Model, stacks: list[nn.Module], recorded: dict[nn.Module, Tensor], real: list[Tensor]
 ) -> Loss:
     """The weight times (CV(importance)² + CV(load)²), per layer and token (Shazeer et al., 2017).
 
@@ -91,9 +91,9 @@ def _add_load_balance(
     costs, busiest = [], []
     for stack, mask in zip(stacks, real, strict=True):
         for layer in (module for module in stack.modules() if isinstance(module, MixtureOfExperts)):
-            if layer.gates not in heard:
+            if layer.gates not in recorded:
                 continue  # a step that no token of the batch took
-            gates, load = heard[layer.gates][mask].float(), heard[layer.load][mask].float()  # (N, E)
+            gates, load = recorded[layer.gates][mask].float(), recorded[layer.load][mask].float()  # (N, E)
             costs.append(squared_variation(gates.sum(0)) + squared_variation(load.sum(0)))
             used = (gates.detach() > 0).sum(0)
             busiest.append(used.max() / used.sum())

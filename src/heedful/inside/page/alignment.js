@@ -36,7 +36,7 @@ views.alignment = {
         rows: targetWords.map((text) => ({ text })),
         columns: sourceWords.map((text) => ({ text })),
         next: null,
-        heads: [{ colour: headColours[0], name: "alignment", rows }],
+        heads: [{ color: headColors[0], name: "alignment", rows }],
         mean: rows,
         titles: ["output", "source"],
         about: null,

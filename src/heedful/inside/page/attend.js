@@ -138,7 +138,7 @@ function scoreTable(attn, row, over, strongest, width) {
             "td",
             { class: "bar" },
             row.seen[j] &&
-              h("i", { style: { width: `${100 * row.weights[j]}%`, background: headColour(state.heads[0]) } }),
+              h("i", { style: { width: `${100 * row.weights[j]}%`, background: headColor(state.heads[0]) } }),
           ),
         ),
       ),

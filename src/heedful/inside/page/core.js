@@ -1,4 +1,4 @@
-// What every view uses: the state of the page, elements, colours, maps, numbers as text.
+// What every view uses: the state of the page, elements, colors, maps, numbers as text.
 
 let data = null;
 const views = {}; // name -> { title, key, show(main), has() }
@@ -51,11 +51,11 @@ function figure(x, digits = 2) {
 const percent = (x) =>
   x >= 0.0995 ? `${(100 * x).toFixed(0)} %` : x >= 0.00095 ? `${(100 * x).toFixed(1)} %` : "< 0.1 %";
 
-// ---- colours: Okabe and Ito's for heads, one hue of falling lightness for weights, blue and orange for signs
+// ---- colors: Okabe and Ito's for heads, one hue of falling lightness for weights, blue and orange for signs
 
 const dark = () => document.documentElement.dataset.theme === "dark";
-const headColours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b59b00", "#7f7f7f"];
-const headColour = (head) => headColours[head % headColours.length];
+const headColors = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b59b00", "#7f7f7f"];
+const headColor = (head) => headColors[head % headColors.length];
 const ramps = {
   light: [
     [255, 255, 255],
@@ -86,10 +86,10 @@ function ramp() {
   return tables[theme];
 }
 const scaled = (weight) => Math.sqrt(Math.min(Math.max(weight, 0), 1)); // so that small weights can be told apart
-const weightColour = (weight) => `rgb(${ramp()[Math.round(255 * scaled(weight))].map(Math.round).join()})`;
+const weightColor = (weight) => `rgb(${ramp()[Math.round(255 * scaled(weight))].map(Math.round).join()})`;
 const onWeight = (weight) =>
   (dark() ? scaled(weight) > 0.72 : scaled(weight) > 0.55) !== dark() ? "#fff" : dark() ? "#000" : "#111";
-function signColour(x) {
+function signColor(x) {
   const strong = Math.min(Math.abs(x), 1),
     neutral = dark() ? [30, 34, 44] : [246, 246, 244];
   return mix([neutral, x < 0 ? [0, 114, 178] : [213, 94, 0]], Math.sqrt(strong));
@@ -179,7 +179,7 @@ const dotted = (attention, layer, head) => `${attention.stack}.${layer}.${attent
 // ---- pictures
 
 // Numbers as an image, a pixel a cell; larger ones are pooled, so that no strong weight is lost.
-function image(rows, height, width, colour, most = 600) {
+function image(rows, height, width, color, most = 600) {
   const down = Math.max(1, Math.ceil(height / most)),
     across = Math.max(1, Math.ceil(width / most));
   const tall = Math.ceil(height / down),
@@ -197,7 +197,7 @@ function image(rows, height, width, colour, most = 600) {
         for (let j = x * across; j < Math.min(width, (x + 1) * across); j++)
           if (Math.abs(row[j]) > Math.abs(strongest)) strongest = row[j];
       }
-      const [r, g, b] = colour(strongest),
+      const [r, g, b] = color(strongest),
         at = 4 * (y * wide + x);
       pixels.data[at] = r;
       pixels.data[at + 1] = g;

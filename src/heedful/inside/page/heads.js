@@ -12,7 +12,7 @@ views.heads = {
     const options = Array.from({ length: heads }, (_, value) => ({
       value,
       text: String(value + 1),
-      dot: headColour(value),
+      dot: headColor(value),
       title: data.kinds[attn.work[state.layer][value].kind],
     }));
     put(
@@ -67,7 +67,7 @@ views.heads = {
         columns: labels(attn.columns),
         next: attn.rows === "target" && !state.words ? nextWords() : null,
         heads: state.heads.map((head) => ({
-          colour: headColour(head),
+          color: headColor(head),
           name: `head ${head + 1}`,
           rows: weights(state.attention, state.layer, head),
         })),

@@ -1,4 +1,4 @@
-// A matrix with words at its edges: colours, values where there is room, and a cross under the pointer.
+// A matrix with words at its edges: colors, values where there is room, and a cross under the pointer.
 
 const lean = Math.PI / 3.2, // of the words above the columns
   longest = 105; // pixels of a label

@@ -34,7 +34,7 @@ function pair({
       h(
         "span",
         { class: "shade", "aria-hidden": "true" },
-        side === "to" && heads.map(({ colour }) => h("i", { style: { background: colour, opacity: "0" } })),
+        side === "to" && heads.map(({ color }) => h("i", { style: { background: color, opacity: "0" } })),
       ),
       h("bdi", {}, label.text),
       side === "from" && next && next[i] ? h("span", { class: "next" }, `▸ ${next[i]}`) : null,
@@ -180,8 +180,8 @@ function drawLines({ canvas, faint, box, left, right, start, heads, only, sure }
   const draw = (context, only) => {
     context.lineCap = "round";
     const many = lists[0].length * heads.length > 400;
-    heads.forEach(({ colour, rows }, number) => {
-      context.strokeStyle = colour;
+    heads.forEach(({ color, rows }, number) => {
+      context.strokeStyle = color;
       const beside = Math.max(-7, Math.min(7, 2.4 * (number - (heads.length - 1) / 2))); // heads do not hide each other
       for (let i = 0; i < lists[0].length; i++) {
         if (only && only.query !== undefined && only.query !== start + i) continue;

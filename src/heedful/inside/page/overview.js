@@ -184,12 +184,12 @@ function thumbnail(canvas, attn, layer, head, most = 150) {
   const context = canvas.getContext("2d"),
     pixels = context.createImageData(wide, tall),
     paint = new Uint32Array(pixels.data.buffer);
-  const colours = Uint32Array.from({ length: 256 }, (_, x) => {
+  const colors = Uint32Array.from({ length: 256 }, (_, x) => {
     const [r, g, b] = ramp()[Math.round(255 * scaled(x / 255))].map(Math.round);
     return (255 << 24) | (b << 16) | (g << 8) | r;
   });
   cells.forEach((x, at) => {
-    paint[at] = colours[x];
+    paint[at] = colors[x];
   });
   context.putImageData(pixels, 0, 0);
 }

@@ -84,10 +84,10 @@ function plate(title, numbers, rows, columns, by) {
     numbers.values.reduce((a, b) => Math.max(a, b)),
   ];
   const signed = least < 0 && best > 0;
-  const colour = signed
-    ? (x) => signColour(x / most)
+  const color = signed
+    ? (x) => signColor(x / most)
     : (x) => ramp()[Math.round((255 * (x - least)) / (best - least || 1))];
-  const picture = image(lines, height, width, colour, 1024);
+  const picture = image(lines, height, width, color, 1024);
   const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": title }),
     holder = h("div", { class: "heat" }, canvas),
     readout = h(

@@ -12,7 +12,7 @@ views.steps = {
     const heads = Array.from({ length: attn.shape[1] }, (_, value) => ({
       value,
       text: String(value + 1),
-      dot: headColour(value),
+      dot: headColor(value),
     }));
     const chips = h(
       "div",
@@ -72,10 +72,10 @@ function stop(title, say, equation, ...content) {
   );
 }
 
-// A vector as a row of cells; `limit` is the number that is fully coloured.
+// A vector as a row of cells; `limit` is the number that is fully colored.
 function strip(what, values, limit, chosen) {
   const most = limit || Math.max(1e-9, ...Array.from(values, Math.abs));
-  const canvas = image([values], 1, values.length, (x) => signColour(x / most), 4096);
+  const canvas = image([values], 1, values.length, (x) => signColor(x / most), 4096);
   canvas.title = `${values.length} numbers from ${figure(Math.min(...values))} to ${figure(Math.max(...values))}`;
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", canvas.title);
