@@ -77,7 +77,7 @@ def _add_ponder_cost(
     pondered = torch.stack((steps, steps.new_tensor(float(len(spent)))))
     cost = spent.sum()
     if loss.tokens == len(real[0]):  # one label per text
-        cost = sum((time * mask).sum(1) / mask.sum(1) for time, mask in zip(times, real, strict=True)).sum()
+        cost = torch.cat([(time * mask).sum(1) / mask.sum(1) for time, mask in zip(times, real, strict=True)]).sum()
     return replace(loss, smoothed=loss.smoothed + model.config.ponder_cost * cost, pondered=pondered)
 
 
