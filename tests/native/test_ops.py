@@ -1,8 +1,9 @@
-"""Every operation of the engine against torch, forward and backward, with odd sizes."""
+"""Every operation of the engine against torch in float64: forward and backward, odd sizes, one and many threads."""
 
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_float, c_uint64, c_void_p
 from typing import Any
 
@@ -16,21 +17,28 @@ from heedful.native.support import ACTIVATIONS
 
 pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 PANEL = library().heedful_panel_width() if library() else 16  # type: ignore[union-attr]
-TILE = 16  # rows that a bf16 GEMM may write beyond the last one
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call an operation; tensors are passed by their address, numbers by their C type."""
+    """Call an operation; tensors are passed by their address, numbers by their C type.
+
+    The same call in three threads at once, on copies of the tensors, has the same results to the bit.
+    """
     function = getattr(library(), f"heedful_op_{name}")
     function.restype = None
 
     def convert(value: Any) -> Any:
         if isinstance(value, Tensor):
-            assert value.is_contiguous() and value.dtype == torch.float32
+            assert value.is_contiguous() and value.dtype in (torch.float32, torch.int32, torch.float64)
             return c_void_p(value.data_ptr())
         return c_float(value) if isinstance(value, float) else value
 
+    copies = [[value.clone() if isinstance(value, Tensor) else value for value in arguments] for _ in range(3)]
     function(*map(convert, arguments))
+    with ThreadPoolExecutor(len(copies)) as threads:
+        list(threads.map(lambda copied: function(*map(convert, copied)), copies))
+    for value, *others in zip(arguments, *copies, strict=True):
+        assert not isinstance(value, Tensor) or all(torch.equal(value, other) for other in others)
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:
@@ -50,15 +58,13 @@ def close(ours: Tensor, theirs: Tensor, tolerance: float = 2e-5) -> None:
 def test_linear(rows: int, bf16: bool, tolerance: float) -> None:
     wide, out = 3 * PANEL, 2 * PANEL
     x, weight, bias, dy = randn(rows, wide), randn(out, wide, seed=1), randn(out, seed=2), randn(rows, out, seed=3)
-    y, dx = torch.zeros(rows + TILE, out), torch.zeros(rows + TILE, wide)
-    d_weight, d_bias = torch.ones(out, wide), torch.ones(out)  # accumulated into
+    y, dx, d_weight, d_bias = torch.empty(rows, out), torch.ones(rows, wide), torch.ones(out, wide), torch.ones(out)
     call("linear", int(bf16), x, rows, wide, weight, bias, out, y, dy, dx, d_weight, d_bias)
     inputs = [tensor.double().requires_grad_() for tensor in (x, weight, bias)]
     result = F.linear(*inputs)
-    close(y[:rows], result.detach(), tolerance)
-    for ours, theirs in zip(
-        (dx[:rows], d_weight - 1, d_bias - 1), expected_gradients(result, dy, *inputs), strict=True
-    ):
+    close(y, result.detach(), tolerance)
+    expected = expected_gradients(result, dy, *inputs)
+    for ours, theirs in zip((dx - 1, d_weight - 1, d_bias - 1), expected, strict=True):  # accumulated into
         close(ours, theirs, tolerance)
 
 
@@ -105,6 +111,87 @@ def test_silu_mul() -> None:
     close(y, result.detach())
     for ours, theirs in zip((d_gate, d_up), expected_gradients(result, dy, *inputs), strict=True):
         close(ours, theirs)
+
+
+def ints(*shape: int, below: int) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randint(below, shape, generator=generator, dtype=torch.int32)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize(("count", "with_types", "learned"), [(1, False, True), (13, True, True), (70, True, False)])
+def test_embedding(count: int, with_types: bool, learned: bool, rate: float) -> None:
+    """A token may come several times; without learned positions none are added."""
+    width, scale = 3 * PANEL, 1.7
+    ids, types = ints(count, below=5), ints(count, below=2)
+    tokens, type_table, positions = randn(5, width), randn(2, width, seed=1), randn(count, width, seed=2)
+    x, dx = torch.empty(count, width), randn(count, width, seed=3)
+    grads = [torch.ones(5, width), torch.ones(2, width), torch.ones(count, width)]  # accumulated into
+    optional = [with_types, learned]
+    tables = [tokens, *(table if used else None for table, used in zip((type_table, positions), optional, strict=True))]
+    d_tables = [grads[0], *(grad if used else None for grad, used in zip(grads[1:], optional, strict=True))]
+    call("embedding", ids, types, count, *tables, scale, width, rate, c_uint64(7), x, dx, *d_tables)
+    inputs = [table.double().requires_grad_() for table in tables if table is not None]
+    plain = scale * F.embedding(ids.long(), inputs[0])
+    if with_types:
+        plain = plain + scale * F.embedding(types.long(), inputs[1])
+    if learned:
+        plain = plain + inputs[-1]
+    mask = (x != 0) / (1 - rate)  # as drawn
+    assert float(mask.float().mean()) == pytest.approx(1, abs=5 * math.sqrt(rate / (1 - rate) / x.numel()) + 1e-6)
+    close(x, (plain * mask).detach())
+    expected = expected_gradients(plain * mask, dx, *inputs)
+    for ours, theirs in zip((grad for grad in d_tables if grad is not None), expected, strict=True):
+        close(ours - 1, theirs)
+
+
+LENGTHS = [5, 5, 1, 1, 19, 19, 8, 8]  # of sentences, two passes each
+SOFTMAX_CASES = [(0.0, False), (0.1, False), (0.0, True), (0.1, True)]  # label smoothing; a sample of the vocabulary
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("bf16", "tolerance"), [(False, 2e-5), (True, 2e-2)])
+@pytest.mark.parametrize("rdrop", [0.0, 3.0])
+@pytest.mark.parametrize(("label_smoothing", "sampled"), SOFTMAX_CASES)
+def test_softmax_cross_entropy(
+    label_smoothing: float, sampled: bool, rdrop: float, bf16: bool, tolerance: float, threads: int
+) -> None:
+    """With a vocabulary of more than one chunk, sampled softmax and R-Drop."""
+    rows, width, vocabulary = sum(LENGTHS), 2 * PANEL, 701
+    x, weight, bias = randn(rows, width), randn(vocabulary, width, seed=1) / math.sqrt(width), randn(vocabulary)
+    candidates = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(2))[:333].sort().values.int()
+    logit_bias = randn(len(candidates), seed=5) if sampled else None
+    count = len(candidates) if sampled else vocabulary
+    labels = torch.cat([ints(length, below=count) for length in LENGTHS])  # the same in both passes
+    dx, d_weight, d_bias = torch.ones(rows, width), torch.ones(vocabulary, width), torch.ones(vocabulary)
+    sums = torch.zeros(2, dtype=torch.float64)
+    call(
+        "cross_entropy", int(bf16), threads, x, torch.tensor(LENGTHS, dtype=torch.int32), len(LENGTHS), weight, bias,
+        vocabulary, width, labels, candidates if sampled else None, logit_bias, count, label_smoothing, rdrop, dx,
+        d_weight, d_bias, sums,
+    )  # fmt: skip
+    inputs = [tensor.double().requires_grad_() for tensor in (x, weight, bias)]
+    logits = F.linear(*inputs)
+    chosen = logits[:, candidates.long()] + logit_bias.double() if logit_bias is not None else logits
+    label_logits = chosen.gather(1, labels.long()[:, None])[:, 0]
+    nll = chosen.logsumexp(1) - label_logits
+    loss = (nll + label_smoothing * (label_logits - logits.mean(1))).sum()  # ε over the whole vocabulary
+    if rdrop:
+        passes = [torch.cat([chosen[first : first + count] for first, count in spans(which)]) for which in (0, 1)]
+        p, q = (logits.log_softmax(1) for logits in passes)
+        divergence = F.kl_div(q, p, log_target=True, reduction="sum") + F.kl_div(p, q, log_target=True, reduction="sum")
+        loss, nll = loss / 2 + rdrop / 4 * divergence, nll / 2
+    assert sums[0].item() == pytest.approx(loss.item(), rel=tolerance)
+    assert sums[1].item() == pytest.approx(nll.sum().item(), rel=tolerance)
+    expected = torch.autograd.grad(loss, inputs)
+    for ours, theirs in zip((dx - 1, d_weight - 1, d_bias - 1), expected, strict=True):
+        close(ours, theirs, tolerance)
+
+
+def spans(which: int) -> list[tuple[int, int]]:
+    """The first token and the length of every sentence in its first or second pass."""
+    starts = [sum(LENGTHS[:i]) for i in range(len(LENGTHS))]
+    return list(zip(starts, LENGTHS, strict=True))[which::2]
 
 
 def test_rotary() -> None:

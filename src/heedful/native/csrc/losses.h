@@ -1,9 +1,9 @@
 // The loss of a group of sentences together with its gradients, so that few logits exist at a time.
 #pragma once
 
+#include "candidates.h"
 #include "ops.h"
 #include "tensor.h"
-#include "trainer.h"
 
 namespace heedful::train {
 
@@ -40,14 +40,15 @@ template <typename Scalar>
 class Losses {
   public:
     // candidate_grads, (C, D), are accumulated into.
-    Losses(const TransformerTrainer<Scalar>& trainer, const Batch& batch, Arena& arena, float* candidate_grads)
-        : hidden_sum(trainer.config.width), trainer(trainer), batch(batch), output(trainer.output(batch)),
-          D(trainer.config.width), arena(arena), packer(arena), candidate_grads(candidate_grads) {
-        if (output.bias >= 0) bias_grads.resize(round_up_panel(batch.candidate_count));
+    Losses(const Candidates<Scalar>& candidates, const Batch& batch, Arena& arena, float* candidate_grads)
+        : hidden_sum(candidates.matrix.width), candidate_grads(candidate_grads), candidates(candidates), batch(batch),
+          D(candidates.matrix.width), arena(arena), packer(arena) {
+        if (candidates.matrix.bias) bias_grads.resize(round_up_panel(batch.candidate_count));
     }
 
     std::vector<double> hidden_sum;  // (D): the sum of all hidden states; label smoothing's gradient of each output row
     std::vector<float> bias_grads;   // (C), padded; empty without an output bias
+    float* const candidate_grads;    // (C, D)
     double smoothed_loss = 0, nll = 0, tokens = 0;
 
     // x: hidden states (N, D); dx: their gradient, accumulated into. With a mixture, label smoothing is that of the
@@ -64,14 +65,12 @@ class Losses {
     }
 
   private:
-    const TransformerTrainer<Scalar>& trainer;
+    const Candidates<Scalar>& candidates;
     const Batch& batch;
-    const OutputWeights output;
     const int D;
     Arena& arena;
     OperandPacker<Scalar> packer;
     Buffer<float> chunk;  // logits of some candidates
-    float* candidate_grads;
     CopyMixture* mixture = nullptr;
 
     // Chunks of rows: all logits of a few rows at a time.
@@ -83,7 +82,7 @@ class Losses {
             const int rows = std::min(chunk_rows, x.rows - first);
             const float* hidden = x.value + size_t(first) * D;
             float* d_hidden = dx + size_t(first) * D;
-            gemm<false>(hidden, D, rows, D, trainer.candidates[0].get(), P, logits, P, trainer.logit_bias.get());
+            gemm<false>(hidden, D, rows, D, candidates.panels[0].get(), P, logits, P, candidates.logit_bias.get());
             for (int r = 0; r < rows; ++r) {
                 float* row = logits + size_t(r) * P;
                 const int label = labels[first + r];
@@ -96,8 +95,8 @@ class Losses {
                 std::fill(row + C, row + P, 0.0f);
                 row[label] -= (1 - batch.label_smoothing) * share;
             }
-            if (output.bias >= 0) heedful::add_rows(logits, rows, P, bias_grads.data());
-            gemm<true>(logits, P, rows, P, trainer.candidates[1].get(), D, d_hidden, D);
+            if (candidates.matrix.bias) heedful::add_rows(logits, rows, P, bias_grads.data());
+            gemm<true>(logits, P, rows, P, candidates.panels[1].get(), D, d_hidden, D);
             gemm_tn_add(logits, P, rows, C, packer.panels(hidden, rows, D), D, candidate_grads, packer.transposed);
         }
     }
@@ -202,8 +201,8 @@ class Losses {
         float* logits = chunk.ensure(round_up_tile(N) * W);
         for (int first = 0; first < P; first += W) {
             const int width = std::min(W, P - first);
-            gemm<false>(hidden, D, N, D, trainer.candidates[0].get() + size_t(first) * D, width, logits, W,
-                        trainer.logit_bias.get() + first);
+            gemm<false>(hidden, D, N, D, candidates.panels[0].get() + size_t(first) * D, width, logits, W,
+                        candidates.logit_bias.get() + first);
             work(first, width, logits, W);
         }
     }
@@ -224,7 +223,7 @@ class Losses {
     // to += d_logits of one chunk times the embeddings of its candidates
     void add_hidden_grad(const Scalar* d_logits, int first, int width, int N, float* to) {
         const int P = int(round_up_panel(batch.candidate_count));
-        gemm<true>(d_logits + first, P, N, width, trainer.candidates[1].get() + size_t(first) * PANEL, D, to, D, nullptr,
+        gemm<true>(d_logits + first, P, N, width, candidates.panels[1].get() + size_t(first) * PANEL, D, to, D, nullptr,
                    size_t(P) * PANEL);
     }
 
@@ -245,9 +244,9 @@ class Losses {
         if (batch.label_smoothing <= 0) {
             smoothed_loss += weight * token_nll;
         } else {
-            const double mean_logit = dot(hidden, trainer.mean.data(), D) + trainer.mean_bias;
+            const double mean_logit = dot(hidden, candidates.mean.data(), D) + candidates.mean_bias;
             smoothed_loss += weight * (token_nll + batch.label_smoothing * (double(logsumexp) - token_nll - mean_logit));
-            axpy(d_hidden, trainer.mean.data(), -weight * batch.label_smoothing, D);
+            axpy(d_hidden, candidates.mean.data(), -weight * batch.label_smoothing, D);
             for (int j = 0; j < D; ++j) hidden_sum[j] += weight * hidden[j];
         }
         return mixture ? mixture->share[row] : 1.0f;
@@ -265,9 +264,9 @@ class Losses {
 
     // Backward through the logit of a label: to the hidden state, and to the label's embedding.
     void add_label_grad(int label, const float* hidden, float* d_hidden, float d_logit) {
-        axpy(d_hidden, trainer.weights[output.weight] + size_t(batch.candidate(label)) * D, d_logit, D);
+        axpy(d_hidden, candidates.matrix.weight + size_t(batch.candidate(label)) * D, d_logit, D);
         axpy(candidate_grads + size_t(label) * D, hidden, d_logit, D);
-        if (output.bias >= 0) bias_grads[label] += d_logit;
+        if (candidates.matrix.bias) bias_grads[label] += d_logit;
     }
 
     // bias_grads += scale times one row of d_logits
@@ -286,5 +285,29 @@ class Losses {
         return reduce_sum(sums);
     }
 };
+
+// The gradients of the output matrix and its bias, which `losses` of several threads have accumulated by candidate, and those
+// of label smoothing. d_bias may be null.
+template <typename Scalar>
+void add_output_gradients(const OutputMatrix& matrix, const Batch& batch, int threads,
+                          const std::vector<const Losses<Scalar>*>& losses, float* d_weight, float* d_bias) {
+    const int D = matrix.width, C = batch.candidate_count;
+    if (batch.label_smoothing > 0) {
+        const double share = double(batch.label_smoothing) / matrix.rows;
+        std::vector<float> smoothing_grad(D);
+        for (int j = 0; j < D; ++j)
+            for (const Losses<Scalar>* loss : losses) smoothing_grad[j] -= float(share * loss->hidden_sum[j]);
+#pragma omp parallel for num_threads(threads)
+        for (int v = 0; v < matrix.rows; ++v) axpy(d_weight + size_t(v) * D, smoothing_grad.data(), 1.0f, D);
+        for (const Losses<Scalar>* loss : losses)
+            for (int v = 0; d_bias && v < matrix.rows; ++v) d_bias[v] -= float(share * loss->tokens);
+    }
+    for (const Losses<Scalar>* loss : losses) {
+#pragma omp parallel for num_threads(threads)
+        for (int c = 0; c < C; ++c)
+            axpy(d_weight + size_t(batch.candidate(c)) * D, loss->candidate_grads + size_t(c) * D, 1.0f, D);
+        for (int c = 0; d_bias && c < C; ++c) d_bias[batch.candidate(c)] += loss->bias_grads[c];
+    }
+}
 
 }  // namespace heedful::train

@@ -69,6 +69,46 @@ inline void layer_norm_backward(const float* x, const RowStats* stats, const flo
     }
 }
 
+struct EmbeddingTables {  // (V, D) embeddings, (types, D) of token types and (max_length, D) of positions, or null
+    const float *tokens, *types, *positions;
+    float scale;  // of the embeddings and the token types
+    int width;    // D, a multiple of LANES
+};
+struct EmbeddingGrads {  // of the tables; null where a table is null or not learned
+    float *tokens, *types, *positions;
+};
+
+// x: (count, D), the embeddings of one sentence, times a dropout mask that is drawn from rng.
+inline void embedding_forward(const EmbeddingTables& tables, const int32_t* ids, const int32_t* types, int count,
+                              DropoutRng& rng, float* x) {
+    const size_t D = tables.width;
+    const VecF32 scale = broadcast(tables.scale);
+    for (int i = 0; i < count; ++i, x += D) {
+        const float *token = tables.tokens + ids[i] * D, *type = tables.types ? tables.types + types[i] * D : nullptr;
+        const float* position = tables.positions ? tables.positions + i * D : nullptr;
+        for (size_t j = 0; j < D; j += LANES) {
+            VecF32 sum = position ? load(position + j) : VecF32{};
+            if (type) sum = fmadd(load(type + j), scale, sum);
+            store(x + j, rng.mask() * fmadd(load(token + j), scale, sum));
+        }
+    }
+}
+
+inline void embedding_backward(const EmbeddingTables& tables, const int32_t* ids, const int32_t* types, int count,
+                               DropoutRng& rng, const float* dx, const EmbeddingGrads& grads) {
+    const size_t D = tables.width;
+    for (int i = 0; i < count; ++i, dx += D) {
+        float *token = grads.tokens + ids[i] * D, *type = grads.types ? grads.types + types[i] * D : nullptr;
+        float* position = grads.positions ? grads.positions + i * D : nullptr;
+        for (size_t j = 0; j < D; j += LANES) {
+            const VecF32 mask = rng.mask(), d = load(dx + j);
+            store(token + j, fmadd(d * tables.scale, mask, load(token + j)));
+            if (type) store(type + j, load(type + j) + d * tables.scale * mask);
+            if (position) store(position + j, load(position + j) + d * mask);
+        }
+    }
+}
+
 // Rotary position embedding (Su et al., 2021), in place: rotates adjacent pairs of each head of one row by the angles of its
 // position, (d / 2, 2) cosines and sines. The inverse rotation is the backward pass.
 template <bool inverse = false>

@@ -5,6 +5,7 @@
 
 #include "losses.h"
 #include "ops.h"
+#include "trainer.h"
 
 namespace heedful::train {
 
@@ -15,7 +16,7 @@ class Tape {
     // weight_grads, all weights concatenated, and candidate_grads, (C, D), are accumulated into.
     Tape(const TransformerTrainer<Scalar>& trainer, const Batch& batch, Arena& arena, float* weight_grads,
          float* candidate_grads)
-        : losses(trainer, batch, arena, candidate_grads), trainer(trainer), config(trainer.config), batch(batch),
+        : losses(trainer.candidates, batch, arena, candidate_grads), trainer(trainer), config(trainer.config), batch(batch),
           D(trainer.config.width), arena(arena), grads(arena), packer(arena), weight_grads(weight_grads) {}
 
     Losses<Scalar> losses;
@@ -32,39 +33,28 @@ class Tape {
     Tensor embed(const EmbeddingWeights& weights, const int32_t* ids, const int32_t* types,
                  const std::vector<Span>& spans) {
         const Tensor x = new_tensor(spans.back().first + spans.back().count, D);
-        const float scale = config.embedding_scale, *table = trainer.weights[weights.tokens];
-        const float* type_table = weights.types < 0 ? nullptr : trainer.weights[weights.types];
-        const float* positions = weights.positions < 0 ? trainer.added_positions() : trainer.weights[weights.positions];
+        const EmbeddingTables tables{trainer.weights[weights.tokens],
+                                     weights.types < 0 ? nullptr : trainer.weights[weights.types],
+                                     weights.positions < 0 ? trainer.added_positions() : trainer.weights[weights.positions],
+                                     config.embedding_scale, D};
         const bool normed = weights.norm >= 0;
-        DropoutRng rng = next_rng(normed ? 0.0f : config.dropout);
-        const DropoutRng same = rng;
-        for (const Span& span : spans)
-            for (int i = 0; i < span.count; ++i) {
-                const int row = span.first + i;
-                const float* from = table + size_t(ids[row]) * D;
-                float* to = x.value + size_t(row) * D;
-                for (int j = 0; j < D; j += LANES) {
-                    VecF32 sum = positions ? load(positions + size_t(i) * D + j) : VecF32{};
-                    if (type_table) sum = fmadd(load(type_table + size_t(types[row]) * D + j), broadcast(scale), sum);
-                    store(to + j, rng.mask() * fmadd(load(from + j), broadcast(scale), sum));
-                }
-            }
-        steps.push_back([=] {
-            DropoutRng rng = same;
-            float *d_tokens = weight_grad(weights.tokens), *d_types = type_table ? weight_grad(weights.types) : nullptr;
-            float* d_positions = weights.positions < 0 ? nullptr : weight_grad(weights.positions);
+        const DropoutRng rng = next_rng(normed ? 0.0f : config.dropout);
+        auto for_each_sentence = [=](auto embed) {
             for (const Span& span : spans)
-                for (int i = 0; i < span.count; ++i) {
-                    const int row = span.first + i;
-                    float* to = d_tokens + size_t(ids[row]) * D;
-                    const float* from = grad(x) + size_t(row) * D;
-                    for (int j = 0; j < D; j += LANES) {
-                        const VecF32 mask = rng.mask(), d = load(from + j);
-                        store(to + j, fmadd(d * scale, mask, load(to + j)));
-                        if (d_types) add(d_types + size_t(types[row]) * D + j, d * scale * mask);
-                        if (d_positions) add(d_positions + size_t(i) * D + j, d * mask);
-                    }
-                }
+                embed(ids + span.first, tables.types ? types + span.first : nullptr, span.count, size_t(span.first) * D);
+        };
+        DropoutRng draws = rng;
+        for_each_sentence([&](const int32_t* ids, const int32_t* types, int count, size_t at) {
+            embedding_forward(tables, ids, types, count, draws, x.value + at);
+        });
+        steps.push_back([=] {
+            DropoutRng draws = rng;
+            const EmbeddingGrads d_tables{weight_grad(weights.tokens),
+                                          weights.types < 0 ? nullptr : weight_grad(weights.types),
+                                          weights.positions < 0 ? nullptr : weight_grad(weights.positions)};
+            for_each_sentence([&](const int32_t* ids, const int32_t* types, int count, size_t at) {
+                embedding_backward(tables, ids, types, count, draws, grad(x) + at, d_tables);
+            });
             free_grad(x);
         });
         return normed ? dropout(layer_norm(x, weights.norm), config.dropout) : x;
@@ -300,7 +290,6 @@ class Tape {
 
     float* weight_grad(int weight) const { return weight_grads + trainer.offsets[weight]; }
     DropoutRng next_rng(float rate) { return DropoutRng(batch.seed, group, site++, rate); }
-    static void add(float* to, VecF32 x) { store(to, load(to) + x); }
 
     Tensor new_tensor(int rows, int width) {
         return {arena.allocate(round_up_tile(rows) * width), grads.new_slot(), rows, width};

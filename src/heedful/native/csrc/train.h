@@ -127,7 +127,7 @@ struct TransformerTrainer<Scalar>::Worker {
 };
 
 template <typename Scalar>
-void TransformerTrainer<Scalar>::pack_weights(const Batch& batch, int threads) {
+void TransformerTrainer<Scalar>::pack_weights(int threads) {
     for (Linear<Scalar>* linear : all_linears) {
         linear->forward.ensure(round_up_panel(linear->out) * linear->in);
         linear->backward.ensure(round_up_panel(linear->in) * linear->out);
@@ -148,61 +148,6 @@ void TransformerTrainer<Scalar>::pack_weights(const Batch& batch, int threads) {
         }
     }
     exceptions.rethrow();
-    pack_candidates(batch, threads);
-    if (batch.label_smoothing > 0) compute_means(batch, threads);
-}
-
-// The rows of the output matrix that the softmax sums over, and the biases of their logits.
-template <typename Scalar>
-void TransformerTrainer<Scalar>::pack_candidates(const Batch& batch, int threads) {
-    const int D = config.width, C = batch.candidate_count, P = int(round_up_panel(C));
-    const OutputWeights head = output(batch);
-    Scalar* forward = candidates[0].ensure(size_t(P) * D);
-    Scalar* backward = candidates[1].ensure(round_up_panel(D) * P);
-    float* bias = logit_bias.ensure(P);
-    for (int c = 0; c < P; ++c) {
-        bias[c] = c < C ? (batch.logit_bias ? batch.logit_bias[c] : 0.0f) : -1e30f;
-        if (c < C && head.bias >= 0) bias[c] += weights[head.bias][batch.candidate(c)];
-    }
-    ExceptionCollector exceptions;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        Buffer<Scalar> buffer;
-        Buffer<float> embeddings;
-#pragma omp for
-        for (int first = 0; first < P; first += PANEL)
-            exceptions.run([&] {
-                float* panel = embeddings.ensure(size_t(PANEL) * D);
-                for (int c = first; c < first + PANEL; ++c, panel += D)
-                    if (c < C)
-                        std::memcpy(panel, weights[head.weight] + size_t(batch.candidate(c)) * D, D * sizeof(float));
-                    else
-                        std::fill_n(panel, D, 0.0f);
-                const size_t size = size_t(PANEL) * D;
-                const Scalar* rows = as_operand<Scalar>(embeddings.get(), size, buffer.ensure(size));
-                pack_columns(rows, D, PANEL, D, forward + size_t(first) * D);
-                pack_rows(rows, D, PANEL, D, backward + size_t(first) * PANEL, size_t(P) * PANEL);
-            });
-    }
-    exceptions.rethrow();
-}
-
-template <typename Scalar>
-void TransformerTrainer<Scalar>::compute_means(const Batch& batch, int threads) {
-    const int D = config.width;
-    const OutputWeights head = output(batch);
-    const float* rows = weights[head.weight];
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int first = 0; first < D; first += LANES) {
-        double total[LANES] = {};
-        for (int v = 0; v < head.count; ++v)
-            for (int j = 0; j < LANES; ++j) total[j] += rows[size_t(v) * D + first + j];
-        for (int j = 0; j < LANES; ++j) mean[first + j] = float(total[j] / head.count);
-    }
-    double bias = 0;
-    if (head.bias >= 0)
-        for (int v = 0; v < head.count; ++v) bias += weights[head.bias][v];
-    mean_bias = float(bias / head.count);
 }
 
 // Groups of at least `tokens` tokens of an encoder-decoder, in order.
@@ -243,39 +188,12 @@ inline std::vector<Group> group_evenly(const Batch& batch, int tokens) {
     return groups;
 }
 
-// The gradients of the output matrix and its bias, which the threads have accumulated by candidate, and of label smoothing.
-template <typename Scalar>
-void TransformerTrainer<Scalar>::add_output_gradients(const Batch& batch, int threads,
-                                                      const std::vector<const Losses<Scalar>*>& losses,
-                                                      float* gradients) {
-    const int D = config.width, C = batch.candidate_count;
-    const OutputWeights head = output(batch);
-    float* d_weight = gradients + offsets[head.weight];
-    float* d_bias = head.bias >= 0 ? gradients + offsets[head.bias] : nullptr;
-    if (batch.label_smoothing > 0) {
-        const double share = double(batch.label_smoothing) / head.count;
-        std::vector<float> smoothing_grad(D);
-        for (int j = 0; j < D; ++j)
-            for (const Losses<Scalar>* loss : losses) smoothing_grad[j] -= float(share * loss->hidden_sum[j]);
-#pragma omp parallel for num_threads(threads)
-        for (int v = 0; v < head.count; ++v) axpy(d_weight + size_t(v) * D, smoothing_grad.data(), 1.0f, D);
-        for (const Losses<Scalar>* loss : losses)
-            for (int v = 0; d_bias && v < head.count; ++v) d_bias[v] -= float(share * loss->tokens);
-    }
-    for (size_t i = 0; i < losses.size(); ++i) {
-        const float* candidate_grads = workers[i]->candidate_grads.get();
-#pragma omp parallel for num_threads(threads)
-        for (int c = 0; c < C; ++c)
-            axpy(d_weight + size_t(batch.candidate(c)) * D, candidate_grads + size_t(c) * D, 1.0f, D);
-        for (int c = 0; d_bias && c < C; ++c) d_bias[batch.candidate(c)] += losses[i]->bias_grads[c];
-    }
-}
-
 template <typename Scalar>
 void TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, float* gradients, double* sums) {
     const int D = config.width, C = batch.candidate_count;
     const int tokens = min_group_tokens(D, config.family != ENCODER_DECODER);
-    pack_weights(batch, threads);
+    pack_weights(threads);
+    candidates.pack(output_matrix(batch), batch, threads);
     const std::vector<Group> groups =
         config.family == ENCODER_DECODER ? group_sentences(batch, tokens) : group_evenly(batch, tokens);
     threads = std::max(1, std::min(threads, int(groups.size())));
@@ -307,7 +225,9 @@ void TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, flo
 #pragma omp parallel for num_threads(threads)
         for (int64_t at = 0; at < total; ++at) gradients[at] += other[at];
     }
-    add_output_gradients(batch, threads, losses, gradients);
+    const OutputWeights& head = output(batch);
+    add_output_gradients(candidates.matrix, batch, threads, losses, gradients + offsets[head.weight],
+                         head.bias < 0 ? nullptr : gradients + offsets[head.bias]);
     sums[0] = sums[1] = 0;
     for (const Losses<Scalar>* loss : losses) sums[0] += loss->smoothed_loss, sums[1] += loss->nll;
 }

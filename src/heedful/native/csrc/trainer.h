@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "candidates.h"
 #include "config.h"
-#include "gemm_bf16.h"
 
 namespace heedful::train {
 
@@ -20,22 +20,6 @@ struct NamedWeights {
     const int64_t* sizes;
     int32_t count;
     const float* positions;  // sinusoids (max_length, D), rotary angles (max_length, d / 2, 2), or ALiBi's slopes (H); or null
-};
-
-struct Batch {  // without padding; native/capi.py mirrors it
-    const int32_t *sources, *source_lengths;  // token ids of all sentences concatenated, and the length of each sentence
-    const int32_t* types;                     // token types of the sources, or null
-    const int32_t *inputs, *target_lengths;   // the decoder's input; an encoder has target_lengths predictions a sentence
-    const int32_t* predicted;                 // an encoder's predicted positions in their sentences; null: its labels
-    const int32_t* labels;                    // indices of the target tokens among the candidates
-    const int32_t* candidates;                // token ids; null: all of them in order
-    const float* logit_bias;                  // (C), the correction of the sampled softmax, or null
-    int32_t sentences, candidate_count;
-    float label_smoothing;
-    float rdrop;  // R-Drop's weight; if it is not 0, sentences 2 i and 2 i + 1 are two passes of one sentence
-    uint64_t seed;
-
-    int32_t candidate(int c) const { return candidates ? candidates[c] : c; }
 };
 
 template <typename Scalar>
@@ -110,9 +94,6 @@ class WeightNumbers {
     std::set<int> used;
 };
 
-template <typename Scalar>
-class Losses;
-
 // Trains a model; GEMMs with weights are computed in float32 or bf16.
 class Trainer {
   public:
@@ -136,14 +117,10 @@ class TransformerTrainer : public Trainer {
     int transform_norm = -1;
     OutputWeights tokens, classes;  // of the vocabulary, and of a classifier
     const float* positions;         // as in NamedWeights
-    std::vector<float> mean;        // (D): the mean of all rows of the output matrix, for label smoothing
-    float mean_bias = 0;
-    Buffer<float> logit_bias;       // (C), padded with large negative numbers
-    Buffer<Scalar> candidates[2];   // panels of the candidates' rows of the output matrix, for forward and backward
+    Candidates<Scalar> candidates;  // of the current batch
 
     TransformerTrainer(const ModelConfig& config, const NamedWeights& named)
-        : config(config), weights(named.values, named.values + named.count), positions(named.positions),
-          mean(config.width) {
+        : config(config), weights(named.values, named.values + named.count), positions(named.positions) {
         for (int i = 0; i < named.count; ++i) offsets.push_back(total), total += named.sizes[i];
         WeightNumbers numbers(named);
         const int64_t D = config.width, V = config.vocabulary;
@@ -180,6 +157,10 @@ class TransformerTrainer : public Trainer {
     const float* added_positions() const { return config.positions == ADDED ? positions : nullptr; }
     const OutputWeights& output(const Batch& batch) const {
         return config.family == ENCODER && !batch.predicted ? classes : tokens;
+    }
+    OutputMatrix output_matrix(const Batch& batch) const {
+        const OutputWeights& head = output(batch);
+        return {weights[head.weight], head.bias < 0 ? nullptr : weights[head.bias], head.count, config.width};
     }
 
   private:
@@ -218,11 +199,7 @@ class TransformerTrainer : public Trainer {
     }
 
     std::vector<Linear<Scalar>*> all_linears;
-    void pack_weights(const Batch& batch, int threads);
-    void pack_candidates(const Batch& batch, int threads);
-    void compute_means(const Batch& batch, int threads);
-    void add_output_gradients(const Batch& batch, int threads, const std::vector<const Losses<Scalar>*>& losses,
-                              float* gradients);
+    void pack_weights(int threads);
 };
 
 }  // namespace heedful::train
