@@ -145,6 +145,11 @@ class TrainSettings(Section):
         description="BPE-dropout (Provilkov et al., 2020): probability that a merge is undone, drawn anew each time a"
         " pair is read; for encoder-decoders.",
     )
+    glossary_augmentation: Probability = Field(
+        0.0,
+        description="Share of the training pairs whose source terms are annotated with their translations (Dinu et al.,"
+        " 2019): the model inflects the terms of a glossary; for translators with a joint vocabulary.",
+    )
     embedding_init: Literal["random", "lsa"] = Field(
         "random",
         description="Initial embeddings: random, or lsa: latent semantic analysis of the co-occurrence of tokens in"

@@ -116,6 +116,7 @@ class ParallelReport(CorpusReport):
     target_vocab_size: int = 0
     joint: bool = True
     masked: int = 0  # pairs whose placeholders are slots
+    annotated: int = 0  # training pairs with annotated terms
     sampled: int = 1  # the vocabulary is trained on one pair in this many
     truncated: int = 0  # sources of the training and validation sets that were cut at their end
     truncated_tokens: int = 0  # that were cut off
@@ -176,6 +177,8 @@ class ParallelReport(CorpusReport):
     def _notes(self) -> Iterable[str]:
         if self.masked:
             yield f"pairs with the same placeholders on both sides: {self.masked:,} (placeholders become slots)"
+        if self.annotated:
+            yield f"training pairs with terms annotated in their source: {self.annotated:,} (glossary augmentation)"
         if self.truncated:
             yield (
                 f"sources truncated to {self.source_limit:,} tokens: {self.truncated:,}"

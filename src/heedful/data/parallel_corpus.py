@@ -23,10 +23,13 @@ from heedful.data.data_report import DUPLICATE, EMPTY, LONG, RATIO, Lengths, Par
 from heedful.data.pair_filters import CHEAP
 from heedful.data.pairs import Pairs, PairsWriter, id_type, open_pairs
 from heedful.data.scan import Scan, duplicates, hold_out_pairs, scan
-from heedful.errors import DataError
+from heedful.data.term_augmentation import SAMPLE as AUGMENTATION_SAMPLE
+from heedful.data.term_augmentation import TermAugmentation
+from heedful.errors import DataError, SettingError
 from heedful.formats.pair_files import PairCorpus, PairFiles, training_corpus, validation_corpus
 from heedful.text import Tokenizer, normalize_function, train_vocabulary
 from heedful.text.placeholders import mask_pair
+from heedful.text.term_annotation import TERM_MARKS, has_term_marks
 from heedful.text.vocabulary import slot_ids
 
 USUAL_FILTERS = ("copy", "placeholders")  # of translation memories and localization files
@@ -107,16 +110,19 @@ class SelectedPairs:
 
 @dataclass(frozen=True)
 class SampledLines:
-    """The lines of one or both sides of every `step`-th pair; `slots` masks placeholders."""
+    """The lines of one or both sides of every `step`-th pair, as they are encoded: with slots and annotated terms."""
 
     pairs: SelectedPairs
     sides: tuple[int, ...]
     step: int
     slots: bool = False
+    augmentation: TermAugmentation | None = None
 
     def __iter__(self) -> Iterator[str]:
         for source, target, _ in itertools.islice(self.pairs, 0, None, self.step):
             pair = (self.slots and mask_pair(source, target)) or (source, target)
+            if self.augmentation is not None:
+                pair = self.augmentation.annotate(*pair)
             for side in self.sides:
                 yield pair[side]
 
@@ -124,7 +130,14 @@ class SampledLines:
 class PairEncoder:
     """Encodes pairs, drops those of unsuitable length, and appends the others to the set they are assigned to."""
 
-    def __init__(self, folder: Path, tokenizers: Tokenizers, data: DataSettings, progress: Progress) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tokenizers: Tokenizers,
+        data: DataSettings,
+        progress: Progress,
+        augmentation: TermAugmentation | None,
+    ) -> None:
         types = _id_types(tokenizers)
         self.writers = {TRAIN: PairsWriter(folder, "train", types), VALID: PairsWriter(folder, "valid", types)}
         self.tokenizers, self.progress = tokenizers, progress
@@ -133,6 +146,8 @@ class PairEncoder:
         self.truncated = self.truncated_tokens = 0
         self.slots = all(map(slot_ids, tokenizers))
         self.masked = 0  # pairs with slots
+        self.augmentation = augmentation
+        self.annotated = 0  # pairs with annotated terms
         self.valid_text: list[tuple[str, str]] = []
 
     def append(self, pairs: SelectedPairs, max_ratio: float) -> Counter[str]:
@@ -140,7 +155,7 @@ class PairEncoder:
         dropped: Counter[str] = Counter()
         encoded, total = 0, len(pairs)
         for chunk in _chunks(pairs):
-            texts = [self._mask(source, target) for source, target, _ in chunk]
+            texts = [self._annotate(*self._mask(source, target), assigned) for source, target, assigned in chunk]
             source_ids = self.tokenizers[0].encode_batch([source for source, _ in texts])
             target_ids = self.tokenizers[1].encode_batch([target for _, target in texts])
             rows: dict[int, tuple[list[list[int]], list[list[int]]]] = {name: ([], []) for name in self.writers}
@@ -165,6 +180,14 @@ class PairEncoder:
         masked = mask_pair(source, target) if self.slots else None
         self.masked += masked is not None
         return masked or (source, target)
+
+    def _annotate(self, source: str, target: str, assigned: int) -> tuple[str, str]:
+        """A training pair with terms annotated in its source, if that is set."""
+        if self.augmentation is None or assigned != TRAIN:
+            return source, target
+        annotated = self.augmentation.annotate(source, target)
+        self.annotated += annotated[0] != source
+        return annotated
 
     def _truncated(self, source: list[int]) -> list[int]:
         if not self.truncate_source or len(source) <= self.max_source_length:
@@ -193,6 +216,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
             self.config.data.model_dump(include=names)
             | chosen
             | ({"filters": self.filters()} if self.filters() else {})
+            | self.config.train.model_dump(include={"glossary_augmentation"}, exclude_defaults=True)
         )
 
     def filters(self) -> tuple[str, ...]:
@@ -205,13 +229,13 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         report = ParallelReport()
         report.set_files(self.train, self.valid)
         assignment, valid_assignment = self._assign(report)
-        tokenizers = self.tokenizers
-        if tokenizers is None:
-            tokenizers = self._train_vocabularies(SelectedPairs(self.train, assignment, frozenset({TRAIN})), report)
+        pairs = SelectedPairs(self.train, assignment, frozenset({TRAIN}))
+        augmentation = self._augmentation(pairs)
+        tokenizers = self.tokenizers or self._train_vocabularies(pairs, augmentation, report)
         source, target = tokenizers
         report.joint = source is target or source.to_json() == target.to_json()
         report.source_vocab_size, report.target_vocab_size = source.vocab_size, target.vocab_size
-        self._encode(folder, tokenizers, assignment, valid_assignment, report)
+        self._encode(folder, tokenizers, augmentation, (assignment, valid_assignment), report)
         return tokenizers, report
 
     def _assign(self, report: ParallelReport) -> tuple[Assignment, Assignment | None]:
@@ -245,7 +269,22 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         report.valid_overlap = int((np.isin(train.source, valid.source[~valid.empty]) & usable).sum())
         return assignment, _assign_valid(valid, report)
 
-    def _train_vocabularies(self, pairs: SelectedPairs, report: ParallelReport) -> Tokenizers:
+    def _augmentation(self, pairs: SelectedPairs) -> TermAugmentation | None:
+        rate = self.config.train.glossary_augmentation
+        if not rate:
+            return None
+        if self.tokenizers is not None and not all(map(has_term_marks, self.tokenizers)):
+            raise SettingError(
+                f"train.glossary_augmentation is {rate:g}, but the vocabulary of the model to start from has no marks "
+                "of terms; start from one that was trained with this setting, or leave it out."
+            )
+        self.progress("learning which words translate each other")
+        step = -(-len(pairs) // AUGMENTATION_SAMPLE)
+        return TermAugmentation(((a, b) for a, b, _ in itertools.islice(pairs, 0, None, step)), rate)
+
+    def _train_vocabularies(
+        self, pairs: SelectedPairs, augmentation: TermAugmentation | None, report: ParallelReport
+    ) -> Tokenizers:
         report.sampled = -(-len(pairs) // MAX_VOCABULARY_PAIRS)
         text = self.config.text
         vocabularies = "a joint vocabulary" if text.joint else "two vocabularies"
@@ -253,7 +292,11 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         slots = self.config.task != "summarization" and _has_placeholders(pairs)
         trained = [
             train_vocabulary(
-                SampledLines(pairs, sides, report.sampled, slots), text.vocab_size, text.lowercase, slots=slots
+                SampledLines(pairs, sides, report.sampled, slots, augmentation),
+                text.vocab_size,
+                text.lowercase,
+                slots=slots,
+                characters=TERM_MARKS if augmentation is not None else (),
             )
             for sides in ([(0, 1)] if text.joint else [(0,), (1,)])
         ]
@@ -263,11 +306,12 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         self,
         folder: Path,
         tokenizers: Tokenizers,
-        assignment: Assignment,
-        valid_assignment: Assignment | None,
+        augmentation: TermAugmentation | None,
+        assignments: tuple[Assignment, Assignment | None],
         report: ParallelReport,
     ) -> None:
-        encoder = PairEncoder(folder, tokenizers, self.config.data, self.progress)
+        assignment, valid_assignment = assignments
+        encoder = PairEncoder(folder, tokenizers, self.config.data, self.progress, augmentation)
         corpus = SelectedPairs(self.train, assignment, frozenset({TRAIN, VALID}))
         dropped = encoder.append(corpus, self.config.data.max_ratio)
         report.dropped |= {reason: dropped[reason] for reason in (LONG, RATIO)}
@@ -276,7 +320,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
             report.valid_dropped[LONG] = encoder.append(valid, float("inf"))[LONG]
         source_lengths, target_lengths = encoder.writers[TRAIN].close()
         encoder.writers[VALID].close()
-        report.masked = encoder.masked
+        report.masked, report.annotated = encoder.masked, encoder.annotated
         report.kept, report.valid_kept = len(source_lengths), len(encoder.valid_text)
         report.valid_sources = len({encoder.tokenizers[0].normalize(source) for source, _ in encoder.valid_text})
         report.held_out = report.valid_kept if self.valid is None else 0

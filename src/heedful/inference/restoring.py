@@ -10,7 +10,7 @@ from heedful.inference.confidence import ConfidenceModel, sentence_score, word_s
 from heedful.inference.forced_decoding import Floats
 from heedful.inference.protected_text import SPACELESS_CHARACTER, PlaceholderPlacer, ProtectedText, spread_evenly
 from heedful.inference.results import Alignment, SourcePart, Translation
-from heedful.inference.term_matching import uses_term
+from heedful.inference.term_matching import uses_form_of_term, uses_term
 from heedful.text import Tokenizer
 from heedful.text.placeholders import differing_numbers
 from heedful.text.words import covered_words, word_spans
@@ -96,10 +96,11 @@ class TranslationRestorer:
         source = part.text if part.protected is None else part.protected.original()
         numbers = differing_numbers(source, translation.text)
         warnings = [f"the number {number} is not in the translation" for number in numbers]
+        uses = uses_term if part.annotated is None else uses_form_of_term
         warnings += [
             f"the term {match.source!r} is not translated as {' or '.join(map(repr, match.forms))}"
             for match in part.terms
-            if not uses_term(translation.text, match)
+            if not uses(translation.text, match)
         ]
         return replace(translation, warnings=tuple(warnings)) if warnings else translation
 

@@ -12,6 +12,7 @@ from heedful.inference.protected_text import ProtectedText
 from heedful.inference.term_matching import TermMatch
 from heedful.search import LexicalConstraint
 from heedful.text import NO_WORD, Tokenizer, sentence_separator, words_at, words_of_spans
+from heedful.text.term_annotation import AnnotatedText
 from heedful.text.words import Span
 
 Alignment = list[tuple[int, int]]  # (source word, target word), both counted from 0
@@ -22,7 +23,8 @@ class SourcePart:
     """A line, or a part of one that is too long: source ids, forced and allowed target ids, required phrases.
 
     The first `added` ids are a language code; the others are those of `text` from index `skipped` on. If the line has
-    placeholders, `text` is what the model reads instead of them. Without ids there is nothing to translate.
+    placeholders, `text` is what the model reads instead of them. If terms are annotated, the ids are those of
+    `annotated`. Without ids there is nothing to translate.
     """
 
     line: int
@@ -36,9 +38,12 @@ class SourcePart:
     protected: ProtectedText | None = None
     terms: tuple[TermMatch, ...] = ()  # of a glossary
     phrases: LexicalConstraint | None = field(default=None, compare=False, repr=False)
+    annotated: AnnotatedText | None = None  # what the model reads instead of `text`
 
     def spans(self, tokenizer: Tokenizer) -> list[Span]:
         """The span in `text` of each id that is not added."""
+        if self.annotated is not None:
+            return self.annotated.plain_spans(tokenizer.spans(self.annotated.text))
         return tokenizer.spans(self.text)[self.skipped :][: len(self.ids) - self.added]
 
     def words(self, tokenizer: Tokenizer) -> list[int]:

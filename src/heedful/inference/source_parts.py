@@ -18,6 +18,7 @@ from heedful.search.lexical_constraints import MAX_PHRASES
 from heedful.text import Tokenizer, split_long, words_at
 from heedful.text.normalization import replace_surrogates
 from heedful.text.placeholders import Template
+from heedful.text.term_annotation import AnnotatedText, TermAnnotation, has_term_marks
 from heedful.text.vocabulary import slot_ids
 
 
@@ -36,6 +37,11 @@ class SourcePartBuilder:
     def slots(self) -> tuple[int, ...] | None:
         """The ids of slots in the target vocabulary, if both vocabularies have them."""
         return slot_ids(self.tokenizer) if slot_ids(self.source_tokenizer) else None
+
+    @cached_property
+    def reads_annotations(self) -> bool:
+        """Whether the model was trained with annotated terms (`train.glossary_augmentation`)."""
+        return has_term_marks(self.source_tokenizer)
 
     def parts(
         self,
@@ -109,21 +115,38 @@ class SourcePartBuilder:
         return replace(part, prefix=tuple(self.tokenizer.encode(masked)))
 
     def _with_phrases(self, part: SourcePart, glossary: Glossary | None) -> SourcePart:
-        """The part with the phrases that its translation must contain, and with its shortlist."""
+        """The part with the phrases that its translation must contain, or with annotated terms; with its shortlist."""
         if not part.ids:
             return part
         slots = self.slots or ()
         required = [] if part.protected is None else part.protected.constraint(slots)
         reserved = slots if required else ()
         terms = glossary.find(part.text) if glossary is not None else []
-        required += [phrase for phrase in map(self.term_encoder.phrase, terms) if phrase is not None]
+        part = self._annotated(part, terms)
+        if part.annotated is None:
+            phrases = [self.term_encoder.phrase(match.forms) for match in terms]
+            required += [phrase for phrase in phrases if phrase is not None]
         if required:
             constraint = LexicalConstraint(tuple(required[:MAX_PHRASES]), reserved, self._continues(terms))
             part = replace(part, terms=tuple(terms), phrases=constraint)
         if self.shortlist is None:
             return part
-        needed = () if part.phrases is None else tuple(part.phrases.tokens)
-        return replace(part, shortlist=self.shortlist.tokens(part.ids, (*part.prefix, *needed)))
+        needed = set() if part.phrases is None else part.phrases.tokens
+        if part.annotated is not None:
+            needed |= {token for match in terms for token in self.tokenizer.encode(match.forms[0])}
+        return replace(part, shortlist=self.shortlist.tokens(part.ids, (*part.prefix, *sorted(needed))))
+
+    def _annotated(self, part: SourcePart, terms: Sequence[TermMatch]) -> SourcePart:
+        """The part with its terms annotated, if the model has learned to read them and it is not too long."""
+        if not terms or not self.reads_annotations:
+            return part
+        annotated = AnnotatedText.of(
+            part.text, [TermAnnotation(term.start, term.start + len(term.source), term.forms[0]) for term in terms]
+        )
+        ids = part.ids[: part.added] + self.source_tokenizer.encode(annotated.text)
+        if len(ids) > self.longest:
+            return part
+        return replace(part, ids=ids, terms=tuple(terms), annotated=annotated)
 
     def _continues(self, terms: Sequence[TermMatch]) -> np.ndarray | None:
         if not terms:

@@ -21,6 +21,7 @@ from heedful.formats.language_tags import WantedLanguages
 from heedful.formats.termbase import Term, read_terms
 from heedful.search import RequiredPhrase
 from heedful.text import Tokenizer
+from heedful.text.term_annotation import are_forms
 from heedful.text.words import SPACELESS
 
 MAX_TERMS = 24  # of one sentence; placeholders need phrases too
@@ -33,6 +34,7 @@ class TermMatch(NamedTuple):
 
     source: str  # as it is written in the sentence
     forms: tuple[str, ...]
+    start: int = 0  # in the text
 
 
 @dataclass
@@ -88,7 +90,10 @@ class Glossary:
             node = following
             surface = text[pieces[first][1][0] : pieces[place][1][1]]
             if (term := next((term for term in node.terms if _matches(term.source, surface)), None)) is not None:
-                length, best = place - first + 1, TermMatch(surface, _with_capitals(term.forms) or (surface,))
+                length, best = (
+                    place - first + 1,
+                    TermMatch(surface, _with_capitals(term.forms) or (surface,), pieces[first][1][0]),
+                )
         return length, best
 
 
@@ -110,6 +115,12 @@ def uses_term(text: str, match: TermMatch) -> bool:
     return any(_boundaries(form).search(text) for form in match.forms)
 
 
+def uses_form_of_term(text: str, match: TermMatch) -> bool:
+    """Whether a translation contains, for each word of a form, a word that may be another form of it."""
+    written = PIECE.findall(text)
+    return any(all(any(are_forms(w, v) for v in written) for w in PIECE.findall(form)) for form in match.forms)
+
+
 def _boundaries(form: str) -> re.Pattern[str]:
     first = "" if SPACELESS_START.match(form[:1]) or not form[:1].isalnum() else rf"(?<![^\W{SPACELESS}])"
     last = "" if SPACELESS_START.match(form[-1:]) or not form[-1:].isalnum() else rf"(?![^\W{SPACELESS}])"
@@ -123,9 +134,9 @@ class TermEncoder:
         self.tokenizer = tokenizer
         self.phrase = lru_cache(4096)(self._phrase)
 
-    def _phrase(self, match: TermMatch) -> RequiredPhrase | None:
-        """None if no form can be written with this vocabulary."""
-        forms = [form for text in match.forms for form in self._encodings(text)]
+    def _phrase(self, texts: tuple[str, ...]) -> RequiredPhrase | None:
+        """One of several forms; None if none can be written with this vocabulary."""
+        forms = [form for text in texts for form in self._encodings(text)]
         return RequiredPhrase(tuple(dict.fromkeys(forms)), whole_words=True) if forms else None
 
     def _encodings(self, form: str) -> list[tuple[int, ...]]:

@@ -49,17 +49,19 @@ def train_vocabulary(
     lowercase: bool = False,
     extra: Sequence[str] = (),
     slots: bool = False,
+    characters: Sequence[str] = (),
 ) -> Tokenizer:
     """Train a vocabulary of `vocab_size`, by default chosen by the number of words; deterministic.
 
     The lines are read twice, so an iterator is first collected in memory. `extra` adds special tokens, such as <mask>;
-    `slots` adds the slots of placeholders.
+    `slots` adds the slots of placeholders, `characters` those that must not be encoded as bytes.
     """
     if iter(lines) is lines:
         lines = list(lines)
     alphabet, words = _survey(lines, lowercase)
     if slots:
         alphabet = [*(character for character in alphabet if not SLOT.match(character)), *VOCABULARY_SLOTS]
+    alphabet += [character for character in characters if character not in alphabet]
     fixed = [*SPECIALS, *extra, *BYTES]
     least = len(fixed) + len(alphabet)
     size = suggest_size(words, least) if vocab_size is None else vocab_size

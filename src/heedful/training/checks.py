@@ -48,6 +48,12 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
                 )
         if train.embedding_init == "lsa":
             raise SettingError("train.embedding_init is 'lsa', which only a translator supports; leave it out.")
+    translates = kind.family == "encoder-decoder" and config.task in (None, "translation")
+    if train.glossary_augmentation and not (translates and config.text.joint):
+        raise SettingError(
+            f"train.glossary_augmentation is {train.glossary_augmentation:g}, which only a translator with a joint "
+            "vocabulary supports; leave it out."
+        )
     check_speech_options(config)
     for name in ("act_halting", "experts", "pointer"):
         if train.rdrop and getattr(model, name):
@@ -73,7 +79,10 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
 def check_speech_options(config: RunConfig) -> None:
     """Refuse options of a translator in the training of a speech recognizer, and the other way round."""
     train, speech = config.train, bool(config.model.features)
-    of_text, of_speech = ("rdrop", "bpe_dropout", "sampled_softmax"), ("ctc_weight", "freq_masks", "time_masks")
+    of_text, of_speech = (
+        ("rdrop", "bpe_dropout", "sampled_softmax", "glossary_augmentation"),
+        ("ctc_weight", "freq_masks", "time_masks"),
+    )
     for name in of_text if speech else of_speech:
         if getattr(train, name):
             kind = "a speech recognizer" if speech else "a model of text"
