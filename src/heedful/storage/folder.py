@@ -21,6 +21,7 @@ from heedful.files import find, read_json
 from heedful.model.spec import tensor_spec
 from heedful.packages import explain_missing
 from heedful.storage.atomic import atomic_write, digest, explain_os_errors
+from heedful.storage.model_kind import model_kind
 from heedful.storage.weight_file import WeightFile, quantized_tensors
 from heedful.text import Tokenizer
 
@@ -35,12 +36,6 @@ MAX_POSITION_VALUES, POSITIONS_PER_WEIGHT = (
     4,
 )  # values of a position table: for any model, or per weight
 MAX_TASK_NAME = 50  # characters
-LABEL_COMMANDS = {
-    "classification": ("a classifier", "heedful classify or heedful embed"),
-    "regression": ("a regression model", "heedful classify or heedful embed"),
-    "tagging": ("a tagger", "heedful tag"),
-    "question-answering": ("a question answering model", "heedful answer"),
-}
 STORED_PRECISIONS = ("float32", "int8")  # of the weights on disk
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
@@ -222,21 +217,11 @@ def _files_with_digest(path: Path) -> list[str]:
 
 def wrong_family_error(folder: ModelFolder, why: str) -> FolderError:
     """The error for a command that needs another family; names the commands for this one."""
-    model = folder.config
-    if model.features:
-        kind, commands = "a speech recognizer", "heedful transcribe"
-    elif folder.task == "summarization":
-        kind, commands = "a summarizer", "heedful summarize"
-    elif model.family == "encoder-decoder":
-        kind, commands = "a translator", "heedful translate"
-    elif model.family == "decoder":
-        kind, commands = "a GPT", "heedful generate"
-    elif model.labels:
-        kind, commands = LABEL_COMMANDS[model.label_kind]
-    else:
-        kind, commands = "a BERT", "heedful embed" if model.head == "none" else "heedful fill-mask or heedful embed"
+    kind = model_kind(folder.config, folder.task)
+    commands = " or ".join(f"heedful {command}" for command in kind.commands)
     return FolderError(
-        f"{folder.path} holds a model of the {model.family} family, which {why}; it is {kind}, use {commands}."
+        f"{folder.path} holds a model of the {folder.config.family} family, which {why}; it is {kind.title}, use "
+        f"{commands}."
     )
 
 

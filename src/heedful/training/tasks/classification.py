@@ -20,7 +20,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.training.losses import classification_loss, regression_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.labeled import LabeledTask
-from heedful.training.tasks.task import CardText, Indices, Progress, Scores
+from heedful.training.tasks.task import Indices, Progress, Scores
 from heedful.training.time_budget import TimeBudget
 
 
@@ -30,11 +30,6 @@ class ClassificationTask(LabeledTask):
     form = ClassificationFormat()
     loss_function = staticmethod(classification_loss)
     native_loss: ClassVar[bool] = True
-    about: ClassVar[CardText] = CardText(
-        "A classifier",
-        "`heedful classify FOLDER < lines`, or `heedful.load(FOLDER).classify([...])` in Python.",
-        "text-classification",
-    )
     columns = (
         Column("valid_loss", "loss", 4),
         Column("valid_accuracy", "accuracy", percent=True),
@@ -65,11 +60,6 @@ class RegressionTask(ClassificationTask):
     form = RegressionFormat()
     loss_function = staticmethod(regression_loss)
     native_loss: ClassVar[bool] = False
-    about: ClassVar[CardText] = CardText(
-        "A regression model",
-        "`heedful classify FOLDER < lines`, or `heedful.load(FOLDER).score([...])` in Python.",
-        "text-classification",
-    )
     columns = (
         Column("valid_loss", "squared error", 4),
         Column("valid_pearson", "Pearson", percent=True),

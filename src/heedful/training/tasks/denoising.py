@@ -26,7 +26,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.training.losses import translation_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.summarization import MAX_SOURCE_LENGTH
-from heedful.training.tasks.task import CardText, Indices, MicroBatches, Progress
+from heedful.training.tasks.task import Indices, MicroBatches, Progress
 from heedful.training.tasks.text_task import TextTask
 
 
@@ -37,10 +37,6 @@ class DenoisingTask(TextTask):
     folder_task: ClassVar[str] = "denoising"
     native_loss: ClassVar[bool] = True
     masked: ClassVar[bool] = True
-    about: ClassVar[CardText] = CardText(
-        "An encoder-decoder that restores text whose spans are masked (text infilling),",
-        "as a start, `heedful train --init FOLDER --task summarization --pairs …`.",
-    )
     loss_function = staticmethod(translation_loss)
     columns = (Column("valid_loss", "loss", 4), Column("valid_perplexity", "perplexity"))
 

@@ -16,7 +16,7 @@ from heedful.inference.generator import Generator
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import language_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import CardText, Indices, MicroBatches, Scores, device_of
+from heedful.training.tasks.task import Indices, MicroBatches, Scores, device_of
 from heedful.training.tasks.text_task import TextTask
 
 
@@ -25,11 +25,6 @@ class LanguageModelTask(TextTask):
 
     family: ClassVar[Family] = "decoder"
     native_loss: ClassVar[bool] = True
-    about: ClassVar[CardText] = CardText(
-        "A language model",
-        '`heedful generate FOLDER "Once"`, or `heedful.load(FOLDER).generate("Once")` in Python.',
-        "text-generation",
-    )
     loss_function = staticmethod(language_loss)
     columns = (
         Column("valid_loss", "loss", 4),

@@ -18,7 +18,7 @@ from heedful.inference.encoder import Encoder
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import masked_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import CardText, Indices, MicroBatches, Progress, device_of
+from heedful.training.tasks.task import Indices, MicroBatches, Progress, device_of
 from heedful.training.tasks.text_task import TextTask
 
 FRAME = 2  # [CLS] and [SEP] around the text of a block
@@ -32,12 +32,6 @@ class MaskedLMTask(TextTask):
     guesses_tokens: ClassVar[bool] = True
     masked: ClassVar[bool] = True
     frame: ClassVar[int] = FRAME
-    about: ClassVar[CardText] = CardText(
-        "An encoder",
-        '`heedful fill-mask FOLDER "Paris is the [MASK] of France."`, `heedful embed FOLDER < lines`, or '
-        "`heedful.load(FOLDER)` in Python.",
-        "fill-mask",
-    )
     loss_function = staticmethod(masked_loss)
     columns = (
         Column("valid_loss", "loss", 4),

@@ -16,7 +16,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.training.losses import answer_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.labeled import LabeledTask
-from heedful.training.tasks.task import CardText, Indices, Progress, Scores
+from heedful.training.tasks.task import Indices, Progress, Scores
 from heedful.training.time_budget import TimeBudget
 
 
@@ -26,11 +26,6 @@ class QuestionAnsweringTask(LabeledTask):
     form = AnswerFormat()
     default_length: ClassVar[int] = 384
     loss_function = staticmethod(answer_loss)
-    about: ClassVar[CardText] = CardText(
-        "A question answering model",
-        "`heedful answer FOLDER --question … < passage`, or `heedful.load(FOLDER).answer(…)` in Python.",
-        "question-answering",
-    )
     columns = (
         Column("valid_loss", "loss", 4),
         Column("valid_exact", "exact match", percent=True),

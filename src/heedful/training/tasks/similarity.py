@@ -21,7 +21,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.training.losses import similarity_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.encoder_task import EncoderTask
-from heedful.training.tasks.task import CardText, Indices, Progress, Scores
+from heedful.training.tasks.task import Indices, Progress, Scores
 from heedful.training.time_budget import TimeBudget
 
 NEW_LENGTH = 258  # tokens that a new model takes: the longest text of a corpus with [CLS] and [SEP]
@@ -34,12 +34,8 @@ class SimilarityTask(EncoderTask):
     how often the partner of a text is the nearest of all validation texts.
     """
 
+    folder_task: ClassVar[str] = "similarity"
     epochs: ClassVar[tuple[int, int]] = (4, 4)
-    about: ClassVar[CardText] = CardText(
-        "A sentence encoder",
-        "`heedful embed FOLDER < lines > vectors.npy`, or `heedful.load(FOLDER).embed([...])` in Python.",
-        "sentence-similarity",
-    )
     loss_function = staticmethod(similarity_loss)
     columns: tuple[Column, ...] = (
         Column("valid_loss", "loss", 4),

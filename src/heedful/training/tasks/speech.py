@@ -26,7 +26,6 @@ from heedful.storage.folder import ModelFolder
 from heedful.training.losses import speech_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.task import (
-    CardText,
     Indices,
     MicroBatches,
     Progress,
@@ -47,12 +46,6 @@ class SpeechTask(Task):
     """Recordings with transcripts; models are ranked by WER on the validation set, and by loss where it is equal."""
 
     family: ClassVar[Family] = "encoder-decoder"
-    about: ClassVar[CardText] = CardText(
-        "A speech recognizer",
-        '`heedful transcribe FOLDER a.wav`, or `heedful.load(FOLDER).transcribe("a.wav")` in Python.',
-        "automatic-speech-recognition",
-        ("wer", "cer"),
-    )
     columns = (
         Column("valid_loss", "loss", 3),
         Column("valid_wer", "WER", percent=True),

@@ -15,7 +15,7 @@ from heedful.inference.summarizer import Summarizer
 from heedful.inference.translator import Translator
 from heedful.storage.folder import ModelFolder
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import CardText, Scores
+from heedful.training.tasks.task import Scores
 from heedful.training.tasks.translation import TranslationTask
 
 MAX_SOURCE_LENGTH = 1024  # tokens of a document that are read, unless data.max_source_length is set
@@ -26,12 +26,6 @@ class SummarizationTask(TranslationTask):
     """Documents with their summaries; long documents are truncated, and models are ranked by ROUGE-L."""
 
     folder_task: ClassVar[str] = "summarization"
-    about: ClassVar[CardText] = CardText(
-        "A summarizer",
-        "`heedful summarize FOLDER < documents`, or `heedful.load(FOLDER).summarize([...])` in Python.",
-        "summarization",
-        ("rouge",),
-    )
     columns = (
         Column("valid_loss", "loss", 3),
         Column("valid_perplexity", "perplexity"),

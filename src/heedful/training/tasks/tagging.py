@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,7 +14,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.training.losses import classification_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.labeled import LabeledTask
-from heedful.training.tasks.task import CardText, Indices, Progress, Scores
+from heedful.training.tasks.task import Indices, Progress, Scores
 from heedful.training.time_budget import TimeBudget
 
 
@@ -25,11 +23,6 @@ class TaggingTask(LabeledTask):
 
     form = TaggingFormat()
     loss_function = staticmethod(classification_loss)
-    about: ClassVar[CardText] = CardText(
-        "A tagger",
-        "`heedful tag FOLDER < lines`, or `heedful.load(FOLDER).tag([...])` in Python.",
-        "token-classification",
-    )
     columns = (
         Column("valid_loss", "loss", 4),
         Column("valid_accuracy", "accuracy", percent=True),

@@ -26,6 +26,7 @@ from heedful.data.corpus import Accept, Corpus, accept_any
 from heedful.errors import SettingError, quote
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
+from heedful.storage.model_kind import model_kind
 from heedful.text import Tokenizer
 from heedful.training.run_report import Column
 from heedful.training.schedule import peak_rate
@@ -59,16 +60,6 @@ class MicroBatches:
         return cls(tokens, [partial(build, part) if len(part) else None for part in parts])
 
 
-@dataclass(frozen=True)
-class CardText:
-    """What README.md of a model folder says about all models of a task."""
-
-    title: str
-    use: str  # a command, and a line of Python
-    tag: str = ""  # pipeline tag of the Hugging Face hub
-    metrics: tuple[str, ...] = ()
-
-
 class Task(ABC):
     """What a model learns from an encoded corpus, and how it is measured."""
 
@@ -76,7 +67,6 @@ class Task(ABC):
     folder_task: ClassVar[str] = ""  # name in the model folder, where the family alone does not tell the task
     guesses_tokens: ClassVar[bool] = False  # whether it trains the output head of an encoder
     columns: tuple[Column, ...]  # validation scores as they are displayed
-    about: ClassVar[CardText]
     loss_function: ClassVar[Callable[..., Loss]]
     suits_its_size_to_time: ClassVar[bool] = False  # whether a short time budget selects a smaller preset
     native_loss: ClassVar[bool] = False  # whether the native engine computes its `loss`; never inherited with another
@@ -181,16 +171,16 @@ class Task(ABC):
 
     def card(self, config: RunConfig, done: str, scores: Scores) -> str:
         """README.md of the model folder; `done` tells how long the model was trained."""
-        about, model = self.about, config.model
-        front = ["library_name: heedful"] + ([f"pipeline_tag: {about.tag}"] if about.tag else [])
-        front += ["metrics:", *(f"- {metric}" for metric in about.metrics)] if about.metrics else []
+        model, kind = config.model, model_kind(config.model, self.folder_task)
+        front = ["library_name: heedful", f"pipeline_tag: {kind.tag}"]
+        front += ["metrics:", *(f"- {metric}" for metric in kind.metrics)] if kind.metrics else []
         preset = f"Preset {config.preset}: " if config.preset else ""
         measured = ", ".join(f"{column.title} {column.show(scores)}" for column in self.columns)
         size = f"vocabulary of {model.vocab_size:,}, up to {model.max_length:,} tokens"
         return "\n".join([
-            "---", *front, "---", "", f"# {about.title} trained with heedful", "",
+            "---", *front, "---", "", f"# {kind.title[0].upper()}{kind.title[1:]} trained with heedful", "",
             f"{preset}{describe_layers(config)}, {size}.", "",
-            f"{done} On the validation set: {measured}.", "", f"Use it: {about.use}", "",
+            f"{done} On the validation set: {measured}.", "", f"Use it: {kind.use}", "",
         ])  # fmt: skip
 
 

@@ -30,7 +30,6 @@ from heedful.training.init.lsa import cached_singular_vectors, lsa_embeddings
 from heedful.training.losses import translation_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.task import (
-    CardText,
     Indices,
     MicroBatches,
     Progress,
@@ -52,12 +51,6 @@ class TranslationTask(Task):
 
     family: ClassVar[Family] = "encoder-decoder"
     native_loss: ClassVar[bool] = True
-    about: ClassVar[CardText] = CardText(
-        "A translator",
-        "`heedful translate FOLDER < text`, or `heedful.load(FOLDER).translate([...])` in Python.",
-        "translation",
-        ("bleu", "chrf"),
-    )
     loss_function = staticmethod(translation_loss)
     columns: tuple[Column, ...] = (
         Column("valid_loss", "loss", 3),
