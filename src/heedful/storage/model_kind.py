@@ -26,7 +26,7 @@ class ModelKind(NamedTuple):
 KINDS = {  # by task
     "translation": ModelKind("a translator", ("translate",), "translate", "translation", ("bleu", "chrf")),
     "summarization": ModelKind("a summarizer", ("summarize",), "summarize", "summarization", ("rouge",)),
-    "denoising": ModelKind("an encoder-decoder to start from", ("train --init",), "translate", "text2text-generation"),
+    "denoising": ModelKind("an encoder-decoder to start from", ("train",), "translate", "text2text-generation"),
     "speech": ModelKind(
         "a speech recognizer", ("transcribe",), "transcribe", "automatic-speech-recognition", ("wer", "cer")
     ),
