@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from heedful.config import ModelConfig, SearchSettings
@@ -348,6 +349,17 @@ def test_saving_over_a_model_leaves_other_files_alone(copy: Path) -> None:
     assert (copy / "notes.txt").read_text() == "mine"
     assert not list(copy.glob(".*"))
     folder.load_folder(copy)
+
+
+def test_a_full_disk_is_told_with_what_to_do(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = folder.load_folder(copy)
+
+    def full(*args: object) -> None:  # as safetensors reports it
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("heedful.storage.module_weights.save_file", full)
+    with pytest.raises(FolderError, match=r"written: No space left on device; its previous .* free some space"):
+        folder.save_folder(loaded)
 
 
 def test_a_failed_save_leaves_the_old_model(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

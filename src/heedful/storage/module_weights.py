@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,8 @@ def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, 
             temporary.replace(path)
             sync(path.parent)
         except SafetensorError as error:
-            raise OSError(str(error)) from error
+            number = re.search(r"os error (\d+)", str(error))  # safetensors keeps the system's error as text
+            code = int(number[1]) if number else None
+            raise (OSError(code, os.strerror(code)) if code else OSError(str(error))) from error
         finally:
             temporary.unlink(missing_ok=True)
