@@ -18,8 +18,10 @@ def train(
         list[str] | None,
         typer.Argument(metavar="[RUN.toml] [SECTION.KEY=VALUE]...", help="A file of settings, and single settings."),
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Source side, one sentence a line; plain or .gz.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Target side, line by line.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Source text, one sentence per line; plain or .gz.")] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="Target text: line n is the translation of line n of the source.")
+    ] = None,
     pairs: Annotated[
         list[Path] | None,
         typer.Option(
@@ -27,8 +29,8 @@ def train(
             " may be given again."
         ),
     ] = None,
-    valid_source: Annotated[Path | None, typer.Option(help="Source side of the validation set.")] = None,
-    valid_target: Annotated[Path | None, typer.Option(help="Target side of the validation set.")] = None,
+    valid_source: Annotated[Path | None, typer.Option(help="Source text of the validation set.")] = None,
+    valid_target: Annotated[Path | None, typer.Option(help="Target text of the validation set.")] = None,
     valid_pairs: Annotated[
         list[Path] | None, typer.Option(help="Validation set as files of pairs; may be given again.")
     ] = None,

@@ -43,7 +43,8 @@ class LossBackend:
 
     def describe(self) -> str:
         """'bfloat16 on 2 threads by the native engine' for the report."""
-        where = f"{torch.get_num_threads()} threads" if self.device.type == "cpu" else str(self.device)
+        threads = torch.get_num_threads()
+        where = f"{threads} thread{'s' * (threads > 1)}" if self.device.type == "cpu" else str(self.device)
         if self.native is None:
             return f"{self.precision} on {where} by PyTorch (not by the native engine: {self.obstacle})"
         return f"{self.native.precision} on {where} by the native engine"

@@ -94,7 +94,7 @@ class RunReport:
     def progress(self, record: Record, total: int, seconds_per_update: float) -> None:
         """Show the current update, loss and speed."""
         speed = f"{record['tokens_per_second']:,.0f} tokens/s"
-        status = f"loss {record['loss']:.3f} · rate {record['learning_rate']:.2e} · {speed}"
+        status = f"loss {record['loss']:.3f} · learning rate {record['learning_rate']:.2e} · {speed}"
         if "ponder" in record:
             status += f" · {record['ponder']:.2f} steps a token"
         if "busiest_expert" in record:

@@ -278,7 +278,7 @@ def _describe(run: TrainingRun) -> None:
         f"{parameter_count(run.model):,} parameters\n"
         f"training: {run.backend.describe()}, "
         f"{run.distributed.world} process{'es' if run.distributed.world > 1 else ''}, "
-        f"{train.batch_tokens:,} tokens an update, {train.schedule} schedule to a peak of "
+        f"{train.batch_tokens:,} tokens per update, {train.schedule} schedule with a peak learning rate of "
         f"{peak_rate(train, model.d_model):.2e}, "
         + (f"weight decay {train.weight_decay:g}, " if train.weight_decay else "")
         + (f"{train.time}" if train.time else f"{train.max_updates:,} updates")

@@ -266,4 +266,5 @@ def describe_layers(config: RunConfig) -> str:
         "memory-network": "memory network with hops as layers, ",
         "neural-gpu": "Extended Neural GPU, " if model.autoregressive else "Neural GPU, ",
     }[model.architecture]
-    return f"{kind}{depth} {'steps' if model.universal else 'layers'}, d_model {model.d_model}"
+    layers = ("step" if model.universal else "layer") + "s" * (depth != "1")
+    return f"{kind}{depth} {layers}, d_model {model.d_model}"
