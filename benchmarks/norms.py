@@ -105,7 +105,7 @@ def draw(accuracy: dict[str, list[float]], shifts: list[float], path: Path) -> N
             left.plot(TESTED, values, label=name)
         left.set(ylabel="accuracy in percent", title="accuracy; chance is 50")
         right.plot(TESTED, shifts, **dict(zip(("color", "marker"), LINES[list(accuracy).index("batch")], strict=False)))
-        right.set(ylabel="deviations", ylim=(0, None), title="mean of a sequence − running mean, batch norm")
+        right.set(ylabel="deviations", ylim=(0, None), title="distance from the running mean, batch")
         for axis in (left, right):
             axis.set(xscale="log", xlabel="length; shaded: in training", xticks=TESTED, xticklabels=TESTED)
             axis.minorticks_off()
