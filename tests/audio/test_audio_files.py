@@ -57,9 +57,9 @@ def test_blocks_are_the_whole_recording(tmp_path: Path) -> None:
 
 
 def broken(name: str) -> bytes:
-    whole = io.BytesIO()
-    soundfile.write(whole, tone(440, 1.0), 16_000, format="WAV", subtype="PCM_16")
-    content = whole.getvalue()
+    file_bytes = io.BytesIO()
+    soundfile.write(file_bytes, tone(440, 1.0), 16_000, format="WAV", subtype="PCM_16")
+    content = file_bytes.getvalue()
     match name:
         case "text":
             return b"This is not audio at all.\n" * 40
@@ -87,18 +87,18 @@ def test_broken_files_are_refused_in_one_sentence(tmp_path: Path, name: str) -> 
 def test_a_truncated_file_is_not_shortened_silently(tmp_path: Path, form: str) -> None:
     noise = np.random.default_rng(0).normal(0, 0.1, 32_000)
     soundfile.write(tmp_path / f"a.{form}", noise, 16_000)
-    whole = (tmp_path / f"a.{form}").read_bytes()
+    content = (tmp_path / f"a.{form}").read_bytes()
     for share in (0.2, 0.4, 0.5, 0.6, 0.8, 0.95):
-        (tmp_path / f"b.{form}").write_bytes(whole[: int(share * len(whole))])
+        (tmp_path / f"b.{form}").write_bytes(content[: int(share * len(content))])
         with pytest.raises(DataError, match=r"truncated|cannot be decoded"):
             AudioFile.of(tmp_path / f"b.{form}").samples()
 
 
 def test_a_wav_file_that_was_written_as_a_stream(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", tone(440, 0.5), 16_000)
-    whole = bytearray((tmp_path / "a.wav").read_bytes())
-    whole[4:8] = b"\xff" * 4
-    (tmp_path / "a.wav").write_bytes(whole)
+    content = bytearray((tmp_path / "a.wav").read_bytes())
+    content[4:8] = b"\xff" * 4
+    (tmp_path / "a.wav").write_bytes(content)
     assert len(AudioFile.of(tmp_path / "a.wav").samples()) == 8000
 
 

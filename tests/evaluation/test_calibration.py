@@ -50,6 +50,8 @@ def test_two_systems_are_compared_as_sacrebleu_does() -> None:
     bleu, chrf = compare((worse, references), references, samples=100)
     assert bleu.name == "BLEU" and bleu.scores[1] == pytest.approx(100) and bleu.p_value < 0.05
     assert chrf.scores[0] < chrf.scores[1] and bleu.intervals[0] > 0
-    found = largest_differences(references, (worse, references), references, 3)
-    assert [each.number for each in found] == sorted(each.number for each in found) and len(found) == 3
-    assert all(each.scores[0] < each.scores[1] and each.number % 2 == 0 for each in found)
+    differences = largest_differences(references, (worse, references), references, 3)
+    assert [each.number for each in differences] == sorted(each.number for each in differences) and len(
+        differences
+    ) == 3
+    assert all(each.scores[0] < each.scores[1] and each.number % 2 == 0 for each in differences)

@@ -38,19 +38,19 @@ def encoder() -> Encoder:
 
 
 def test_names_and_shapes_people_know(encoder: Encoder) -> None:
-    given = encoder.tokenize(TEXTS[:2], ["France", ""])
-    assert set(given) == {"input_ids", "attention_mask", "token_type_ids"}
-    rows, width = given["input_ids"].shape
-    output = encoder(**given)
+    inputs = encoder.tokenize(TEXTS[:2], ["France", ""])
+    assert set(inputs) == {"input_ids", "attention_mask", "token_type_ids"}
+    rows, width = inputs["input_ids"].shape
+    output = encoder(**inputs)
     assert output.last_hidden_state.shape == (rows, width, 32)
     assert output.pooler_output is not None
     assert output.pooler_output.shape == (rows, 32)
-    assert given["input_ids"][0, 0] == encoder.tokenizer.bos_id
-    border = int(given["token_type_ids"][0].argmax())
-    assert given["input_ids"][0, border - 1] == encoder.tokenizer.eos_id
-    assert given["token_type_ids"][0, border:].all()
-    assert not given["token_type_ids"][1].any()
-    assert encoder_of()(given["input_ids"]).pooler_output is None
+    assert inputs["input_ids"][0, 0] == encoder.tokenizer.bos_id
+    border = int(inputs["token_type_ids"][0].argmax())
+    assert inputs["input_ids"][0, border - 1] == encoder.tokenizer.eos_id
+    assert inputs["token_type_ids"][0, border:].all()
+    assert not inputs["token_type_ids"][1].any()
+    assert encoder_of()(inputs["input_ids"]).pooler_output is None
 
 
 def test_padding_and_masked_tokens_are_not_seen(encoder: Encoder) -> None:
@@ -66,9 +66,9 @@ def test_padding_and_masked_tokens_are_not_seen(encoder: Encoder) -> None:
 
 
 def test_segments_matter(encoder: Encoder) -> None:
-    given = encoder.tokenize([TEXTS[0]], [TEXTS[1]])
-    one = encoder(given["input_ids"], given["attention_mask"]).last_hidden_state
-    assert not torch.allclose(one, encoder(**given).last_hidden_state, atol=1e-3)
+    inputs = encoder.tokenize([TEXTS[0]], [TEXTS[1]])
+    one = encoder(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
+    assert not torch.allclose(one, encoder(**inputs).last_hidden_state, atol=1e-3)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
@@ -102,19 +102,19 @@ def test_candidates_are_sorted_probabilities(encoder: Encoder, blank: str) -> No
 
 
 def test_what_stands_beside_a_blank_keeps_its_tokens(encoder: Encoder) -> None:
-    whole = encoder.tokenizer.encode("the capital of Rome, not Paris.")
+    ids_of_text = encoder.tokenizer.encode("the capital of Rome, not Paris.")
     for word in ("capital", "Rome", "Paris"):
         (place,) = encoder.tokenizer.encode(word)
         text = "the capital of Rome, not Paris.".replace(word, "[MASK]")
         ids, places = encoder._encode_masks(text)
-        assert places == [whole.index(place) + 1]
-        assert [i for i in ids[1:-1] if i != encoder.tokenizer.mask_id] == [i for i in whole if i != place]
+        assert places == [ids_of_text.index(place) + 1]
+        assert [i for i in ids[1:-1] if i != encoder.tokenizer.mask_id] == [i for i in ids_of_text if i != place]
 
 
 def test_labels_have_probabilities(encoder: Encoder) -> None:
-    found = encoder.classify(TEXTS, ["", "x", "", ""])
-    assert len(found) == 4
-    for each in found:
+    predictions = encoder.classify(TEXTS, ["", "x", "", ""])
+    assert len(predictions) == 4
+    for each in predictions:
         assert sum(each.probabilities.values()) == pytest.approx(1, abs=1e-5)
         assert each.probability == max(each.probabilities.values()) == each.probabilities[each.label]
     assert encoder_of(labels=("a", "b")).classify(["Rome"])[0].label in "ab", "a classifier without a pooler"
@@ -123,11 +123,11 @@ def test_labels_have_probabilities(encoder: Encoder) -> None:
 def test_long_texts_are_cut_and_that_is_said(encoder: Encoder) -> None:
     said: list[str] = []
     encoder.notice = said.append
-    given = encoder.tokenize(["Rome " * 100, "Rome"], ["Paris " * 100, "Paris"])
-    assert given["input_ids"].shape == (2, 40)
+    inputs = encoder.tokenize(["Rome " * 100, "Rome"], ["Paris " * 100, "Paris"])
+    assert inputs["input_ids"].shape == (2, 40)
     assert len(said) == 1
     assert "text 1 is longer than the 40 tokens" in said[0]
-    assert given["token_type_ids"][0].sum() > 10
+    assert inputs["token_type_ids"][0].sum() > 10
 
 
 def test_accuracy_and_macro_f1_by_hand() -> None:

@@ -68,10 +68,10 @@ def test_the_windows_of_a_long_recording_cover_it(transcriber: Transcriber) -> N
     recording = long_recording()
     windows = list(transcriber.windows(recording))
     assert len(windows) > 5 and windows[-1].end == pytest.approx(len(recording) / 16_000)
-    found = list(transcriber.transcribe_windows(windows))
-    assert [(each.start, each.end) for each in found] == [(each.start, each.end) for each in windows]
+    transcripts = list(transcriber.transcribe_windows(windows))
+    assert [(each.start, each.end) for each in transcripts] == [(each.start, each.end) for each in windows]
     alone = [transcriber.transcribe(window.samples) for window in windows]
-    assert [each.text for each in found] == alone
+    assert [each.text for each in transcripts] == alone
     assert transcriber.transcribe(recording) == " ".join(text for text in alone if text)
 
 

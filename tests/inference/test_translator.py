@@ -48,14 +48,16 @@ def test_a_line_is_the_same_alone_and_in_any_batch(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, options: dict[str, object]
 ) -> None:
     lines = [pair.source for pair in PAIRS[:24]]
-    whole = translator.translations(lines, **options)
+    reference = translator.translations(lines, **options)
     shuffled = random.Random(0).sample(range(len(lines)), len(lines))
     mixed = translator.translations([lines[index] for index in shuffled], **options)
-    assert [[each.text for each in mixed[shuffled.index(i)]] for i in range(24)] == [[e.text for e in w] for w in whole]
+    assert [[each.text for each in mixed[shuffled.index(i)]] for i in range(24)] == [
+        [e.text for e in w] for w in reference
+    ]
     monkeypatch.setattr("heedful.inference.torch_search.ROWS", 1)
     for index, alone in enumerate(translator.translations(lines, **options)):
-        assert [each.text for each in alone] == [each.text for each in whole[index]]
-        assert [each.score for each in alone] == pytest.approx([each.score for each in whole[index]], abs=1e-4)
+        assert [each.text for each in alone] == [each.text for each in reference[index]]
+        assert [each.score for each in alone] == pytest.approx([each.score for each in reference[index]], abs=1e-4)
         assert [each.text for each in translator.translations([lines[index]], **options)[0]] == [e.text for e in alone]
 
 
@@ -71,39 +73,39 @@ def test_what_the_engine_computes_is_read_into_torch_only_when_torch_must_comput
     save_folder(replace(folder(1, **kind), path=tmp_path), precision=stored)
     opened, lines = load_folder(tmp_path), [pair.source for pair in PAIRS[:8]]
     model = load_folder(tmp_path).model
-    translator, whole = Translator([opened], precision), Translator([replace(opened, weights=model)], precision)
-    assert (found := translator.translations(lines)) == whole.translations(lines)
+    translator, reference = Translator([opened], precision), Translator([replace(opened, weights=model)], precision)
+    assert (translated := translator.translations(lines)) == reference.translations(lines)
     engines = translator.engines
-    assert translator.translations(lines, alignments=True) == whole.translations(lines, alignments=True)
+    assert translator.translations(lines, alignments=True) == reference.translations(lines, alignments=True)
     assert isinstance(opened.weights, WeightFile)
     assert translator.models and not isinstance(opened.weights, WeightFile) and translator.engines is engines
     with torch.no_grad():
         opened.model.embedding.weight.neg_()
-    assert translator.engines is not engines and translator.translations(lines) != found
+    assert translator.engines is not engines and translator.translations(lines) != translated
 
 
 def test_a_stream_is_the_list(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [pair.source for pair in PAIRS[:30]] + ["", " "]
-    whole = [each[0].text for each in translator.translations(lines)]
+    reference = [each[0].text for each in translator.translations(lines)]
     monkeypatch.setattr("heedful.inference.torch_search.LOOKAHEAD", 7)
-    assert [each[0].text for each in translator.stream(iter(lines))] == whole
-    assert translator.translate(lines) == whole
-    assert translator.translate(lines[3]) == whole[3]
+    assert [each[0].text for each in translator.stream(iter(lines))] == reference
+    assert translator.translate(lines) == reference
+    assert translator.translate(lines[3]) == reference[3]
 
 
 def test_a_long_line_is_translated_in_parts_that_are_counted_on(translator: Translator) -> None:
     said: list[str] = []
     translator.notice = said.append
     sentences = [pair.source for pair in PAIRS[:9]]
-    (found,) = translator.translations([" ".join(sentences)], alignments=True)
+    (translated,) = translator.translations([" ".join(sentences)], alignments=True)
     assert len(said) == 1
     assert said[0].startswith("line 1 has ")
     words = " ".join(sentences).split()
-    assert found[0].alignment
-    assert max(source for source, _ in found[0].alignment) < len(words)
-    assert max(target for _, target in found[0].alignment) == len(found[0].text.split()) - 1
+    assert translated[0].alignment
+    assert max(source for source, _ in translated[0].alignment) < len(words)
+    assert max(target for _, target in translated[0].alignment) == len(translated[0].text.split()) - 1
     short = translator.translations(sentences[:1])[0][0]
-    assert found[0].text.startswith(short.text)
+    assert translated[0].text.startswith(short.text)
     assert len(said) == 1
 
 
@@ -115,8 +117,8 @@ def test_words_of_a_text_without_spaces_are_its_characters(translator: Translato
     numbers = [word for part in parts for word in part.words(translator.source_tokenizer)]
     characters = len(text.replace(" ", ""))
     assert numbers == sorted(numbers) and set(numbers) <= set(range(characters)) and max(numbers) == characters - 1
-    (found,) = translator.translations([text], alignments=True)
-    assert {source for source, _ in found[0].alignment or []} <= set(range(characters))
+    (translated,) = translator.translations([text], alignments=True)
+    assert {source for source, _ in translated[0].alignment or []} <= set(range(characters))
 
 
 @pytest.mark.parametrize(
@@ -138,8 +140,8 @@ def test_parts_are_joined_as_their_script_has_it(
         alignment = [(next(counted), word) for word in range(count)]
         return Translation(text, 0.0, 0.0, (), (), translator.tokenizer, alignment)
 
-    (found,) = join_parts([[part(text)] for text in texts])
-    assert (found.text, found.alignment) == (whole, links)
+    (translated,) = join_parts([[part(text)] for text in texts])
+    assert (translated.text, translated.alignment) == (whole, links)
 
 
 @pytest.mark.parametrize("precision", ["float32", pytest.param("int8", marks=NEEDS_COMPILER)])
@@ -160,12 +162,12 @@ def test_scores_of_an_ensemble_average_probabilities() -> None:
     expected = []
     for source, target in pairs:
         ids = [*tokenizer.encode(target), tokenizer.eos_id]
-        given = (
+        inputs = (
             torch.tensor([[*tokenizer.encode(source), tokenizer.eos_id]]),
             torch.tensor([[tokenizer.bos_id, *ids[:-1]]]),
         )
         with torch.no_grad():
-            probabilities = [each.model.project(each.model(*given))[0].double().softmax(-1) for each in (a, b)]
+            probabilities = [each.model.project(each.model(*inputs))[0].double().softmax(-1) for each in (a, b)]
         mean = (probabilities[0] + probabilities[1]) / 2
         expected.append(sum(float(mean[i, id].log()) for i, id in enumerate(ids)))
     assert both.score(pairs) == pytest.approx(expected, abs=1e-3)
@@ -209,7 +211,9 @@ def test_lanes_give_the_same_translations_and_forget_cancelled_requests(translat
     scheduler.cancel(cancelled)
     while not scheduler.idle():
         results |= {result.queued: result.get() for result in scheduler.step()}
-    whole = translator.translations(lines, n_best=2)
+    reference = translator.translations(lines, n_best=2)
     assert results.keys() == set(requests) - cancelled
     for request, hypotheses in results.items():
-        assert [each.text for each in translator.decode(hypotheses)] == [each.text for each in whole[request.number]]
+        assert [each.text for each in translator.decode(hypotheses)] == [
+            each.text for each in reference[request.number]
+        ]

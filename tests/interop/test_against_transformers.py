@@ -57,25 +57,25 @@ def opened(path: Path) -> Any:
     return read_model(path, read_json(path, "config.json") or {})
 
 
-def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    assert theirs.abs().max() > 0.1  # numbers worth comparing
-    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+def close(actuall: torch.Tensor, expectednce: torch.Tensor) -> None:
+    assert expectednce.abs().max() > 0.1  # numbers worth comparing
+    torch.testing.assert_close(actuall, expectednce, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("name", MARIAN)
 @torch.inference_mode()
 def test_marian_gives_the_same_logits(tmp_path: Path, name: str) -> None:
-    theirs = marian(tmp_path, seed=len(name), **MARIAN[name])
-    ours = opened(tmp_path)
-    assert isinstance(ours, EncoderDecoder)
-    pad, config = theirs.config.pad_token_id, theirs.config
+    reference = marian(tmp_path, seed=len(name), **MARIAN[name])
+    model = opened(tmp_path)
+    assert isinstance(model, EncoderDecoder)
+    pad, config = reference.config.pad_token_id, reference.config
     for lengths in LENGTHS:
         source = padded(lengths, config.vocab_size, pad)
         target = padded([length + 1 for length in lengths], config.decoder_vocab_size, pad, seed=1)
         target[:, 0] = pad
         keep = (source != pad).long()
-        expected = theirs(input_ids=source, attention_mask=keep, decoder_input_ids=target).logits
-        close(ours.project(ours(source, target)), expected)
+        expected = reference(input_ids=source, attention_mask=keep, decoder_input_ids=target).logits
+        close(model.project(model(source, target)), expected)
 
 
 @pytest.mark.parametrize("name", MARIAN)
@@ -83,53 +83,53 @@ def test_marian_gives_the_same_logits(tmp_path: Path, name: str) -> None:
 def test_marian_decodes_to_the_same_tokens(tmp_path: Path, name: str) -> None:
     whole_lists = 0
     for seed in range(4):
-        theirs = marian(tmp_path / str(seed), seed, **MARIAN[name])
-        ours = opened(tmp_path / str(seed))
-        source = padded([7, 3, 1, 12], theirs.config.vocab_size, theirs.config.pad_token_id)
+        reference = marian(tmp_path / str(seed), seed, **MARIAN[name])
+        model = opened(tmp_path / str(seed))
+        source = padded([7, 3, 1, 12], reference.config.vocab_size, reference.config.pad_token_id)
         source[range(4), [6, 2, 0, 11]] = 0  # eos
-        whole_lists += sum(check_same_search(ours, theirs, source, *each) for each in ((1, 12), (4, 5), (3, 20)))
+        whole_lists += sum(check_same_search(model, reference, source, *each) for each in ((1, 12), (4, 5), (3, 20)))
     assert whole_lists > 1
 
 
-def check_same_search(ours: EncoderDecoder, theirs: Any, source: torch.Tensor, beam: int, length: int) -> int:
+def check_same_search(model: EncoderDecoder, reference: Any, source: torch.Tensor, beam: int, length: int) -> int:
     """How many n-best lists were whole, and so equal too."""
-    pad, eos = theirs.config.pad_token_id, theirs.config.eos_token_id
+    pad, eos = reference.config.pad_token_id, reference.config.eos_token_id
     options = SearchOptions(beam=beam, length_penalty=0.0, n_best=beam, max_length=length, loop_guard=False)
-    found = beam_search(ModelNextToken(ours), source, (source != pad).sum(1), options)
+    n_best_lists = beam_search(ModelNextToken(model), source, (source != pad).sum(1), options)
     settings: dict[str, Any] = {"num_return_sequences": beam, "length_penalty": 0.0, "early_stopping": False}
-    result = theirs.generate(
+    result = reference.generate(
         input_ids=source, attention_mask=(source != pad).long(), num_beams=beam, do_sample=False,
         max_length=length + 1, forced_eos_token_id=None, **settings if beam > 1 else {},
     )  # fmt: skip
-    whole = 0
-    for row, hypotheses in enumerate(found):
+    whole_lists = 0
+    for row, hypotheses in enumerate(n_best_lists):
         sequences = [ids[1:].tolist() for ids in result[row * beam : (row + 1) * beam]]
         expected = [ids[: ids.index(eos)] if eos in ids else [i for i in ids if i != pad] for ids in sequences]
         if eos in sequences[0] or beam == 1:  # at the limit they rank what is cut off with what is finished
             assert list(hypotheses[0].ids) == expected[0]
         if all(eos in ids for ids in sequences):
             assert {each.ids for each in hypotheses} == set(map(tuple, expected))
-            whole += beam > 1
-    return whole
+            whole_lists += beam > 1
+    return whole_lists
 
 
 @pytest.mark.parametrize("name", GPT2)
 @torch.inference_mode()
 def test_gpt2_gives_the_same_logits_and_the_same_continuation(tmp_path: Path, name: str) -> None:
-    theirs = gpt2(tmp_path, seed=len(name), **GPT2[name])
-    ours = opened(tmp_path)
-    assert isinstance(ours, DecoderModel)
+    reference = gpt2(tmp_path, seed=len(name), **GPT2[name])
+    model = opened(tmp_path)
+    assert isinstance(model, DecoderModel)
     for lengths in LENGTHS:
-        ids = padded(lengths, theirs.config.vocab_size, theirs.config.eos_token_id)
-        keep = ids != theirs.config.eos_token_id
-        close(ours.project(ours(ids))[keep], theirs(input_ids=ids, attention_mask=keep.long()).logits[keep])
+        ids = padded(lengths, reference.config.vocab_size, reference.config.eos_token_id)
+        keep = ids != reference.config.eos_token_id
+        close(model.project(model(ids))[keep], reference(input_ids=ids, attention_mask=keep.long()).logits[keep])
     for length in (1, 6):
-        ids = padded([length], theirs.config.vocab_size, theirs.config.eos_token_id, seed=length)
+        ids = padded([length], reference.config.vocab_size, reference.config.eos_token_id, seed=length)
         options = {"max_length": length + 20, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
-        expected = theirs.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
-        cache, step = ours.start(), ids
+        expected = reference.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
+        cache, step = model.start(), ids
         for _ in range(20):
-            step = ours.project(ours.step(step, cache))[:, -1:].argmax(-1)
+            step = model.project(model.step(step, cache))[:, -1:].argmax(-1)
             ids = torch.cat((ids, step), 1)
         assert ids.tolist() == expected.tolist()
 
@@ -137,30 +137,30 @@ def test_gpt2_gives_the_same_logits_and_the_same_continuation(tmp_path: Path, na
 @pytest.mark.parametrize("name", BERT)
 @torch.inference_mode()
 def test_bert_gives_the_same_hidden_states_and_logits(tmp_path: Path, name: str) -> None:
-    theirs = bert(tmp_path, seed=len(name), **BERT[name])
-    ours = opened(tmp_path)
-    assert isinstance(ours, EncoderModel)
-    inner = getattr(theirs, "bert", theirs)
+    reference = bert(tmp_path, seed=len(name), **BERT[name])
+    model = opened(tmp_path)
+    assert isinstance(model, EncoderModel)
+    inner = getattr(reference, "bert", reference)
     for lengths in LENGTHS:
-        ids = padded(lengths, theirs.config.vocab_size, 0)
+        ids = padded(lengths, reference.config.vocab_size, 0)
         keep = ids != 0
-        types = torch.randint(theirs.config.type_vocab_size, ids.shape)
-        given = {"input_ids": ids, "attention_mask": keep.long(), "token_type_ids": types}
-        states, hidden = inner(**given), ours(ids, types=types)
+        types = torch.randint(reference.config.type_vocab_size, ids.shape)
+        inputs = {"input_ids": ids, "attention_mask": keep.long(), "token_type_ids": types}
+        states, hidden = inner(**inputs), model(ids, types=types)
         close(hidden[keep], states.last_hidden_state[keep])
         if states.pooler_output is not None:
-            close(ours.pool(hidden), states.pooler_output)
-        if theirs is not inner:
-            close(ours.project(hidden)[keep], theirs(**given)[0][keep])
+            close(model.pool(hidden), states.pooler_output)
+        if reference is not inner:
+            close(model.project(hidden)[keep], reference(**inputs)[0][keep])
 
 
 @torch.inference_mode()
 def test_a_classifier_gives_the_same_probabilities(tmp_path: Path) -> None:
     labels = {"id2label": {0: "bad", 1: "so so", 2: "good"}, "label2id": {"bad": 0, "so so": 1, "good": 2}}
-    theirs = bert(tmp_path, "BertForSequenceClassification", **labels)
+    reference = bert(tmp_path, "BertForSequenceClassification", **labels)
     tokenizer = transformers.BertTokenizer.from_pretrained(tmp_path)
     encoder = heedful.load(tmp_path)
-    expected = theirs(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
+    expected = reference(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
     for found, row in zip(encoder.classify(TEXTS), expected, strict=True):
         assert list(found.probabilities) == ["bad", "so so", "good"]
         close(torch.tensor(list(found.probabilities.values())), row)
@@ -169,24 +169,24 @@ def test_a_classifier_gives_the_same_probabilities(tmp_path: Path) -> None:
 @torch.inference_mode()
 def test_a_tagger_gives_the_same_logits(tmp_path: Path) -> None:
     labels = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}, "label2id": {"O": 0, "B-X": 1, "I-X": 2}}
-    theirs = bert(tmp_path, "BertForTokenClassification", **labels)
-    ours = opened(tmp_path)
-    assert isinstance(ours, EncoderModel)
-    assert (ours.config.label_kind, ours.config.labels) == ("tagging", ("O", "B-X", "I-X"))
-    ids = padded([5, 9], theirs.config.vocab_size, 0)
+    reference = bert(tmp_path, "BertForTokenClassification", **labels)
+    model = opened(tmp_path)
+    assert isinstance(model, EncoderModel)
+    assert (model.config.label_kind, model.config.labels) == ("tagging", ("O", "B-X", "I-X"))
+    ids = padded([5, 9], reference.config.vocab_size, 0)
     keep = ids != 0
-    close(ours.classify(ours(ids), keep)[keep], theirs(input_ids=ids, attention_mask=keep.long()).logits[keep])
+    close(model.classify(model(ids), keep)[keep], reference(input_ids=ids, attention_mask=keep.long()).logits[keep])
 
 
 @torch.inference_mode()
 def test_questions_get_the_span_with_the_highest_logits(tmp_path: Path) -> None:
-    theirs = bert(tmp_path, "BertForQuestionAnswering", seed=5)
+    reference = bert(tmp_path, "BertForQuestionAnswering", seed=5)
     tokenizer = transformers.BertTokenizerFast.from_pretrained(tmp_path)
     encoder = heedful.load(tmp_path)
     question, context = TEXTS[0], " ".join(TEXTS[1:] * 2)
-    given = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
-    offsets, types = given.pop("offset_mapping")[0].tolist(), given["token_type_ids"][0].tolist()
-    output = theirs(**given)
+    inputs = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
+    offsets, types = inputs.pop("offset_mapping")[0].tolist(), inputs["token_type_ids"][0].tolist()
+    output = reference(**inputs)
     starts, ends = output.start_logits[0], output.end_logits[0]
     inside = [i for i, kind in enumerate(types) if kind == 1][:-1]
     spans = [(float(starts[a] + ends[b]), a, b) for a in inside for b in inside if a <= b < a + 30]
@@ -207,15 +207,15 @@ def test_what_stands_on_top_of_a_bert_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_an_opus_folder_translates_as_transformers_does(tmp_path: Path, separate: bool) -> None:
-    theirs = marian(tmp_path, separate=separate)
+    reference = marian(tmp_path, separate=separate)
     tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
     translator = Translator([interop.open_folder(tmp_path)])
     assert translator.search.beam == 3
     options = {"num_beams": 1, "do_sample": False, "max_length": 31, "forced_eos_token_id": None}
     for text in TEXTS:
-        given = tokenizer(text, return_tensors="pt")
-        assert translator.source_tokenizer.encode(text) == given["input_ids"][0, :-1].tolist()
-        ids = theirs.generate(**given, **options)[0]
+        inputs = tokenizer(text, return_tensors="pt")
+        assert translator.source_tokenizer.encode(text) == inputs["input_ids"][0, :-1].tolist()
+        ids = reference.generate(**inputs, **options)[0]
         expected = tokenizer.decode(ids, skip_special_tokens=True)
         assert translator.translate(text, beam=1, max_length=30, loop_guard=False) == expected
     assert translator.translate(["", TEXTS[0]], beam=2, max_length=9)[0] == ""
@@ -223,7 +223,7 @@ def test_an_opus_folder_translates_as_transformers_does(tmp_path: Path, separate
 
 def test_a_configuration_as_opus_models_have_it_is_understood(tmp_path: Path) -> None:
     """Settings of old that transformers reads no more, decoding beside the model, and weights with every copy."""
-    theirs = marian(tmp_path)
+    reference = marian(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config |= {
         "_num_labels": 3, "add_bias_logits": False, "add_final_layer_norm": False, "bad_words_ids": [[5]],
@@ -234,24 +234,24 @@ def test_a_configuration_as_opus_models_have_it_is_understood(tmp_path: Path) ->
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "generation_config.json").unlink()
     (tmp_path / "model.safetensors").unlink()
-    state = theirs.state_dict()
+    state = reference.state_dict()
     assert {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.encoder.embed_positions.weight"} <= set(state)
     torch.save(state, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=False)
     found = interop.open_folder(tmp_path)
     assert found.search.beam == 6
-    ids = padded([5], theirs.config.vocab_size, theirs.config.pad_token_id)
+    ids = padded([5], reference.config.vocab_size, reference.config.pad_token_id)
     with torch.inference_mode():
-        close(found.model.project(found.model(ids, ids)), theirs(input_ids=ids, decoder_input_ids=ids).logits)
+        close(found.model.project(found.model(ids, ids)), reference(input_ids=ids, decoder_input_ids=ids).logits)
 
 
 def test_a_language_code_is_one_token(tmp_path: Path) -> None:
     marian(tmp_path)
     tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
-    ours = interop.open_folder(tmp_path).source_tokenizer
+    model = interop.open_folder(tmp_path).source_tokenizer
     for text in (">>fr<< A man", ">>fr<<A man", ">>fr<<"):
-        assert ours.encode(text) == tokenizer(text)["input_ids"][:-1]
-        assert ours.pieces(ours.encode(text))[0] == ">>fr<<"
-    assert ours.encode(">>xx<< A man")[-2:] == ours.encode(" A man")[-2:]  # no such language: it is text
+        assert model.encode(text) == tokenizer(text)["input_ids"][:-1]
+        assert model.pieces(model.encode(text))[0] == ">>fr<<"
+    assert model.encode(">>xx<< A man")[-2:] == model.encode(" A man")[-2:]  # no such language: it is text
 
 
 def test_every_part_of_a_long_line_has_its_language_code(tmp_path: Path) -> None:
@@ -296,32 +296,32 @@ def test_sentences_have_the_language_code_that_their_text_opens_with(tmp_path: P
 def test_gpt2_vocabularies_cut_as_theirs(tmp_path: Path) -> None:
     gpt2(tmp_path)
     check_same_cuts(transformers.GPT2Tokenizer.from_pretrained(tmp_path), interop.open_folder(tmp_path).tokenizer)
-    whole = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
+    whole_lists = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
     for name in ("vocab.json", "merges.txt"):
         (tmp_path / name).unlink()
-    whole.save_pretrained(tmp_path)  # a tokenizer.json instead
+    whole_lists.save_pretrained(tmp_path)  # a tokenizer.json instead
     assert (tmp_path / "tokenizer.json").exists()
-    check_same_cuts(whole, interop.open_folder(tmp_path).tokenizer)
+    check_same_cuts(whole_lists, interop.open_folder(tmp_path).tokenizer)
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_bert_vocabularies_cut_as_theirs(tmp_path: Path, lowercase: bool) -> None:
     bert(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(f'{{"do_lower_case": {str(lowercase).lower()}}}')
-    whole = transformers.BertTokenizer.from_pretrained(tmp_path)
+    whole_lists = transformers.BertTokenizer.from_pretrained(tmp_path)
     opened = interop.open_folder(tmp_path)
-    check_same_cuts(whole, opened.tokenizer)
+    check_same_cuts(whole_lists, opened.tokenizer)
     config, names = opened.model.config, ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
     ids = (config.pad_id, config.bos_id, config.eos_id, opened.tokenizer.mask_id)
-    assert ids == tuple(whole.convert_tokens_to_ids(list(names)))
+    assert ids == tuple(whole_lists.convert_tokens_to_ids(list(names)))
     (tmp_path / "vocab.txt").unlink()
-    whole.save_pretrained(tmp_path)
+    whole_lists.save_pretrained(tmp_path)
     assert (tmp_path / "tokenizer.json").exists()
-    check_same_cuts(whole, interop.open_folder(tmp_path).tokenizer)
+    check_same_cuts(whole_lists, interop.open_folder(tmp_path).tokenizer)
 
 
-def check_same_cuts(theirs: Any, ours: Tokenizer) -> None:
+def check_same_cuts(reference: Any, model: Tokenizer) -> None:
     for text in TEXTS:
-        ids = theirs(text, add_special_tokens=False)["input_ids"]
-        assert ours.encode(text) == ids
-        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        ids = reference(text, add_special_tokens=False)["input_ids"]
+        assert model.encode(text) == ids
+        assert model.decode(ids) == reference.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

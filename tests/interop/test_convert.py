@@ -141,8 +141,8 @@ def test_what_transformers_loads_translates_as_we_do(tmp_path: Path, norm: str) 
     assert model.generation_config.num_beams == 3
     translator = Translator.load(saved, precision="float32")
     texts = [*TEXTS, "A man."]
-    given = tokenizer(texts, padding=True, return_tensors="pt")
-    ids = model.generate(**given, num_beams=1, max_length=21, forced_eos_token_id=None)
+    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    ids = model.generate(**inputs, num_beams=1, max_length=21, forced_eos_token_id=None)
     expected = [" ".join(each.splitlines()) for each in tokenizer.decode(ids, skip_special_tokens=True)]
     assert translator.translate(texts, beam=1, max_length=20, loop_guard=False) == expected
 
@@ -165,14 +165,14 @@ def test_ctranslate2_computes_the_same(tmp_path: Path, name: str) -> None:
     saved = ours(tmp_path / "ours", **FREE[name])
     agreement = convert(saved, tmp_path / "theirs", "ctranslate2")
     assert 0 < agreement.difference < 1e-4
-    theirs = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32", intra_threads=1)
+    reference = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32", intra_threads=1)
     mine = Translator.load(saved, precision="float32")
     source = [mine.source_tokenizer.pieces(ids) for ids in mine.source_tokenizer.encode_batch(TEXTS)]
     config = mine.models[0].config
     banned = [[piece] for piece in mine.tokenizer.pieces(sorted({config.pad_id, config.bos_id}))]
-    results = theirs.translate_batch(source, beam_size=1, max_decoding_length=20, suppress_sequences=banned)
-    found = mine.translations(TEXTS, beam=1, max_length=20, loop_guard=False)
-    assert [list(each[0].tokens) for each in found] == [each.hypotheses[0] for each in results]
+    results = reference.translate_batch(source, beam_size=1, max_decoding_length=20, suppress_sequences=banned)
+    translations = mine.translations(TEXTS, beam=1, max_length=20, loop_guard=False)
+    assert [list(each[0].tokens) for each in translations] == [each.hypotheses[0] for each in results]
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -414,28 +414,28 @@ Trained by others, of whom this card speaks.
 
 
 def test_the_card_goes_along_and_names_the_library_that_opens_the_folder(tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
-    marian(theirs)
-    (theirs / "README.md").write_text(CARD, encoding="utf-8")
+    foreign = tmp_path / "theirs"
+    marian(foreign)
+    (foreign / "README.md").write_text(CARD, encoding="utf-8")
     for source, to, library in (
         ("theirs", "heedful", "heedful"),
         ("heedful", "huggingface", "transformers"),
         ("heedful", "ctranslate2", "ctranslate2"),
     ):
         convert(tmp_path / source, tmp_path / to, to)
-        found = ModelCard.load(tmp_path / to / "README.md")
-        assert found.data.to_dict() == {
+        loaded_card = ModelCard.load(tmp_path / to / "README.md")
+        assert loaded_card.data.to_dict() == {
             "library_name": library, "pipeline_tag": "translation", "license": "cc-by-4.0", "language": ["en"],
         }  # fmt: skip
-        assert found.text == ModelCard(CARD).text
+        assert loaded_card.text == ModelCard(CARD).text
 
 
 @pytest.mark.parametrize("card", [None, "", "# Mine\n", "---\nnever: closed\n", "# Mine\n\n---\nnot: front\n---\n"])
 def test_a_folder_without_front_matter_keeps_its_words(tmp_path: Path, card: str | None) -> None:
-    theirs = tmp_path / "theirs"
-    gpt2(theirs)
+    foreign = tmp_path / "theirs"
+    gpt2(foreign)
     if card is not None:
-        (theirs / "README.md").write_text(card, encoding="utf-8")
-    convert(theirs, tmp_path / "ours")
+        (foreign / "README.md").write_text(card, encoding="utf-8")
+    convert(foreign, tmp_path / "ours")
     written = (tmp_path / "ours" / "README.md").read_text(encoding="utf-8")
     assert written == "---\nlibrary_name: heedful\npipeline_tag: text-generation\n---\n" + (card or "")

@@ -38,19 +38,19 @@ def written(tmp_path: Path, quantization: str | None = None, **changes: Any) -> 
 def check_same_tokens(opened: ModelFolder, path: Path) -> None:
     """Greedy translations by ctranslate2 and by us."""
     mine, config = Translator([opened]), opened.config
-    theirs = ctranslate2.Translator(str(path), compute_type="float32", intra_threads=1)
+    reference = ctranslate2.Translator(str(path), compute_type="float32", intra_threads=1)
     end = [] if json.loads((path / "config.json").read_text())["add_source_eos"] else ["</s>"]
     source = [mine.source_tokenizer.pieces(ids) + end for ids in mine.source_tokenizer.encode_batch(TEXTS)]
     vocabulary = set(json.loads((path / "shared_vocabulary.json").read_text()))
     never = mine.tokenizer.pieces(sorted({config.pad_id, config.bos_id} - {config.eos_id}))
     banned = [[piece] for piece in never if piece in vocabulary]
     options = {"max_decoding_length": 20, "min_decoding_length": 0, "suppress_sequences": banned}
-    results = theirs.translate_batch(source, beam_size=1, **options)
-    found = mine.translations(TEXTS, beam=1, max_length=20)
-    assert [list(each[0].tokens) for each in found] == [each.hypotheses[0] for each in results]
-    scored = theirs.score_batch(source, [mine.tokenizer.pieces(ids) for ids in mine.tokenizer.encode_batch(TEXTS)])
+    results = reference.translate_batch(source, beam_size=1, **options)
+    translations = mine.translations(TEXTS, beam=1, max_length=20)
+    assert [list(result[0].tokens) for result in translations] == [result.hypotheses[0] for result in results]
+    scored = reference.score_batch(source, [mine.tokenizer.pieces(ids) for ids in mine.tokenizer.encode_batch(TEXTS)])
     log_probs = mine.score([(text, text) for text in TEXTS])
-    assert log_probs == pytest.approx([sum(each.log_probs) for each in scored], rel=1e-4)
+    assert log_probs == pytest.approx([sum(result.log_probs) for result in scored], rel=1e-4)
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)

@@ -93,8 +93,8 @@ def test_greedy_transcripts_are_those_of_transformers(folder: Path, theirs: Any)
         logits[[*tokens.suppressed, *(tokens.blank if len(ids) == 2 else ())]] = -torch.inf
         logits[EOS + 1] = -torch.inf
         ids.append(int(logits.argmax()))
-    found = next(transcriber.transcribe_windows([window], beam=1, loop_guard=False))
-    assert list(found.ids) == [number for number in ids[1:] if number != EOS]
+    result = next(transcriber.transcribe_windows([window], beam=1, loop_guard=False))
+    assert list(result.ids) == [number for number in ids[1:] if number != EOS]
 
 
 def test_a_folder_is_converted_both_ways(folder: Path, theirs: Any, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_timestamp_rules_are_those_of_transformers(folder: Path, theirs: Any) ->
         no_timestamps_token_id=tokens.no_timestamps, eos_token_id=EOS, max_initial_timestamp_index=50
     )
     processor = WhisperTimeStampLogitsProcessor(generation, begin_index=1)
-    ours, random = timestamp_rules(tokens, 0), np.random.default_rng(0)
+    rules, random = timestamp_rules(tokens, 0), np.random.default_rng(0)
     first = tokens.first_time
     starts = [[], [first], [first, 5], [first, 5, first + 9], [first, 5, first + 9, first + 9], [first, 5, 6, 7]]
     starts += [[first, 5, first + 9, first + 9, 7], [first + 3, 5, first + 9, first + 9, 7, 8, first + 60]]
@@ -202,8 +202,8 @@ def test_timestamp_rules_are_those_of_transformers(folder: Path, theirs: Any) ->
             scores[:, EOS + 1 : first] = -torch.inf  # as `suppress` does
             ids = torch.tensor([[EOS + 1, *written]])
             expected = processor(ids, scores.clone())
-            found = ours(scores.clone(), ids[:, 1:], torch.zeros(1))
-            assert torch.equal(found, expected), written
+            result = rules(scores.clone(), ids[:, 1:], torch.zeros(1))
+            assert torch.equal(result, expected), written
 
 
 def test_suppressed_tokens(folder: Path, theirs: Any) -> None:

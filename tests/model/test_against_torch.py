@@ -21,24 +21,24 @@ EPS = 1e-5
 
 def attention_in_torch(actual: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
     """Our tensors (weights or gradients) under the names of `nn.MultiheadAttention`."""
-    theirs = {
+    reference = {
         f"in_proj_{kind}": torch.cat([actual[f"{prefix}{part}.{kind}"] for part in ("query", "key", "value")])
         for kind in ("weight", "bias")
     }
-    return theirs | {f"out_proj.{kind}": actual[f"{prefix}output.{kind}"] for kind in ("weight", "bias")}
+    return reference | {f"out_proj.{kind}": actual[f"{prefix}output.{kind}"] for kind in ("weight", "bias")}
 
 
 def block_in_torch(actual: dict[str, Tensor], cross: bool) -> dict[str, Tensor]:
     """Our tensors under the names of `nn.TransformerEncoderLayer` or `nn.TransformerDecoderLayer`."""
-    theirs = {f"self_attn.{name}": x for name, x in attention_in_torch(actual, "self.").items()}
+    reference = {f"self_attn.{name}": x for name, x in attention_in_torch(actual, "self.").items()}
     names = {"feed.up": "linear1", "feed.down": "linear2", "self_residual.norm": "norm1"}
     if cross:
-        theirs |= {f"multihead_attn.{name}": x for name, x in attention_in_torch(actual, "cross.").items()}
+        reference |= {f"multihead_attn.{name}": x for name, x in attention_in_torch(actual, "cross.").items()}
         names |= {"cross_residual.norm": "norm2", "feed_residual.norm": "norm3"}
     else:
         names |= {"feed_residual.norm": "norm2"}
     kinds = ("weight", "bias")
-    return theirs | {f"{b}.{kind}": actual[f"{a}.{kind}"] for a, b in names.items() for kind in kinds}
+    return reference | {f"{b}.{kind}": actual[f"{a}.{kind}"] for a, b in names.items() for kind in kinds}
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:
@@ -49,11 +49,11 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def assert_same_gradients(inputs: list[Tensor], actual: Tensor, theirs: Tensor) -> None:
+def assert_same_gradients(inputs: list[Tensor], actual: Tensor, reference: Tensor) -> None:
     """Gradients for the inputs here; those for the weights are left in `.grad` on both sides."""
     upstream = random(*actual.shape, seed=9)
     pairs = []
-    for out in (actual, theirs):
+    for out in (actual, reference):
         for x in inputs:
             x.grad = None
         out.backward(upstream)
@@ -72,8 +72,8 @@ def test_attention_equals_multihead_attention(batch, over, masks):
     queries, lengths = 5, [7, 4, 2][:batch] if over == "memory" else [5, 4, 2][:batch]
     torch.manual_seed(1)
     actual = stir(MultiHeadAttention(small()))
-    theirs = nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
-    theirs.load_state_dict(attention_in_torch(actual.state_dict()))
+    reference = nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
+    reference.load_state_dict(attention_in_torch(actual.state_dict()))
     x = random(batch, queries, 16).requires_grad_()
     memory = random(batch, lengths[0], 16, seed=1).requires_grad_() if over == "memory" else x
 
@@ -85,17 +85,17 @@ def test_attention_equals_multihead_attention(batch, over, masks):
         keep = keep & causal(queries, lengths[0])
         options["attn_mask"] = ~causal(queries, lengths[0])[0, 0]
     seen = []
-    with actual.weights.register_forward_hook(lambda module, given, weights: seen.append(weights)):
+    with actual.weights.register_forward_hook(lambda module, inputs, weights: seen.append(weights)):
         if over == "itself":
             out = actual.self_attention(x, LayerContext(NO_POSITION, keep))
         else:
             out = actual.cross_attention(x, LayerContext(NO_POSITION, memory=memory, memory_keep=keep))
-    expected, weights = theirs(x, memory, memory, **options, average_attn_weights=False)
+    expected, weights = reference(x, memory, memory, **options, average_attn_weights=False)
 
     torch.testing.assert_close(out, expected)
     torch.testing.assert_close(seen, [weights])
     assert_same_gradients([x, memory], out, expected)
-    torch.testing.assert_close(attention_in_torch(gradients(actual)), gradients(theirs))
+    torch.testing.assert_close(attention_in_torch(gradients(actual)), gradients(reference))
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -106,8 +106,8 @@ def test_block_equals_the_layers_of_torch(cross, activation, norm, batch):
     torch.manual_seed(2)
     actual = stir(Block(small(pre_norm=norm == "pre", activation=activation), cross))
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
-    theirs = kind(16, 4, 24, 0.0, activation, EPS, batch_first=True, norm_first=norm == "pre", dtype=torch.float64)
-    theirs.load_state_dict(block_in_torch(actual.state_dict(), cross))
+    reference = kind(16, 4, 24, 0.0, activation, EPS, batch_first=True, norm_first=norm == "pre", dtype=torch.float64)
+    reference.load_state_dict(block_in_torch(actual.state_dict(), cross))
     lengths, memory_lengths = [6, 4, 3][:batch], [5, 5, 2][:batch]
     x, memory = random(batch, 6, 16).requires_grad_(), random(batch, 5, 16, seed=1).requires_grad_()
     keep = padding(lengths)[:, None, None, :]
@@ -115,13 +115,13 @@ def test_block_equals_the_layers_of_torch(cross, activation, norm, batch):
         memory_keep = padding(memory_lengths)[:, None, None, :]
         out = actual(x, LayerContext(NO_POSITION, keep & causal(6, 6), memory, memory_keep))
         options = {"tgt_key_padding_mask": ~padding(lengths), "memory_key_padding_mask": ~padding(memory_lengths)}
-        expected = theirs(x, memory, tgt_mask=~causal(6, 6)[0, 0], **options)
+        expected = reference(x, memory, tgt_mask=~causal(6, 6)[0, 0], **options)
     else:
         out = actual(x, LayerContext(NO_POSITION, keep))
-        expected = theirs(x, src_key_padding_mask=~padding(lengths))
+        expected = reference(x, src_key_padding_mask=~padding(lengths))
     torch.testing.assert_close(out, expected)
     assert_same_gradients([x, memory] if cross else [x], out, expected)
-    torch.testing.assert_close(block_in_torch(gradients(actual), cross), gradients(theirs))
+    torch.testing.assert_close(block_in_torch(gradients(actual), cross), gradients(reference))
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -133,9 +133,9 @@ def test_the_whole_model_equals_the_stacks_of_torch(layers, activation, norm):
         small(pre_norm=norm == "pre", activation=activation, encoder_layers=layers[0], decoder_layers=layers[1])
     )
     options = {"batch_first": True, "norm_first": norm == "pre", "dtype": torch.float64}
-    theirs = nn.Transformer(16, 4, layers[0], layers[1], 24, 0.0, activation, **options)
+    torch_model = nn.Transformer(16, 4, layers[0], layers[1], 24, 0.0, activation, **options)
     for name in ("encoder", "decoder"):
-        stack, twin = getattr(actual, name), getattr(theirs, name)
+        stack, twin = getattr(actual, name), getattr(torch_model, name)
         for block, layer in zip(stack.blocks, twin.layers, strict=True):
             layer.load_state_dict(block_in_torch(block.state_dict(), name == "decoder"))
         if norm == "pre":
@@ -152,7 +152,7 @@ def test_the_whole_model_equals_the_stacks_of_torch(layers, activation, norm):
         table = torch.from_numpy(np.where(column % 2, np.cos(angle), np.sin(angle)))
         return actual.embedding.weight[ids] * math.sqrt(16) + table
 
-    expected = theirs(
+    expected = torch_model(
         embed(source),
         embed(target),
         tgt_mask=~torch.ones(6, 6, dtype=torch.bool).tril(),

@@ -29,9 +29,9 @@ def test_the_encoder_is_torchs_over_packed_sequences(cell, bidirectional):
     """Two layers of ours are one module of two layers of theirs."""
     model = shared(recurrent(cell=cell, bidirectional=bidirectional))
     kind = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
-    theirs = kind(16, 8 if bidirectional else 16, 2, batch_first=True, bidirectional=bidirectional).double()
+    reference = kind(16, 8 if bidirectional else 16, 2, batch_first=True, bidirectional=bidirectional).double()
     layers = [model.encoder.get_submodule(f"{index}.cells") for index in range(2)]
-    theirs.load_state_dict(
+    reference.load_state_dict(
         {k.replace("l0", f"l{i}"): v for i, layer in enumerate(layers) for k, v in layer.state_dict().items()}
     )
     source = sentences(SOURCE_LENGTHS)
@@ -39,7 +39,7 @@ def test_the_encoder_is_torchs_over_packed_sequences(cell, bidirectional):
     packed = nn.utils.rnn.pack_padded_sequence(
         model.embedding(source), torch.tensor(SOURCE_LENGTHS), batch_first=True, enforce_sorted=False
     )
-    expected, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    expected, _ = nn.utils.rnn.pad_packed_sequence(reference(packed)[0], batch_first=True)
     torch.testing.assert_close(memory, expected)
 
 
@@ -47,13 +47,13 @@ def test_the_encoder_is_torchs_over_packed_sequences(cell, bidirectional):
 def test_a_language_model_is_torchs(cell):
     model = shared(recurrent(cell=cell, family="decoder"))
     kind = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}[cell]
-    theirs = kind(16, 16, 2, batch_first=True).double()
+    reference = kind(16, 16, 2, batch_first=True).double()
     layers = [model.decoder.get_submodule(f"{index}.cells") for index in range(2)]
-    theirs.load_state_dict(
+    reference.load_state_dict(
         {k.replace("l0", f"l{i}"): v for i, layer in enumerate(layers) for k, v in layer.state_dict().items()}
     )
     ids = sentences([9, 9, 9])
-    torch.testing.assert_close(model(ids), theirs(model.embedding(ids))[0])
+    torch.testing.assert_close(model(ids), reference(model.embedding(ids))[0])
 
 
 def softmax(x):
@@ -199,29 +199,31 @@ def test_every_cell_of_torch_is_there():
 
 def torchs_lstm(result: FactorizedLSTM, input_size: int) -> nn.LSTM:
     """`torch.nn.LSTM` with the product of our two factors as its weight."""
-    theirs = nn.LSTM(input_size, result.hidden_size, batch_first=True, bidirectional=result.bidirectional).double()
+    reference = nn.LSTM(input_size, result.hidden_size, batch_first=True, bidirectional=result.bidirectional).double()
     with torch.no_grad():
         for direction in ("", "_reverse") if result.bidirectional else ("",):
-            whole = result.get_parameter(f"weight_out_l0{direction}") @ result.get_parameter(f"weight_in_l0{direction}")
-            theirs.get_parameter(f"weight_ih_l0{direction}").copy_(whole[:, :input_size])
-            theirs.get_parameter(f"weight_hh_l0{direction}").copy_(whole[:, input_size:])
-            theirs.get_parameter(f"bias_ih_l0{direction}").copy_(result.get_parameter(f"bias_l0{direction}"))
-            theirs.get_parameter(f"bias_hh_l0{direction}").zero_()
-    return theirs
+            product = result.get_parameter(f"weight_out_l0{direction}") @ result.get_parameter(
+                f"weight_in_l0{direction}"
+            )
+            reference.get_parameter(f"weight_ih_l0{direction}").copy_(product[:, :input_size])
+            reference.get_parameter(f"weight_hh_l0{direction}").copy_(product[:, input_size:])
+            reference.get_parameter(f"bias_ih_l0{direction}").copy_(result.get_parameter(f"bias_l0{direction}"))
+            reference.get_parameter(f"bias_hh_l0{direction}").zero_()
+    return reference
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_a_factorized_lstm_is_torchs_with_the_product_of_its_factors(bidirectional):
     torch.manual_seed(0)
     result = FactorizedLSTM(10, 6, 4, bidirectional).double()
-    theirs, x = torchs_lstm(result, 10), torch.randn(3, 7, 10, dtype=torch.float64)
+    torch_lstm, x = torchs_lstm(result, 10), torch.randn(3, 7, 10, dtype=torch.float64)
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(SOURCE_LENGTHS), batch_first=True, enforce_sorted=False)
     unpack = partial(nn.utils.rnn.pad_packed_sequence, batch_first=True)
-    (actual, state), (reference, expected) = result(packed), theirs(packed)
+    (actual, state), (reference, expected) = result(packed), torch_lstm(packed)
     torch.testing.assert_close(unpack(actual)[0], unpack(reference)[0])
     torch.testing.assert_close(torch.stack(state), torch.stack(expected))
     if not bidirectional:
-        (actual, state), (reference, expected) = result(x, state), theirs(x, expected)
+        (actual, state), (reference, expected) = result(x, state), torch_lstm(x, expected)
         torch.testing.assert_close(actual, reference)
         torch.testing.assert_close(torch.stack(state), torch.stack(expected))
 

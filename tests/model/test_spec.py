@@ -73,7 +73,7 @@ RECOGNIZERS = [
 
 
 def configs() -> list[ModelConfig]:
-    made = []
+    valid_configs = []
     for family, settings in [
         *product(FAMILIES, [*TRANSFORMERS, *OTHERS]),
         *(("encoder", each) for each in ENCODERS),
@@ -86,8 +86,8 @@ def configs() -> list[ModelConfig]:
             continue  # it would see what is to come, which the configuration refuses
         if (family, fitting.get("architecture")) in (("decoder", "neural-gpu"), ("encoder-decoder", "memory-network")):
             continue  # refused by the configuration, too
-        made.append(ModelConfig.model_validate(SMALL | {"family": family} | fitting))
-    return made
+        valid_configs.append(ModelConfig.model_validate(SMALL | {"family": family} | fitting))
+    return valid_configs
 
 
 @pytest.mark.parametrize("config", configs(), ids=lambda config: f"{config.family}-{config.architecture}")

@@ -40,12 +40,12 @@ PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15, 16, 17], [5, 6, 7], list(range(2
 
 def module(family: str, settings: dict[str, object]) -> DecoderModel | EncoderModel:
     torch.manual_seed(1)
-    made = build_model(ModelConfig(**SIZES | {"family": family} | settings))  # type: ignore[arg-type]
+    model = build_model(ModelConfig(**SIZES | {"family": family} | settings))  # type: ignore[arg-type]
     with torch.no_grad():
-        for parameter in made.parameters():  # biases and norms that matter, and distributions with a shape
+        for parameter in model.parameters():  # biases and norms that matter, and distributions with a shape
             parameter.add_(torch.randn_like(parameter) * 0.3)
-    assert not hasattr(made, "source_embedding")
-    return made.eval()  # type: ignore[return-value]
+    assert not hasattr(model, "source_embedding")
+    return model.eval()  # type: ignore[return-value]
 
 
 def generated(window: EngineWindow | ContextWindow, steps: int) -> list[np.ndarray]:
@@ -70,8 +70,8 @@ def test_a_gpt_has_the_log_probabilities_of_torch(settings: dict[str, object], t
     window = EngineWindow(Engine(ModuleWeights(model), int8=False), threads)
     for prompt in PROMPTS:
         window.add(prompt)
-    for ours, theirs in zip(generated(window, 20), generated(ContextWindow(model, PROMPTS), 20), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    for actual, expected in zip(generated(window, 20), generated(ContextWindow(model, PROMPTS), 20), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("int8", [False, True])
@@ -175,17 +175,17 @@ def test_texts_of_a_gpt_on_disk_are_those_of_torch(folders: dict[str, Path]) -> 
     assert isinstance(other.model, DecoderModel)  # from now on PyTorch computes
     assert isinstance(generator.open_window(), EngineWindow) and not isinstance(other.open_window(), EngineWindow)
     for options in ({"temperature": 0}, {"seed": 3}, {"top_p": 0.8}, {"top_k": 5, "repetition_penalty": 1.3}):
-        ours, theirs = (each.samples("the cat", n=3, max_tokens=25, **options) for each in (generator, other))
-        assert ours == theirs
+        actual, expected = (each.samples("the cat", n=3, max_tokens=25, **options) for each in (generator, other))
+        assert actual == expected
 
 
 def test_results_of_a_bert_on_disk_are_those_of_torch(folders: dict[str, Path]) -> None:
     encoder, other = Encoder.load(folders["encoder"]), Encoder.load(folders["encoder"])
     assert isinstance(other.model, EncoderModel)
     np.testing.assert_allclose(encoder.embed(TEXT), other.embed(TEXT), atol=1e-5)
-    ours, theirs = (each.fill_mask("the [MASK] sat")[0] for each in (encoder, other))
-    assert [c.token for c in ours] == [c.token for c in theirs]
-    assert [c.probability for c in ours] == pytest.approx([c.probability for c in theirs], rel=1e-3)
+    actual, by_torch = (each.fill_mask("the [MASK] sat")[0] for each in (encoder, other))
+    assert [c.token for c in actual] == [c.token for c in by_torch]
+    assert [c.probability for c in actual] == pytest.approx([c.probability for c in by_torch], rel=1e-3)
     ours_labels, theirs_labels = (each.classify(["the cat", "a hat"], ["sat", ""]) for each in (encoder, other))
     for label, expected in zip(ours_labels, theirs_labels, strict=True):
         assert label.probabilities == pytest.approx(expected.probabilities, abs=1e-4)

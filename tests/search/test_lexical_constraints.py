@@ -41,12 +41,14 @@ def met(ids, constraint) -> list[bool]:
 @pytest.mark.parametrize("forms", [((3, 3, 4),), ((4,),), ((5, 3), (4, 4))])
 def test_a_wide_beam_finds_the_best_outputs_with_the_phrase(forms):
     toy, constraint = Toy(6, seed=3, eos=RARELY_ENDS), LexicalConstraint((phrase(*forms),))
-    found = run(toy, SENTENCES, [constraint] * len(SENTENCES), beam=700, n_best=20, length_penalty=0.6, max_extra=2)
-    for sentence, mine in zip(SENTENCES, found, strict=True):
+    n_best_lists = run(
+        toy, SENTENCES, [constraint] * len(SENTENCES), beam=700, n_best=20, length_penalty=0.6, max_extra=2
+    )
+    for sentence, mine in zip(SENTENCES, n_best_lists, strict=True):
         expected = [
-            each
-            for each in exhaustive(toy, sentence, len(sentence) + 2, 0.6)
-            if each[0] and any(holds(each[2], form) for form in forms)
+            hypothesis
+            for hypothesis in exhaustive(toy, sentence, len(sentence) + 2, 0.6)
+            if hypothesis[0] and any(holds(hypothesis[2], form) for form in forms)
         ]
         assert [h.ids for h in mine if h.finished] == [ids for _, _, ids in expected[:20]]
         assert [h.score for h in mine if h.finished] == pytest.approx([score for _, score, _ in expected[:20]])
@@ -58,16 +60,16 @@ def test_every_finished_hypothesis_contains_its_phrases(seed, beam, eos, data):
     forms = data.draw(st.lists(st.lists(st.integers(3, 8), min_size=1, max_size=3), min_size=1, max_size=2))
     constraint = LexicalConstraint(tuple(phrase(tuple(form)) for form in forms))
     toy, constraints = Toy(9, seed=seed, eos=eos), [constraint, None, constraint]
-    found = run(toy, SENTENCES[:3], constraints, beam=constraint.beam(beam), n_best=1, max_extra=30)
+    n_best_lists = run(toy, SENTENCES[:3], constraints, beam=constraint.beam(beam), n_best=1, max_extra=30)
     for place in (0, 2):
-        (mine,) = found[place]
+        (mine,) = n_best_lists[place]
         assert mine.finished or eos < 4.0  # a toy that rarely ends may reach the limit, with phrases or without
         for form in forms if mine.finished else []:
             assert holds(mine.ids, tuple(form))
     plain = beam_search(
         toy, *batch(SENTENCES[:3]), SearchOptions(beam=constraint.beam(beam), max_extra=30, loop_guard=False)
     )
-    assert found[1] == plain[1]  # a sentence without phrases is searched as if there were none beside it
+    assert n_best_lists[1] == plain[1]  # a sentence without phrases is searched as if there were none beside it
 
 
 def test_a_sentence_has_the_same_result_alone_and_in_a_batch():

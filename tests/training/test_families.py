@@ -72,18 +72,18 @@ def scores(folder: object, *context: object) -> dict[str, float]:
     return {"valid_macro_f1": changing, "valid_f1": changing, "valid_accuracy": 0.0, "valid_exact": 0.0}
 
 
-def open_(asked: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
-    run = open_run(asked, out, resume, RunReport(out, Console(quiet=True)))
+def open_(config_of_run: RunConfig, out: Path, resume: bool = False) -> TrainingRun:
+    run = open_run(config_of_run, out, resume, RunReport(out, Console(quiet=True)))
     run.task.measure = scores
     return run
 
 
 def kept(out: Path) -> dict[str, torch.Tensor]:
-    found = load_file(out / "model.safetensors")
+    tensors_of_run = load_file(out / "model.safetensors")
     for name in ("model", "optimizer"):
         tensors = load_file(out / f"checkpoints/step-10/{name}.safetensors")
-        found |= {f"{name}.{key}": value for key, value in tensors.items()}
-    return found
+        tensors_of_run |= {f"{name}.{key}": value for key, value in tensors.items()}
+    return tensors_of_run
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +103,8 @@ def finished(files: Path) -> dict[str, Path]:
 def test_killed_and_resumed_equals_never_interrupted(
     files: Path, finished: dict[str, Path], tmp_path: Path, family: str, call: int
 ) -> None:
-    asked, out = settings(files, family, finished["encoder"]), tmp_path / "out"
-    run = open_(asked, out)
+    config_of_run, out = settings(files, family, finished["encoder"]), tmp_path / "out"
+    run = open_(config_of_run, out)
     loss_of, calls = run.loss_of, [0]
 
     def dying(piece: object) -> Loss:
@@ -117,24 +117,24 @@ def test_killed_and_resumed_equals_never_interrupted(
     with pytest.raises(Killed):
         train(run)
     torch.manual_seed(999)
-    train(open_(asked, out, resume=True))
-    ours, theirs = kept(out), kept(finished[family])
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    train(open_(config_of_run, out, resume=True))
+    resumed, uninterrupted = kept(out), kept(finished[family])
+    assert resumed.keys() == uninterrupted.keys()
+    assert all(torch.equal(resumed[name], uninterrupted[name]) for name in resumed)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_pieces_are_the_batch_and_agree_on_its_tokens(files: Path, finished: dict[str, Path], family: str) -> None:
     run = open_(settings(files, family, finished["encoder"]), finished[family], resume=True)
     batch = run.task.plan(0)[0]
-    whole = run.task.split_batch(batch, 5, 1)
-    (piece,) = whole.builders
+    undivided = run.task.split_batch(batch, 5, 1)
+    (piece,) = undivided.builders
     assert piece is not None
     run.model.eval()
     expected = run.task.loss(run.model, piece())
     for count in (2, 3, len(batch) + 2):
         cut = run.task.split_batch(batch, 5, count)
-        assert cut.tokens == whole.tokens == expected.tokens
+        assert cut.tokens == undivided.tokens == expected.tokens
         losses = [run.task.loss(run.model, each()) for each in cut.builders if each is not None]
         assert sum(loss.tokens for loss in losses) == cut.tokens
         total = sum(float(loss.likelihood.detach()) for loss in losses)
@@ -189,8 +189,8 @@ def test_what_contradicts_is_refused(words: list[str], message: str) -> None:
 def test_a_classifier_starts_from_an_encoder_or_from_nothing(
     files: Path, finished: dict[str, Path], tmp_path: Path
 ) -> None:
-    asked = config.load_config(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
-    new = open_(asked, tmp_path / "x").config.model
+    config_of_run = config.load_config(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
+    new = open_(config_of_run, tmp_path / "x").config.model
     assert (new.labels, new.head, new.max_length) == (("other", "question"), "none", 256)
     with pytest.raises(SettingError, match="decoder family, but this run trains the encoder family"):
         open_(settings(files, "labeled", finished["decoder"]), tmp_path / "y")
@@ -221,19 +221,19 @@ def test_the_passes_of_a_classifier_are_those_of_its_batches(
 ) -> None:
     def updates(name: str, *more: str) -> int:
         data = {"labeled": files / "labeled.tsv", "cache_dir": files / "store", "valid_size": 10}
-        asked = config.load_config(None, more, data=data, train={"init": finished["encoder"]})
-        return open_(asked, tmp_path / name).config.train.max_updates
+        config_of_run = config.load_config(None, more, data=data, train={"init": finished["encoder"]})
+        return open_(config_of_run, tmp_path / name).config.train.max_updates
 
     assert updates("many", "train.batch_tokens=8") > updates("few") == 100
 
 
 def test_training_goes_on_from_another_model(files: Path, finished: dict[str, Path], tmp_path: Path) -> None:
-    asked = config.load_config(
+    config_of_run = config.load_config(
         None,
         ["train.max_updates=1", "train.batch_tokens=64", "train.learning_rate=1e-9"],
         data={"text": files / "text.txt", "cache_dir": files / "store"},
         train={"init": finished["decoder"]},
     )
-    train(open_(asked, tmp_path / "x"))
+    train(open_(config_of_run, tmp_path / "x"))
     before, after = (load_file(path / "model.safetensors") for path in (finished["decoder"], tmp_path / "x"))
     assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)

@@ -28,8 +28,8 @@ def rows(lengths: list[int], generator: torch.Generator, start: bool) -> Tensor:
     ids = torch.zeros(len(lengths), max(lengths) + 1 + start, dtype=torch.long)
     for row, length in zip(ids, lengths, strict=True):
         words = torch.randint(4, 19, (length,), generator=generator).tolist()
-        whole = [2] * start + words + [3]
-        row[: len(whole)] = torch.tensor(whole)
+        undivided = [2] * start + words + [3]
+        row[: len(undivided)] = torch.tensor(undivided)
     return ids
 
 
@@ -80,10 +80,10 @@ def test_padding_changes_neither_loss_nor_gradient(batch):
 def test_pieces_add_up_to_the_whole(batch):
     model = model_of()
     pieces = [translation_loss(model, part_of(batch, slice(i, i + 1)), 0.1) for i in range(len(batch))]
-    whole = translation_loss(model, batch, 0.1)
-    torch.testing.assert_close(sum(piece.smoothed for piece in pieces), whole.smoothed)
-    torch.testing.assert_close(sum(piece.likelihood for piece in pieces), whole.likelihood)
-    assert sum(piece.tokens for piece in pieces) == whole.tokens
+    undivided = translation_loss(model, batch, 0.1)
+    torch.testing.assert_close(sum(piece.smoothed for piece in pieces), undivided.smoothed)
+    torch.testing.assert_close(sum(piece.likelihood for piece in pieces), undivided.likelihood)
+    assert sum(piece.tokens for piece in pieces) == undivided.tokens
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
@@ -130,20 +130,22 @@ def test_halting_tokens_pay_for_their_steps_and_pieces_add_up():
     generator = torch.Generator().manual_seed(3)
     source, target = rows([5, 2, 4, 3], generator, start=False), rows([3, 6, 2, 4], generator, start=True)
     lengths = torch.tensor([6, 3, 5, 4]), torch.tensor([4, 7, 3, 5])
-    whole = Batch(source, target, *lengths, int(lengths[1].sum()))
+    undivided = Batch(source, target, *lengths, int(lengths[1].sum()))
     model = model_of(universal=True, act_halting=True, ponder_cost=0.5, encoder_layers=4)
     free = model_of(universal=True, act_halting=True, ponder_cost=0.0, encoder_layers=4)
-    spent = (translation_loss(model, whole).smoothed - translation_loss(free, whole).smoothed).item() / 0.5
-    steps, tokens = translation_loss(model, whole).pondered.tolist()
+    spent = (translation_loss(model, undivided).smoothed - translation_loss(free, undivided).smoothed).item() / 0.5
+    steps, tokens = translation_loss(model, undivided).pondered.tolist()
     assert tokens == 18 + 19
     assert tokens <= steps < spent <= steps + tokens  # every token has a remainder of at most one
     parts = [
         translation_loss(model, Batch(source[i : i + 2], target[i : i + 2], *(x[i : i + 2] for x in lengths), 0))
         for i in (0, 2)
     ]
-    assert sum(part.smoothed.item() for part in parts) == pytest.approx(translation_loss(model, whole).smoothed.item())
+    assert sum(part.smoothed.item() for part in parts) == pytest.approx(
+        translation_loss(model, undivided).smoothed.item()
+    )
     assert sum(part.pondered for part in parts).tolist() == [steps, tokens]
-    assert translation_loss(model_of(), whole).pondered is None
+    assert translation_loss(model_of(), undivided).pondered is None
 
 
 def test_a_text_with_one_label_pays_the_mean_of_its_tokens():
