@@ -109,10 +109,10 @@ def texts_of(count: int) -> tuple[list[list[int]], list[list[int]]]:
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("threads", "width"), [(1, 24), (3, 96)])  # heads narrower than a register, and whole ones
 @pytest.mark.parametrize("settings", ENCODERS, ids=str)
-def test_a_bert_has_the_hidden_states_and_heads_of_torch(settings: dict[str, object], threads: int) -> None:
-    model = module("encoder", settings)
+def test_a_bert_has_the_hidden_states_and_heads_of_torch(settings: dict[str, object], threads: int, width: int) -> None:
+    model = module("encoder", settings | {"d_model": width})
     assert isinstance(model, EncoderModel)
     encoder = EngineEncoder(Engine(ModuleWeights(model), int8=False), threads)
     texts, types = texts_of(45)
@@ -136,11 +136,14 @@ def test_a_bert_has_the_hidden_states_and_heads_of_torch(settings: dict[str, obj
 
 @pytest.mark.parametrize("int8", [False, True])
 def test_a_text_has_the_same_states_alone_and_in_any_batch(int8: bool) -> None:
-    engine = Engine(ModuleWeights(module("encoder", ENCODERS[0])), int8=int8)
-    texts, types = texts_of(60)
+    engine = Engine(ModuleWeights(module("encoder", ENCODERS[0] | {"d_model": 96})), int8=int8)
+    texts, types = texts_of(130)  # more batches than threads
     together = EngineEncoder(engine, 3).hidden_states(texts, types)
-    for text, kinds, states in zip(texts[:9], types, together, strict=False):
-        assert np.array_equal(EngineEncoder(engine, 1).hidden_states([text], [kinds])[0], states)
+    few = EngineEncoder(engine, 3).hidden_states(texts[:20], types[:20])
+    for text, kinds, *states in list(zip(texts, types, together, few, strict=False))[:9]:
+        alone = EngineEncoder(engine, 1).hidden_states([text], [kinds])[0]
+        assert all(np.array_equal(alone, each) for each in states)
+    assert np.array_equal(EngineEncoder(engine, 1).hidden_states(texts[-1:], types[-1:])[0], together[-1])
 
 
 def test_int8_is_near() -> None:

@@ -315,8 +315,12 @@ class LabeledBuilder(CorpusBuilder[LabeledFile, LabeledReport, LabeledCorpus]):
 def encode_text_pair(
     tokenizer: Tokenizer, text: str, second: str, max_length: int
 ) -> tuple[list[int], list[int], bool]:
-    """Ids of both texts, truncated from the longer one so that they fit with special tokens; and whether they were."""
-    first, other = tokenizer.encode(text), tokenizer.encode(second) if second else []
+    """Ids of both texts, truncated to `max_length` with special tokens; and whether they were."""
+    return truncate_text_pair(tokenizer.encode(text), tokenizer.encode(second) if second else [], max_length)
+
+
+def truncate_text_pair(first: list[int], other: list[int], max_length: int) -> tuple[list[int], list[int], bool]:
+    """Both texts, truncated from the longer one so that they fit with special tokens; and whether they were."""
     budget = max(1, max_length - (3 if other else 2))
     if len(first) + len(other) <= budget:
         return first, other, False

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.config.model_config import LabelKind
-from heedful.data.labeled_corpus import encode_text_pair, frame_text_pair
+from heedful.data.labeled_corpus import frame_text_pair, truncate_text_pair
 from heedful.data.token_labels import encode_passage, encode_words, windows
 from heedful.errors import SettingError
 from heedful.inference.native_choice import computed_natively, model_precision
@@ -235,9 +235,11 @@ class Encoder:
     def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> EncodedPairs:
         if seconds is not None and len(seconds) != len(texts):
             raise SettingError(f"{len(texts)} first texts and {len(seconds)} second texts were given; give pairs.")
+        encoded = self.tokenizer.encode_batch(texts)
+        others = [[] for _ in texts] if seconds is None else self.tokenizer.encode_batch(seconds)
         rows = []
-        for number, (text, second) in enumerate(zip(texts, seconds or [""] * len(texts), strict=True), start):
-            first, other, cut = encode_text_pair(self.tokenizer, text, second, self.config.max_length)
+        for number, (text, second) in enumerate(zip(encoded, others, strict=True), start):
+            first, other, cut = truncate_text_pair(text, second, self.config.max_length)
             if cut:
                 self.notice(
                     f"text {number} is longer than the {self.config.max_length} tokens of this model, and is truncated."

@@ -8,8 +8,9 @@
 
 namespace heedful {
 
-constexpr size_t ENCODER_TOKENS = 256;  // after which an encoder batch is full
-constexpr float MIN_GATE = -60;         // of a pointer-generator: e^60 is far from the largest float
+constexpr size_t ENCODER_TOKENS = 256;    // after which an encoder batch is full
+constexpr int MAX_ATTENTION_GEMM = 1024;  // tokens of a sentence whose (n, n) attention weights may be in memory at once
+constexpr float MIN_GATE = -60;           // of a pointer-generator: e^60 is far from the largest float
 
 class Decoder {
   public:
@@ -28,17 +29,34 @@ class Decoder {
     }
 
     // The hidden states of an encoder: (N, D) of the concatenated sentences. types may be null. Sentences are computed in
-    // batches, as in `encode`.
+    // batches, as in `encode`; where there are enough of them, each thread computes its own.
     void hidden_states(const int32_t* ids, const int32_t* types, const int32_t* lengths, int sentences, float* hidden) {
-        const size_t D = model.config.width;
-        for (int first = 0, last = 0; first < sentences; first = last) {
-            TokenSpans spans;
-            for (; last < sentences && size_t(spans.count()) < ENCODER_TOKENS; ++last) spans.add(lengths[last]);
-            const float* x = encode_tokens(ids, types, spans);
-            std::copy_n(x, spans.count() * D, hidden);
-            ids += spans.count(), hidden += spans.count() * D;
-            if (types) types += spans.count();
+        std::vector<TokenSpans> batches;
+        std::vector<size_t> begins;  // the first token of each batch
+        size_t tokens = 0;
+        for (int s = 0; s < sentences; ++s) {
+            if (batches.empty() || size_t(batches.back().count()) >= ENCODER_TOKENS)
+                batches.emplace_back(), begins.push_back(tokens);
+            batches.back().add(lengths[s]), tokens += lengths[s];
         }
+        const size_t D = model.config.width;
+        auto compute = [&](Decoder& decoder, size_t b) {
+            const size_t begin = begins[b];
+            const float* x = decoder.encode_tokens(ids + begin, types ? types + begin : nullptr, batches[b]);
+            std::copy_n(x, batches[b].count() * D, hidden + begin * D);
+        };
+        if (batches.size() < size_t(threads)) {
+            for (size_t b = 0; b < batches.size(); ++b) compute(*this, b);
+            return;
+        }
+        ExceptionCollector exceptions;
+#pragma omp parallel num_threads(threads)
+        {
+            Decoder own(model, 1);
+#pragma omp for schedule(dynamic)
+            for (size_t b = 0; b < batches.size(); ++b) exceptions.run([&] { compute(own, b); });
+        }
+        exceptions.rethrow();
     }
 
     // The heads of an encoder, over rows of hidden states: logits of the vocabulary (R, V), pooled states (R, D), and logits of
@@ -150,25 +168,22 @@ class Decoder {
         Buffer<float> x, normed, projected, heads, output, inner, gate, logits;
     } workspace;
 
-    // Several sentences, concatenated: of each token, the index of its sentence's first token, its position there, and the
-    // length and the hidden token of its sentence.
+    // Several sentences, concatenated: the first token, the length and the hidden token of each, and the position of each
+    // token in its own.
     struct TokenSpans {
-        std::vector<int> first, position, length, hidden;
+        std::vector<int> first, length, hidden, position;
 
-        int count() const { return int(first.size()); }
+        int count() const { return int(position.size()); }
         void add(int tokens, int hidden_token = -1) {
-            const int begin = count();
-            for (int i = 0; i < tokens; ++i) {
-                first.push_back(begin), position.push_back(i), length.push_back(tokens);
-                hidden.push_back(hidden_token);
-            }
+            first.push_back(count()), length.push_back(tokens), hidden.push_back(hidden_token);
+            for (int i = 0; i < tokens; ++i) position.push_back(i);
         }
     };
 
     // The encoder's hidden states, (N, D), valid until the workspace is used again. types may be null.
     float* encode_tokens(const int32_t* ids, const int32_t* types, const TokenSpans& spans) {
-        const size_t D = model.config.width, d = model.head_width();
-        const auto& [first, position, length, hidden] = spans;
+        const size_t D = model.config.width;
+        const std::vector<int>& position = spans.position;
         const int N = spans.count();
         const bool typed = model.config.token_types > 0;
         float* x = workspace.x.ensure(N * D);
@@ -184,18 +199,36 @@ class Decoder {
                     model.rotate(qkv + r * 3 * D, model.encoder_table, position[r]);
                     model.rotate(qkv + r * 3 * D + D, model.encoder_table, position[r]);
                 });
-                float* heads = workspace.heads.ensure(N * D);
-                for_each_row(N, [&](int r) {
-                    KVView kv{qkv + first[r] * 3 * D + D, 3 * D, d, D, nullptr};
-                    model.attend(qkv + r * 3 * D, length[r], kv, position[r], heads + r * D, hidden[r]);
-                });
-                set_input(heads, N, int(D));
+                set_input(attend_within(qkv, spans), N, int(D));
                 layer.attn_out.gemm(workspace.rows, to, threads);
             });
             feed_forward(layer, x, N);
         }
         final_norm(model.encoder_norms.final, x, N);
         return x;
+    }
+
+    // Self-attention within each sentence: (N, 3 D) queries, keys and values -> (N, D). Queries are overwritten.
+    const float* attend_within(float* qkv, const TokenSpans& spans) {
+        const size_t D = model.config.width, d = model.head_width(), heads = model.config.heads;
+        float* to = workspace.heads.ensure(spans.count() * D);
+        for_each_row(int(spans.first.size() * heads), [&](int i) {
+            const size_t h = i % heads, begin = spans.first[i / heads];
+            const int n = spans.length[i / heads], hidden = spans.hidden[i / heads];
+            float *query = qkv + begin * 3 * D + h * d, *out = to + begin * D + h * d;
+            if (d % LANES || n > MAX_ATTENTION_GEMM || hidden >= 0) {
+                const KVView kv{qkv + begin * 3 * D + D, 3 * D, d, D, nullptr};
+                for (int t = 0; t < n; ++t) model.attend_head(query + t * 3 * D, int(h), n, kv, t, out + t * D, hidden);
+                return;
+            }
+            thread_local Buffer<float> weights, scratch;
+            const float slope = model.config.positions == ALIBI ? model.slopes[h] : 0.0f;
+            const AttentionShape shape{n, n, int(d), long(3 * D), false, slope, 0.0f};
+            attention_forward(shape, query, query + D, query + 2 * D, DropoutRng(0, 0, 0, 0.0f),
+                              weights.ensure(shape.weights_size()), query, scratch);
+            for (int t = 0; t < n; ++t) std::copy_n(query + t * 3 * D, d, out + t * D);
+        });
+        return to;
     }
 
     void encode_batch(const std::vector<Sentence*>& sentences) {

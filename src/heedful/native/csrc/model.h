@@ -105,18 +105,23 @@ class Model {
     void attend(const float* query, int n, const KVView& kv, int position, float* to, int hidden = -1,
                 float* kept = nullptr) const {
         const int d = head_width();
-        const float scale = 1.0f / std::sqrt(float(d));
+        for (int h = 0; h < config.heads; ++h)
+            attend_head(query + h * d, h, n, kv, position, to + h * d, hidden, kept ? kept + size_t(h) * n : nullptr);
+    }
+
+    // The same of head h alone: (d) -> (d), and the weights (n).
+    void attend_head(const float* query, int h, int n, const KVView& kv, int position, float* to, int hidden = -1,
+                     float* kept = nullptr) const {
+        const float scale = 1.0f / std::sqrt(float(head_width()));
         thread_local Buffer<float> buffer;
         float* weights = buffer.ensure(n);
-        for (int h = 0; h < config.heads; ++h) {
-            dot_keys(query + h * d, kv, h, n, weights);
-            for (int i = 0; i < n; ++i) weights[i] *= scale;
-            if (config.positions == ALIBI && position >= 0) subtract_alibi(weights, n, position, slopes[h]);
-            if (hidden >= 0) weights[hidden] = -INF;
-            const float inverse = 1.0f / sum_exp<false>(weights, n, max_value(weights, n));
-            weighted_sum(weights, kv, h, n, inverse, to + h * d);
-            for (int i = 0; kept && i < n; ++i) kept[size_t(h) * n + i] = weights[i] * inverse;
-        }
+        dot_keys(query, kv, h, n, weights);
+        for (int i = 0; i < n; ++i) weights[i] *= scale;
+        if (config.positions == ALIBI && position >= 0) subtract_alibi(weights, n, position, slopes[h]);
+        if (hidden >= 0) weights[hidden] = -INF;
+        const float inverse = 1.0f / sum_exp<false>(weights, n, max_value(weights, n));
+        weighted_sum(weights, kv, h, n, inverse, to);
+        for (int i = 0; kept && i < n; ++i) kept[i] = weights[i] * inverse;
     }
 
     // The activation of one row of the feed-forward layer, in place; `gate` is SwiGLU's.
