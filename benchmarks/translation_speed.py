@@ -77,7 +77,7 @@ class Measured:
 
     seconds: float
     processor: float  # seconds of all threads together, which other programs on the machine change less
-    result: list[list[int]]
+    found: list[list[int]]
     times: list[float]  # of each sentence, if they came alone
     resident: float  # megabytes, when all was done
     peak: float
