@@ -154,7 +154,7 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
     def build(self, folder: Path) -> tuple[Tokenizers, AudioReport]:
         report = AudioReport(speeds=list(self.config.data.speed_perturbation))
         train, valid = self._split(report)
-        tokenizer = self.form.tokenizer or self._train_vocabulary([each.text for each in train])
+        tokenizer = self.form.tokenizer or self._train_vocabulary([utterance.text for utterance in train])
         kind = id_type(tokenizer.vocab_size)
         encoder = _AudioEncoder(self.config, self.form, tokenizer, self.progress)
         valid_dropped = report.valid_unreadable if self.valid else report.unreadable
@@ -169,7 +169,7 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
                 raise DataError(f"no recording is left in the {name} set of {self.train} ({why or '0 kept'}).")
         report.kept, report.valid_kept, report.vocab_size = len(kept), len(valid_kept), tokenizer.vocab_size
         report.seconds, report.valid_seconds = (sum(seconds for _, seconds in files) for files in (kept, valid_kept))
-        text = [each.text for each, _ in valid_kept]
+        text = [utterance.text for utterance, _ in valid_kept]
         (folder / "valid.json").write_text(json.dumps(text, ensure_ascii=False), encoding="utf-8")
         (folder / "features.json").write_text(json.dumps(self.form.bins), encoding="utf-8")
         return (tokenizer, tokenizer), report
@@ -185,10 +185,10 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
             raise DataError(f"{self.train} lists no recordings; each line is path TAB text.")
         if self.valid:
             return train, list(self.valid.utterances(None if data.strict else valid_dropped))
-        candidates = np.array([each.path.is_file() for each in train], np.bool_)
+        candidates = np.array([utterance.path.is_file() for utterance in train], np.bool_)
         if not candidates.any():
             raise DataError(f"no recording of {self.train} exists; paths are relative to that file.")
-        return split_examples(train, (each.name for each in train), candidates, self.config)
+        return split_examples(train, (utterance.name for utterance in train), candidates, self.config)
 
     def _train_vocabulary(self, texts: Sequence[str]) -> Tokenizer:
         text = self.config.text
@@ -216,8 +216,8 @@ class _AudioEncoder:
         dropped: Any,
     ) -> Iterator[tuple[Utterance, float]]:
         """Yield the recordings that are kept, with their seconds."""
-        for number, each in enumerate(utterances, 1):
-            outcome = self._encode(each, speeds)
+        for number, utterance in enumerate(utterances, 1):
+            outcome = self._encode(utterance, speeds)
             if isinstance(outcome, BadLine):
                 if manifest.strict:
                     raise outcome.error(manifest)
@@ -226,25 +226,27 @@ class _AudioEncoder:
             ids, versions = outcome
             for frames in versions:
                 writer.append(frames, ids)
-            yield each, len(versions[0]) / FRAMES_PER_SECOND * speeds[0]
+            yield utterance, len(versions[0]) / FRAMES_PER_SECOND * speeds[0]
             if number % REPORT_EVERY == 0:
                 self.progress(f"features of {number:,} recordings")
 
-    def _encode(self, each: Utterance, speeds: Sequence[float]) -> tuple[list[int], list[Frames]] | BadLine:
+    def _encode(self, utterance: Utterance, speeds: Sequence[float]) -> tuple[list[int], list[Frames]] | BadLine:
         data = self.config.data
-        ids = self.form.encode(self.tokenizer, each.text)
+        ids = self.form.encode(self.tokenizer, utterance.text)
         if len(ids) > data.max_length:
-            return BadLine(LONG_TEXT, each.line, f"has a transcript of {len(ids)} tokens; raise data.max_length.")
-        if not each.path.is_file():
-            return BadLine(NO_FILE, each.line, f"names {each.path}, which is not a file; paths are relative to it.")
-        file = AudioFile.of(each.path)
+            return BadLine(LONG_TEXT, utterance.line, f"has a transcript of {len(ids)} tokens; raise data.max_length.")
+        if not utterance.path.is_file():
+            return BadLine(
+                NO_FILE, utterance.line, f"names {utterance.path}, which is not a file; paths are relative to it."
+            )
+        file = AudioFile.of(utterance.path)
         try:
             versions = [log_mel(file.samples(speed, data.max_seconds), self.form.bins) for speed in speeds]
         except DataError as error:
             reason = LONG_AUDIO if isinstance(error, TooLongError) else NOT_AUDIO
-            return BadLine(reason, each.line, f"cannot be used: {error}")
+            return BadLine(reason, utterance.line, f"cannot be used: {error}")
         if not all(map(len, versions)):
-            return BadLine(SHORT_AUDIO, each.line, f"names {each.path}, which is shorter than 10 ms.")
+            return BadLine(SHORT_AUDIO, utterance.line, f"names {utterance.path}, which is shorter than 10 ms.")
         return ids, versions
 
 

@@ -83,28 +83,28 @@ def join_parts(parts: Sequence[list[Translation]]) -> list[Translation]:
     if len(parts) == 1:
         return parts[0]
     lines = []
-    for each in zip(*parts, strict=False):
+    for nth_best in zip(*parts, strict=False):
         text, starts = "", []
-        for part in each:
+        for part in nth_best:
             text += sentence_separator(text, part.text)
             starts.append(len(text))
             text += part.text
         alignment = [
             (source, before + target)
-            for part, before in zip(each, words_at(text, starts), strict=True)
+            for part, before in zip(nth_best, words_at(text, starts), strict=True)
             for source, target in part.alignment or []
         ]
         lines.append(
             Translation(
                 text,
-                sum(part.score for part in each),
-                sum(part.log_prob for part in each),
-                tuple(id for part in each for id in part.ids),
-                tuple(value for part in each for value in part.token_log_probs),
-                each[0].tokenizer,
-                alignment if each[0].alignment is not None else None,
-                tuple(warning for part in each for warning in part.warnings),
-                *_joined_confidence(each),
+                sum(part.score for part in nth_best),
+                sum(part.log_prob for part in nth_best),
+                tuple(id for part in nth_best for id in part.ids),
+                tuple(value for part in nth_best for value in part.token_log_probs),
+                nth_best[0].tokenizer,
+                alignment if nth_best[0].alignment is not None else None,
+                tuple(warning for part in nth_best for warning in part.warnings),
+                *_joined_confidence(nth_best),
             )
         )
     return lines
@@ -113,12 +113,12 @@ def join_parts(parts: Sequence[list[Translation]]) -> list[Translation]:
 def _joined_confidence(parts: Sequence[Translation]) -> tuple[float | None, tuple[float, ...] | None]:
     """The mean confidence of the parts by their number of words, and that of all words."""
     words = [part.word_confidence for part in parts]
-    known = [each for each in words if each is not None]
-    if len(known) < len(words):
+    by_part = [of_part for of_part in words if of_part is not None]
+    if len(by_part) < len(words):
         return None, None
-    total = sum(map(len, known))
-    weighted = sum((part.confidence or 0.0) * len(each) for part, each in zip(parts, known, strict=True))
-    return (weighted / total if total else 1.0), tuple(value for each in known for value in each)
+    total = sum(map(len, by_part))
+    weighted = sum((part.confidence or 0.0) * len(of_part) for part, of_part in zip(parts, by_part, strict=True))
+    return (weighted / total if total else 1.0), tuple(value for of_part in by_part for value in of_part)
 
 
 def pharaoh(alignment: Alignment) -> str:

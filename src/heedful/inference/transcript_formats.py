@@ -30,8 +30,8 @@ def clock(seconds: float, comma: str = ".") -> str:
 def subrip(segments: Sequence[SpeechSegment]) -> str:
     """Numbered subtitles with a blank line after each."""
     blocks = [
-        f"{number}\n{clock(each.start, ',')} --> {clock(each.end, ',')}\n{each.text}\n"
-        for number, each in enumerate(segments, 1)
+        f"{number}\n{clock(segment.start, ',')} --> {clock(segment.end, ',')}\n{segment.text}\n"
+        for number, segment in enumerate(segments, 1)
     ]
     return "\n".join(blocks)
 
@@ -39,8 +39,8 @@ def subrip(segments: Sequence[SpeechSegment]) -> str:
 def webvtt(segments: Sequence[SpeechSegment]) -> str:
     """The subtitles of web pages; arrows in a text are escaped."""
     blocks = [
-        f"{clock(each.start)} --> {clock(each.end)}\n{each.text.replace('&', '&amp;').replace('<', '&lt;')}\n"
-        for each in segments
+        f"{clock(segment.start)} --> {clock(segment.end)}\n{segment.text.replace('&', '&amp;').replace('<', '&lt;')}\n"
+        for segment in segments
     ]
     return "\n".join(["WEBVTT\n", *blocks])
 
@@ -48,7 +48,7 @@ def webvtt(segments: Sequence[SpeechSegment]) -> str:
 def as_object(transcript: Transcript) -> dict[str, Any]:
     """Text, seconds and segments for JSON."""
     segments = [
-        {"start": each.start, "end": each.end, "text": each.text, "log_prob": round(each.log_prob, 4)}
-        for each in transcript.segments
+        {"start": segment.start, "end": segment.end, "text": segment.text, "log_prob": round(segment.log_prob, 4)}
+        for segment in transcript.segments
     ]
     return {"text": transcript.text, "seconds": round(transcript.duration, 3), "segments": segments}

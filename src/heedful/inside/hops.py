@@ -33,7 +33,7 @@ def hops(run: RecordedRun) -> dict[str, Any] | None:
         answer = model.config.labels[int(logits.argmax())]
     ids, numbers = _numbered(run)
     question = run.folder.tokenizer.decode(ids[numbers == numbers.max()].tolist())
-    return {"sentences": [asdict(each) for each in sentences], "question": question, "answer": answer}
+    return {"sentences": [asdict(sentence) for sentence in sentences], "question": question, "answer": answer}
 
 
 def read_hops(run: RecordedRun) -> list[MemorySentence]:
@@ -66,4 +66,7 @@ def hop_table(run: RecordedRun) -> list[str]:
     if not sentences:
         return []
     header = "  ".join(f"hop {number}" for number, _ in enumerate(sentences[0].weights, 1))
-    return [header, *("  ".join(f"{weight:5.2f}" for weight in each.weights) + f"  {each.text}" for each in sentences)]
+    return [
+        header,
+        *("  ".join(f"{weight:5.2f}" for weight in sentence.weights) + f"  {sentence.text}" for sentence in sentences),
+    ]
