@@ -11,6 +11,7 @@ from heedful.errors import SettingError
 from heedful.inference.torch_backend import ModelNextToken
 from heedful.interop.architecture import refuse_other_systems
 from heedful.model.transformer import EncoderDecoder, build_model
+from heedful.ops import cross_entropy
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
 from heedful.text import Specials
@@ -68,10 +69,13 @@ def test_the_mixture_is_that_of_a_loop_in_numpy() -> None:
         assert found[row, : len(target) + 1] == pytest.approx(expected, rel=1e-4, abs=1e-7)
 
 
-@pytest.mark.parametrize("samples", [0, V])
-def test_the_loss_is_that_of_a_loop_in_numpy(samples: int) -> None:
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("samples", [0, V - 1])  # the labels and V - 1 others: all tokens
+def test_the_loss_is_that_of_a_loop_in_numpy(samples: int, gradients: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cross_entropy, "_chunks", lambda hidden, size: [slice(0, 4), slice(4, None)])
     model, batch, smoothing = pointer_model(), batch_of(PAIRS), 0.1
-    loss = translation_loss(model, batch, smoothing, samples)
+    with torch.set_grad_enabled(gradients):
+        loss = translation_loss(model, batch, smoothing, samples)
     nll = uniform = 0.0
     embedding = model.embedding.weight.detach().double().numpy()
     for source, target in PAIRS:

@@ -100,18 +100,26 @@ def linear_pointer_cross_entropy(
 
     `gates` are log p_gen and log (1 - p_gen), `copied` is the logarithm of the label's probability to be copied. The
     label's probability is that of the mixture; the part of label smoothing, the mean of -log p over all tokens, is that
-    of the vocabulary distribution. All logits are materialized.
+    of the vocabulary distribution. With gradients, all logits are materialized.
     """
-    hidden = hidden.to(weight.dtype)
-    tokens, weights = sample_softmax_tokens(labels, len(weight), samples or len(weight))
-    index = _index_in_sample(tokens, len(weight))
-    shift = weights.log() if bias is None else weights.log() + bias[tokens]
-    logits = (F.linear(hidden, weight[tokens]) + shift).float()  # (N, C)
-    total = logits.logsumexp(-1)
-    generated = logits.gather(1, index[labels].unsqueeze(1)).squeeze(1) - total
+    hidden, output, shift, places = hidden.to(weight.dtype), weight, bias, labels
+    if 0 < samples < len(weight):
+        tokens, weights = sample_softmax_tokens(labels, len(weight), samples)
+        output, places = weight[tokens], _index_in_sample(tokens, len(weight))[labels]
+        shift = weights.log() if bias is None else weights.log() + bias[tokens]
+    chunks = [slice(None)] if torch.is_grad_enabled() else _chunks(hidden, len(output))
+    parts = [_label_log_probs(hidden[chunk], output, shift, places[chunk]) for chunk in chunks]
+    generated, total = (torch.cat(columns) for columns in zip(*parts, strict=True))  # (N) twice
     plain = -torch.logaddexp(gates[0] + generated, gates[1] + copied).sum()
     mean_logit = hidden @ weight.mean(0) + (0.0 if bias is None else bias.mean())
     return (1 - smoothing) * plain + smoothing * (total - mean_logit).sum(), plain.detach()
+
+
+def _label_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """(n, D), (V, D), (V), (n) -> (n), (n): the log-probability of each label, and the logsumexp of its logits."""
+    logits = F.linear(hidden, weight) if bias is None else F.linear(hidden, weight) + bias
+    total = logits.float().logsumexp(-1)
+    return logits.float().gather(1, labels.unsqueeze(1)).squeeze(1) - total, total
 
 
 def _sampled_cross_entropy(
