@@ -64,7 +64,7 @@ function heatMap(rows, columns, values, pointed) {
     rows.forEach(({ text }, i) => {
       context.textAlign = "right";
       context.fillStyle = marked[0] === i ? ink : soft;
-      context.fillText(fitting(context, text, left - 8), left - 5, top + (i + 0.5) * down);
+      context.fillText(isolated(fitting(context, text, left - 8)), left - 5, top + (i + 0.5) * down);
     });
     columns.forEach(({ text }, j) => {
       context.save();
@@ -72,7 +72,7 @@ function heatMap(rows, columns, values, pointed) {
       context.rotate(-lean);
       context.textAlign = "left";
       context.fillStyle = marked[1] === j ? ink : soft;
-      context.fillText(fitting(context, text, longest), 0, 0);
+      context.fillText(isolated(fitting(context, text, longest)), 0, 0);
       context.restore();
     });
   }
@@ -126,6 +126,9 @@ function heatMap(rows, columns, values, pointed) {
     },
   };
 }
+
+// A word in its own direction: without first-strong isolation, the full stop after a Hebrew word is drawn on its right.
+const isolated = (text) => `\u2068${text}\u2069`;
 
 function fitting(context, text, width) {
   if (context.measureText(text).width <= width) return text;

@@ -57,7 +57,7 @@ export function translating({ model, models, settings, carried, show, label }) {
           h("button", { type: "button", id: "copy", title: "Alt+C", onclick: () => copy(fullTranslation()) }, "Copy"),
           h("button", { type: "button", id: "save", onclick: () => save(`translation.${model.target}.txt`, fullTranslation()) }, "Save")),
         output,
-        h("p", { class: "foot" }, "Point at a word to see where it comes from; click a sentence to look inside."))),
+        h("p", { class: "foot" }, "Point at a word to see where it comes from; click a sentence to look inside. Doubtful words are shaded red."))),
     h("details", { class: "glossary" },
       h("summary", {}, "Glossary"),
       h("p", { class: "small" }, "A line is a term = its translation, or several forms separated by |; nothing after = keeps the term as it is."),
@@ -214,8 +214,8 @@ export function translating({ model, models, settings, carried, show, label }) {
           h("span", { class: "small" }, `sentence ${active + 1} of ${sentences.length}`),
           h("button", { type: "button", "aria-label": "Next sentence", onclick: () => step(1) }, "›"))),
       h("ol", {}, sentence.translations.map((translation, rank) => h("li", {},
-        h("button", { type: "button", "aria-pressed": String(rank === sentence.chosen), onclick: () => choose(rank) },
-          h("bdi", {}, translation.text), h("span", { class: "figure", title: "log-probability, divided by the length penalty" }, translation.score.toFixed(2)))))));
+        h("button", { type: "button", dir: "auto", "aria-pressed": String(rank === sentence.chosen), onclick: () => choose(rank) },
+          h("span", {}, translation.text), h("span", { class: "figure", dir: "ltr", title: "log-probability, divided by the length penalty" }, translation.score.toFixed(2)))))));
   }
   function choose(rank) {
     const sentence = sentences[active];
