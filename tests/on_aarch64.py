@@ -33,6 +33,7 @@ WHEELS = [
     "typing-extensions", "filelock", "fsspec", "sympy", "mpmath", "jinja2", "markupsafe", "networkx", "pytest",
     "pytest-timeout", "pytest-xdist", "execnet", "iniconfig", "pluggy", "packaging", "pygments", "hypothesis",
     "sortedcontainers", "rich", "markdown-it-py", "mdurl", "typer", "click", "shellingham", "annotated-doc",
+    "polib", "turbohtml", "soundfile", "soxr", "cffi", "pycparser",
 ]  # fmt: skip
 NATIVE = ["tests/native", "tests/ops"]
 INSTRUCTION_SETS = ("portable", "dotprod")
