@@ -15,9 +15,10 @@ from heedful.audio.log_mel import FeatureFrames
 from heedful.cli.commands import app
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import DataError, SettingError
-from heedful.inference.transcriber import SpeechSegment, Transcriber, Transcript
+from heedful.inference.transcriber import AHEAD, MAX_SEARCHES, SpeechSegment, Transcriber, Transcript
 from heedful.inference.transcript_formats import clock, subrip, webvtt
 from heedful.model.transformer import build_model
+from heedful.native.engine import AUDIO_ROWS
 from heedful.storage.folder import ModelFolder, save_folder
 from heedful.text import train_plain_vocabulary
 from tests.audio.sounds import tone, word
@@ -87,7 +88,7 @@ def test_windows_are_transcribed_as_they_come(transcriber: Transcriber) -> None:
 
     results = transcriber.transcribe_windows(endless())  # type: ignore[arg-type]
     next(results)
-    assert read <= 16
+    assert read <= AHEAD + 2 * AUDIO_ROWS * MAX_SEARCHES
 
 
 def test_features_as_files(transcriber: Transcriber, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from transformers.generation.logits_process import WhisperTimeStampLogitsProcess
 
 import heedful
 from heedful.errors import FolderError, SettingError
-from heedful.inference.timestamp_rules import suppress, timestamp_rules
+from heedful.inference.timestamp_rules import SuppressTokens, TimestampRules
 from heedful.inference.transcriber import Transcriber
 from heedful.inference.whisper_tokens import WhisperTokens
 from heedful.interop import open_folder, openai_whisper
@@ -192,14 +192,14 @@ def test_timestamp_rules_are_those_of_transformers(folder: Path, theirs: Any) ->
         no_timestamps_token_id=tokens.no_timestamps, eos_token_id=EOS, max_initial_timestamp_index=50
     )
     processor = WhisperTimeStampLogitsProcessor(generation, begin_index=1)
-    rules, random = timestamp_rules(tokens, 0), np.random.default_rng(0)
+    rules, random = TimestampRules(tokens, 0), np.random.default_rng(0)
     first = tokens.first_time
     starts = [[], [first], [first, 5], [first, 5, first + 9], [first, 5, first + 9, first + 9], [first, 5, 6, 7]]
     starts += [[first, 5, first + 9, first + 9, 7], [first + 3, 5, first + 9, first + 9, 7, 8, first + 60]]
     for written in starts:
         for _ in range(20):
             scores = torch.from_numpy(random.normal(0, 3, (1, opened.config.vocab_size)))
-            scores[:, EOS + 1 : first] = -torch.inf  # as `suppress` does
+            scores[:, EOS + 1 : first] = -torch.inf  # as `SuppressTokens` does
             ids = torch.tensor([[EOS + 1, *written]])
             expected = processor(ids, scores.clone())
             result = rules(scores.clone(), ids[:, 1:], torch.zeros(1))
@@ -210,7 +210,7 @@ def test_suppressed_tokens(folder: Path, theirs: Any) -> None:
     opened = open_folder(folder)
     tokens = WhisperTokens.of(opened.tokenizer, opened.config.vocab_size)
     assert tokens is not None
-    apply = suppress(tokens, 1)
+    apply = SuppressTokens(tokens, 1)
     scores = apply(torch.zeros(1, opened.config.vocab_size), torch.tensor([[tokens.no_timestamps]]), torch.zeros(1))
     allowed = scores[0].isfinite()
     assert not allowed[EOS] and not allowed[ord(" ")] and not allowed[ord("[")] and allowed[ord("x")]

@@ -10,17 +10,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import httpx
 import pytest
+import soundfile
 
 from heedful.inference.aligner import Aligner
 from heedful.inference.results import pharaoh
+from heedful.inference.transcriber import Transcriber
 from heedful.inference.translator import Translator
 from heedful.native import library
 from heedful.packages import EXTRAS
 from heedful.storage.folder import load_folder
+from tests.inference.test_transcriber import folder, long_recording  # noqa: F401
 from tests.serve.conftest import TEXT
 from tests.serve.test_process import BODY, start
 
@@ -32,10 +36,13 @@ needs_engine = pytest.mark.skipif(library() is None, reason="there is no compile
 @pytest.fixture(scope="module")
 def light(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment in which importing an optional package fails."""
-    folder = tmp_path_factory.mktemp("light")
-    code = f"import sys\nsys.modules.update(dict.fromkeys({sorted(EXTRAS)!r}))\n"
-    (folder / "sitecustomize.py").write_text(code, encoding="utf-8")
-    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return without(EXTRAS, tmp_path_factory.mktemp("light"))
+
+
+def without(packages: Iterable[str], site: Path) -> dict[str, str]:
+    code = f"import sys\nsys.modules.update(dict.fromkeys({sorted(packages)!r}))\n"
+    (site / "sitecustomize.py").write_text(code, encoding="utf-8")
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
@@ -75,6 +82,16 @@ def test_it_scores_and_aligns(light, folders, tmp_path: Path) -> None:
     assert best[0].text.count("www.example.org") == 1 and best[0].alignment
     aligned = [f"{translation.text}\t{pharaoh(translation.alignment or [])}" for translation in best]
     assert done.stdout.splitlines() == [*scores, *links, *aligned]
+
+
+@needs_engine
+def test_it_transcribes_with_the_extra_for_audio(folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    samples = long_recording()
+    light = without(EXTRAS.keys() - {"soundfile", "soxr"}, tmp_path)
+    soundfile.write(tmp_path / "a.wav", samples, 16_000, subtype="FLOAT")
+    done = run(light, "transcribe", folder, tmp_path / "a.wav", "--precision", "float32")
+    assert done.returncode == 0 and not done.stderr
+    assert done.stdout == Transcriber.load(folder, "float32").transcribe(samples) + "\n"
 
 
 @pytest.mark.parametrize(

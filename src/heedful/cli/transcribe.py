@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli.open_models import open_transcriber
-from heedful.cli.options import Beam, Device, OutputFile, Threads, TorchPrecision, drop_unset
+from heedful.cli.options import Beam, Device, OutputFile, Precision, Threads, drop_unset
 from heedful.cli.streams import DASH, check_outputs, output_lines
 from heedful.errors import SettingError
 
@@ -32,7 +32,7 @@ def transcribe(
     ] = None,
     beam: Beam = None,
     threads: Threads = 0,
-    precision: TorchPrecision = "auto",
+    precision: Precision = "auto",
     device: Device = "cpu",
 ) -> None:
     """Transcribe recordings: a line of text for each, in order. Long recordings are cut at silence into windows.

@@ -111,8 +111,9 @@ class LoadedModels:
         return files if len(files) == len(self.folders) else []
 
     def _weights_state(self) -> list[tuple[int, int]]:
-        """Changes whenever a weight does."""
-        return [(p.data_ptr(), p._version) for model in self._models for p in model.parameters()]
+        """Changes whenever a weight does; weights that were made in inference mode have no version."""
+        parameters = (parameter for model in self._models for parameter in model.parameters())
+        return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
 
     @cached_property
     def torch(self) -> TorchBackend:

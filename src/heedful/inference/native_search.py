@@ -24,13 +24,18 @@ class NativeSearchPool:
     its own: it computes when the caller steps.
     """
 
-    lookahead = LOOKAHEAD
-
-    def __init__(self, engine: Engine, searches: int = 1, threads: int = 1, batched_calls: bool = False) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        searches: int = 1,
+        threads: int = 1,
+        batched_calls: bool = False,
+        lookahead: int = LOOKAHEAD,
+    ) -> None:
         """`threads` compute each search. With `batched_calls` the engine takes several decoding steps in one call:
         less overhead, but requests join and leave only between calls.
         """
-        self.shared = _SharedState()
+        self.shared, self.lookahead = _SharedState(), lookahead
         calls = (STEPS_PER_CALL, RESULTS_PER_CALL) if batched_calls else (1, 1)
         self.searches = [_PooledSearch(EngineSearch(engine, threads), self.shared, calls) for _ in range(searches)]
         self.max_rows = 2 * rows_per_step(engine) * searches  # the engine computes half of them and queues the rest

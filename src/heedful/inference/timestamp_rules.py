@@ -1,52 +1,56 @@
-"""Constraints on Whisper's transcripts (Radford et al., 2022): tokens that are never written, and times that rise."""
+"""Constraints on Whisper's transcripts (Radford et al., 2022): tokens that are never written, and times that rise.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from heedful.inference.whisper_tokens import TIME_STEP, WhisperTokens
-from heedful.search.options import Constraint
+from heedful.search import RowConstraint
 
 LATEST_START = 1.0  # seconds: the first time of a window is not later
 
 
-def suppress(tokens: WhisperTokens, prompt: int) -> Constraint:
+class SuppressTokens(RowConstraint):
     """Forbid symbols and special tokens, and an empty transcript; `prompt` ids come before the first token."""
-    never = torch.tensor(tokens.suppressed)
-    blank = torch.tensor(tokens.blank)
 
-    def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
-        log_probs.index_fill_(1, never.to(log_probs.device), -torch.inf)
-        if prefix.size(1) == prompt:
-            log_probs.index_fill_(1, blank.to(log_probs.device), -torch.inf)
-        return log_probs
+    def __init__(self, tokens: WhisperTokens, prompt: int) -> None:
+        self.prompt, self.never, self.blank = prompt, np.array(tokens.suppressed), np.array(tokens.blank)
 
-    return apply
+    def forbid(self, log_probs: npt.NDArray[Any], ids: Sequence[int]) -> None:
+        log_probs[self.never] = -np.inf
+        if len(ids) == self.prompt:
+            log_probs[self.blank] = -np.inf
 
 
-def timestamp_rules(tokens: WhisperTokens, prompt: int) -> Constraint:
+class TimestampRules(RowConstraint):
     """Times come in pairs around a text, never fall, and replace the text where they are more probable in all."""
-    first, eos = tokens.first_time, tokens.eos
-    latest = first + round(LATEST_START / TIME_STEP)
 
-    def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
-        written = prefix[:, prompt:]  # (R, t)
-        if written.size(1) == 0:
-            log_probs[:, :first] = -torch.inf
-            log_probs[:, latest + 1 :] = -torch.inf
-            return log_probs
-        last = written[:, -1] >= first  # (R,)
-        before = written[:, -2] >= first if written.size(1) > 1 else torch.ones_like(last)
-        log_probs[:, first:].masked_fill_((last & before).unsqueeze(1), -torch.inf)  # after a pair comes text
-        log_probs[:, :eos].masked_fill_((last & ~before).unsqueeze(1), -torch.inf)  # after an end, a start or eos
-        ids = torch.arange(first, log_probs.size(1), device=log_probs.device)
-        times = torch.where(written >= first, written, 0).amax(1)  # (R,)
-        least = torch.where(last & ~before, times, times + 1)  # a segment may start where the last one ended
-        fallen = (ids < least.unsqueeze(1)) & (times > 0).unsqueeze(1)
-        log_probs[:, first:].masked_fill_(fallen, -torch.inf)
-        likely = log_probs[:, first:].logsumexp(1) > log_probs[:, :first].amax(1)  # (R,)
-        log_probs[:, :first].masked_fill_(likely.unsqueeze(1), -torch.inf)
-        return log_probs
+    def __init__(self, tokens: WhisperTokens, prompt: int) -> None:
+        self.prompt, self.first, self.eos = prompt, tokens.first_time, tokens.eos
+        self.latest = tokens.first_time + round(LATEST_START / TIME_STEP)
 
-    return apply
+    def forbid(self, log_probs: npt.NDArray[Any], ids: Sequence[int]) -> None:
+        first, written = self.first, ids[self.prompt :]
+        if not len(written):
+            log_probs[:first] = log_probs[self.latest + 1 :] = -np.inf
+            return
+        last = written[-1] >= first
+        before = len(written) < 2 or written[-2] >= first
+        if last and before:  # after a pair comes text
+            log_probs[first:] = -np.inf
+        elif last:  # after an end, a start or eos
+            log_probs[: self.eos] = -np.inf
+        if times := [number for number in written if number >= first]:
+            least = max(times) + (not last or before)  # a segment may start where the last one ended
+            log_probs[first:least] = -np.inf
+        text = log_probs[:first].max()
+        with np.errstate(divide="ignore"):
+            if np.log(np.exp(log_probs[first:] - text).sum()) > 0:
+                log_probs[:first] = -np.inf

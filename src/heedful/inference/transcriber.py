@@ -7,8 +7,9 @@ search as a translation. Memory is bounded: windows are decoded as others finish
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,15 +21,19 @@ from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, SAMPLE_RATE, FeatureFr
 from heedful.audio.windows import AudioWindow, cut_windows
 from heedful.errors import SettingError
 from heedful.inference.loaded_models import LoadedModels
-from heedful.inference.scheduler import search_in_order
-from heedful.inference.torch_search import TorchSearchLanes
+from heedful.inference.native_search import NativeSearchPool
+from heedful.inference.scheduler import SearchBackend, search_in_order
+from heedful.inference.timestamp_rules import SuppressTokens, TimestampRules
 from heedful.inference.transcript_formats import SpeechSegment
 from heedful.inference.whisper_tokens import WhisperTokens
-from heedful.search import Hypothesis, Observer, SearchOptions, SearchRequest
+from heedful.native.decoder_session import DecoderSession
+from heedful.search import Hypothesis, Observer, RowConstraint, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
 
-AHEAD = 8  # windows that are decoded and searched at once
+AHEAD = 8  # windows that are read ahead
+MAX_SEARCHES = 4  # at once in the native engine, which bounds the memory; they share the other threads
+SERVED_LANES = 2  # batches of windows that PyTorch searches at once for a server
 
 Recording = Path | str | AudioFile | NDArray[np.floating]  # a file, or samples at 16 kHz
 
@@ -148,23 +153,40 @@ class Transcriber(LoadedModels):
                 waiting.append(window)
                 yield self.search_request(window, options, timestamps, language)
 
-        backend = self.search_lanes(1, self.observer or options.observer)
-        for hypotheses in search_in_order(backend, requests()):
+        windows = iter(windows)
+        first = list(islice(windows, 2))
+        windows = chain(first, windows)
+        for hypotheses in search_in_order(self._backend(options, few=len(first) < 2), requests()):
             yield self.transcript(waiting.popleft(), hypotheses)
 
-    def search_lanes(self, lanes: int, observer: Observer | None = None) -> TorchSearchLanes:
-        """What computes the searches of windows."""
-        next_token = self.next_token
-        return TorchSearchLanes(self.torch, lambda: next_token, lanes=lanes, observer=observer, lookahead=AHEAD)
+    def _backend(self, options: SearchOptions, few: bool = False) -> SearchBackend:
+        """What computes the searches of one call; all threads compute one search if there are `few`."""
+        observer = self.observer or options.observer
+        native = observer is None and all(isinstance(each, RowConstraint) for each in options.constraints)
+        if native and (engines := self.engines):
+            searches = 1 if few else min(self.threads, MAX_SEARCHES)
+            return NativeSearchPool(engines[0], searches, max(1, self.threads // searches), lookahead=AHEAD)
+        return self._torch_lanes(1, observer)
+
+    def shared_backend(self) -> SearchBackend:
+        """What computes the searches of many clients: in the engine all threads compute one step for all of them."""
+        if engines := self.engines:
+            return NativeSearchPool(engines[0], 1, self.threads, lookahead=AHEAD)
+        return self._torch_lanes(SERVED_LANES)
+
+    def _torch_lanes(self, lanes: int, observer: Observer | None = None) -> SearchBackend:
+        torch, next_token = self.torch, self.next_token
+        from heedful.inference.torch_search import TorchSearchLanes
+
+        return TorchSearchLanes(torch, lambda: next_token, lanes=lanes, observer=observer, lookahead=AHEAD)
 
     def transcribe_features(self, recordings: Iterable[FeatureFrames], **search: Any) -> Iterator[str]:
         """The text of each recording whose features are known."""
         options = self.options(search)
-        next_token, prompt = self.next_token, self.prompt(None, False, None)
+        prompt = self.prompt(None, False, None)
         constrained = self._constrained(options, False, len(prompt))
-        backend = TorchSearchLanes(self.torch, lambda: next_token, lanes=1)
         requests = (SearchRequest(recording, constrained, prompt) for recording in recordings)
-        for hypotheses in search_in_order(backend, requests):
+        for hypotheses in search_in_order(self._backend(options), requests):
             yield self.decode(hypotheses[0].ids)
 
     def options(self, changes: dict[str, Any]) -> SearchOptions:
@@ -206,8 +228,16 @@ class Transcriber(LoadedModels):
     def detect_language(self, features: FeatureFrames) -> str:
         """The code of the most probable language of a multilingual Whisper model."""
         assert self.whisper is not None
-        scores = self.torch.first_step(features)
+        scores = self._first_step(features)
         return max(self.whisper.languages, key=lambda code: float(scores[self.whisper.languages[code]]))  # type: ignore[union-attr]
+
+    def _first_step(self, features: FeatureFrames) -> Sequence[float]:
+        """-> (V,): log-probabilities of the first token of a transcript."""
+        if not (engines := self.engines):
+            return self.torch.first_step(features).tolist()
+        session = DecoderSession(engines[0], self.threads)
+        scores: list[float] = session.step(session.add([features]), np.array([-1], np.int32), [self.config.bos_id])[0]
+        return scores
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids as text, without special tokens."""
@@ -218,10 +248,8 @@ class Transcriber(LoadedModels):
         if self.whisper is None:
             return options
         if (timestamps, prompt) not in self._constraints:
-            from heedful.inference.timestamp_rules import suppress, timestamp_rules
-
-            rules: list[Callable[..., Any]] = [suppress(self.whisper, prompt)]
-            rules += [timestamp_rules(self.whisper, prompt)] if timestamps else []
+            rules: list[RowConstraint] = [SuppressTokens(self.whisper, prompt)]
+            rules += [TimestampRules(self.whisper, prompt)] if timestamps else []
             self._constraints[timestamps, prompt] = tuple(rules)
         constraints = (*options.constraints, *self._constraints[timestamps, prompt])
         return options.model_copy(update={"constraints": constraints})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from ctypes import c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
-ABI = 7  # raise it, here and in csrc/engine.cpp, when a function or structure changes
+ABI = 8  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):
@@ -21,7 +21,8 @@ class ModelConfigStruct(ctypes.Structure):
         *((name, c_int32) for name in ("family", "width", "inner", "heads", "encoder_layers", "decoder_layers")),
         *((name, c_int32) for name in ("vocabulary", "source_vocabulary", "max_length", "activation", "positions")),
         *((name, c_int32) for name in ("pre_norm", "embedding_norm", "tied", "token_types", "head", "pooler")),
-        *((name, c_int32) for name in ("labels", "pointer", "int8", "shortlists")),
+        *((name, c_int32) for name in ("labels", "pointer", "features", "feature_stride", "source_length")),
+        *((name, c_int32) for name in ("int8", "shortlists")),
         *((name, c_float) for name in ("norm_epsilon", "embedding_scale")),
         *((name, c_float) for name in ("dropout", "attention_dropout", "activation_dropout")),
     ]
@@ -31,6 +32,10 @@ class WeightStruct(ctypes.Structure):
     """`WeightTensor` of csrc/gemm_inference.h: float32 values, or int8 values with a scale per row."""
 
     _fields_ = [*((name, c_void_p) for name in ("floats", "values", "scales")), ("count", c_int64)]
+
+
+# `Constraint` of csrc/search.h: number of the search, its logits, the ids so far and their number.
+CONSTRAINT = ctypes.CFUNCTYPE(None, c_int32, POINTER(c_float), POINTER(c_int32), c_int32)
 
 
 class SearchOptionsStruct(ctypes.Structure):

@@ -12,6 +12,7 @@ from ctypes import c_void_p
 import numpy as np
 import numpy.typing as npt
 
+from heedful.audio.log_mel import FeatureFrames
 from heedful.native.engine import Engine
 
 Ints = npt.NDArray[np.int32]
@@ -30,17 +31,22 @@ class DecoderSession:
         if getattr(self, "session", None):
             self.engine.library.heedful_decoder_free(self.session)
 
-    def add(self, sources: Sequence[Sequence[int]]) -> Ints:
+    def add(self, sources: Sequence[Sequence[int] | FeatureFrames]) -> Ints:
         """Encode the sources; a GPT has empty ones -> the numbers of the new sentences."""
-        self.engine.check_length(max(map(len, sources), default=0))
+        self.engine.check_length(0, max(map(len, sources), default=0))
         lengths = _ints([len(source) for source in sources])
-        ids = _ints([token for source in sources for token in source])
-        encode = self.engine.config.family == "encoder-decoder"
+        ids: Ints | None = None
+        frames: Floats | None = None
+        if self.engine.config.features:
+            frames = np.concatenate([source.frames for source in sources if isinstance(source, FeatureFrames)])
+        elif self.engine.config.family == "encoder-decoder":
+            ids = _ints([token for source in sources if not isinstance(source, FeatureFrames) for token in source])
         first = self.engine.checked(
             self.engine.library.heedful_decoder_add(
-                self.session, _pointer(ids) if encode else None, _pointer(lengths), len(sources)
+                self.session, *(None if array is None else _pointer(array) for array in (ids, frames)),
+                _pointer(lengths), len(sources),
             )
-        )
+        )  # fmt: skip
         return np.arange(first, first + len(sources), dtype=np.int32)
 
     def drop(self, number: int) -> None:

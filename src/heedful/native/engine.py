@@ -1,4 +1,4 @@
-"""The native engine as Python objects: the weights of an encoder-decoder, and its beam search.
+"""The native engine as Python objects: the weights of a model, and its beam search.
 
 The engine computes what `model` computes, in float32 or in int8 (weights and activations). It pads nothing and
 sums in a fixed order, so a sentence has the same result to the last bit alone or in any batch.
@@ -16,15 +16,17 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from heedful.audio.log_mel import FeatureFrames
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
-from heedful.native.capi import EngineError, SearchOptionsStruct, WeightStruct
+from heedful.native.capi import CONSTRAINT, EngineError, SearchOptionsStruct, WeightStruct
 from heedful.native.isa import LibraryChoice, choose_library
 from heedful.native.support import config_struct, position_tensors
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.search.hypothesis import hypothesis
 
-ROWS_PER_STEP = 32, 64  # bounds on the hypotheses that a search computes at once
+ROWS_PER_STEP = 32, 64  # bounds on the hypotheses that a search computes at once,
+AUDIO_ROWS = 4  # and on those of recordings
 
 log = logging.getLogger("heedful")
 Array = npt.NDArray[Any]
@@ -50,7 +52,8 @@ class Engine:
         self.model = c_void_p(self.library.heedful_model_new(byref(config_struct(self.config, int8, shortlists))))
         self._check_loaded(0 if self.model else -1)
         for name, tensor, scale in weights.tensors():
-            self._load_tensor(name, tensor, scale)
+            if not name.startswith("ctc."):  # used in training alone
+                self._load_tensor(name, tensor, scale)
         for name, table in position_tensors(self.config):
             self._load_tensor(name, table)
         self._check_loaded(self.library.heedful_model_check_complete(self.model))
@@ -73,10 +76,11 @@ class Engine:
     def error(self) -> str:
         return str(self.library.heedful_error().decode())
 
-    def check_length(self, length: int) -> None:
-        """Refuse more tokens than the engine has positions for."""
-        if length > self.config.max_length:
-            raise ValueError(f"{length} tokens, but the model takes {self.config.max_length} at most")
+    def check_length(self, length: int, source_length: int = 0) -> None:
+        """Refuse more tokens, or more positions of a source, than the engine has positions for."""
+        for given, most in ((length, self.config.max_length), (source_length, self.config.source_length)):
+            if given > most:
+                raise ValueError(f"{given} tokens, but the model takes {most} at most")
 
     def checked(self, code: int) -> int:
         """The return value of a library function; raises its error if it is negative."""
@@ -86,7 +90,12 @@ class Engine:
 
 
 def rows_per_step(engine: Engine) -> int:
-    """Rows to compute at once: enough to amortize reading the weights, few enough to stay in the CPU's cache."""
+    """Rows to compute at once: enough to amortize reading the weights, few enough to stay in the CPU's cache.
+
+    Those of recordings are few: their encoder memory is what takes time and space.
+    """
+    if engine.config.features:
+        return AUDIO_ROWS
     return min(max(ROWS_PER_STEP[0], engine.config.d_model // 2), ROWS_PER_STEP[1])
 
 
@@ -98,6 +107,7 @@ class EngineSearch:
         self.search = c_void_p(engine.library.heedful_search_new(engine.model, threads))
         engine.checked(0 if self.search else -1)
         self.options: dict[int, SearchOptions] = {}  # of the requests in the search
+        self.constraints = _Constraints(engine.config.vocab_size)
         self.continues: dict[int, Array | None] = {}  # borrowed by the engine until the request is removed
         self.rows = 0  # of all requests, with full beams
 
@@ -108,30 +118,32 @@ class EngineSearch:
     def add(self, request: SearchRequest) -> int:
         """Queue a request; it joins with the next step that has rows for it -> its number."""
         source, options, prefix, shortlist, phrases = request
-        assert isinstance(source, list)  # the engine reads tokens only
         config = self.engine.config
         options.check_beam()
         if prefix:
             forced = options.model_copy(update={"prefix": (tuple(prefix),)})
             forced.check(1, config.vocab_size, {config.bos_id, config.eos_id, config.pad_id})
         limit = options.max_target_length(len(source), len(prefix))
-        self.engine.check_length(max(len(source), limit))
+        self.engine.check_length(limit, len(source))
         settings = SearchOptionsStruct(
             options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id,
             options.min_length, options.no_repeat_ngram, options.loop_guard, options.length_penalty,
         )  # fmt: skip
-        ids, forced_ids = _numbers(source), _numbers(prefix)
+        ids, frames = source_pointers(source)
+        forced_ids = _numbers(prefix)
         allowed = c_void_p(None if shortlist is None else shortlist.ctypes.data)
         count = 0 if shortlist is None else len(shortlist)
         continues = None if phrases is None else phrases.continues
         number = self.engine.checked(
             self.engine.library.heedful_search_add(
-                self.search, ids, len(source), byref(settings), forced_ids, len(prefix), allowed, count,
+                self.search, ids, frames, len(source), byref(settings), forced_ids, len(prefix), allowed, count,
                 None if phrases is None else _numbers(phrases.flattened()),
                 c_void_p(None if continues is None else continues.ctypes.data),
+                self.constraints.function if options.constraints else None,
             )
         )  # fmt: skip
         self.options[number] = options
+        self.constraints.of_search[number] = options.constraints
         self.continues[number] = continues
         self.rows += options.beam
         return number
@@ -142,13 +154,14 @@ class EngineSearch:
         count = self.engine.checked(
             self.engine.library.heedful_search_run(self.search, steps, enough, self.max_rows, finished)
         )
+        self.constraints.raise_error()
         return [(number, self._take_hypotheses(number)) for number in finished[:count]]
 
     def drop(self, number: int) -> None:
         """Remove a request, finished or not."""
         self.rows -= self.options.pop(number).beam
         self.engine.checked(self.engine.library.heedful_search_remove(self.search, number))
-        del self.continues[number]
+        del self.continues[number], self.constraints.of_search[number]
 
     def _take_hypotheses(self, number: int) -> list[Hypothesis]:
         options, hypotheses = self.options[number], list[Hypothesis]()
@@ -164,6 +177,38 @@ class EngineSearch:
             )
         self.drop(number)
         return sorted(hypotheses, key=lambda candidate: (not candidate.finished, -candidate.score))[: options.n_best]
+
+
+class _Constraints:
+    """Lets the engine call the constraints of searches; an exception in one of them is raised after the call."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.of_search: dict[int, tuple[Any, ...]] = {}  # by number
+        self.errors: list[BaseException] = []
+        of_search, errors = self.of_search, self.errors  # not `self`: the function must not keep it alive
+
+        def constrain(number: int, logits: Any, ids: Any, count: int) -> None:
+            try:
+                row, written = np.ctypeslib.as_array(logits, (vocab_size,)), ids[:count]
+                for constraint in of_search[number]:
+                    constraint.forbid(row, written)
+            except BaseException as error:  # such as Ctrl-C
+                errors.append(error)
+
+        self.function = CONSTRAINT(constrain)
+
+    def raise_error(self) -> None:
+        if self.errors:
+            error = self.errors[0]
+            self.errors.clear()
+            raise error
+
+
+def source_pointers(source: Sequence[int] | FeatureFrames) -> tuple[Any, Any]:
+    """Ids or audio frames as the engine reads them; the other one is None."""
+    if isinstance(source, FeatureFrames):
+        return None, np.ascontiguousarray(source.frames, np.float32).ctypes.data_as(c_void_p)
+    return _numbers(source), None
 
 
 def _numbers(values: Sequence[int]) -> ctypes.Array[c_int32]:

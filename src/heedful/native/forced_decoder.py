@@ -35,7 +35,7 @@ class EngineForcedDecoder:
         self, pairs: Sequence[Pair], hidden: Sequence[int], heads: Sequence[int]
     ) -> tuple[list[Floats], list[Floats]]:
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        self.engine.check_length(max(map(len, sources), default=0))
+        self.engine.check_length(0, max(map(len, sources), default=0))
         self.engine.check_length(max(map(len, targets), default=1) - 1)
         shapes = [(len(target) - 1, len(source)) for source, target in pairs]
         log_probs = np.empty(sum(labels for labels, _ in shapes), np.float32)

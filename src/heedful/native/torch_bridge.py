@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.audio.log_mel import FeatureFrames
 from heedful.model.transformer import EncoderDecoder
 from heedful.native.decoder_session import DecoderSession
 from heedful.native.engine import Array, Engine
@@ -47,8 +48,7 @@ class EngineCache:
 
     def __init__(self, engine: Engine, source: Tensor, source_lengths: Tensor) -> None:
         self.session, self.length = DecoderSession(engine, torch.get_num_threads()), 0  # target tokens so far
-        pairs = zip(source.tolist(), source_lengths.tolist(), strict=True)
-        self.sentences = torch.from_numpy(self.session.add([ids[:length] for ids, length in pairs]))  # (B,) searched
+        self.sentences = torch.from_numpy(self.session.add(_sources(engine, source, source_lengths)))  # (B,) searched
         self.nodes = np.full(len(source), -1, np.int32)  # (R,) last node of each row
 
     def advance(self, ids: Tensor) -> Tensor:
@@ -62,3 +62,12 @@ class EngineCache:
         self.nodes = self.nodes[rows.numpy()]
         if sources is not None:
             self.sentences = self.sentences[sources]
+
+
+def _sources(engine: Engine, source: Tensor, source_lengths: Tensor) -> list[list[int]] | list[FeatureFrames]:
+    """(B, S) ids or (B, frames, F) features, (B,) lengths -> the sources without padding."""
+    lengths, stride = source_lengths.tolist(), engine.config.feature_stride
+    if engine.config.features:
+        frames = [rows[: length * stride].numpy() for rows, length in zip(source, lengths, strict=True)]
+        return [FeatureFrames(rows, length) for rows, length in zip(frames, lengths, strict=True)]
+    return [ids[:length] for ids, length in zip(source.tolist(), lengths, strict=True)]

@@ -45,7 +45,7 @@ def training_obstacle(model: Model) -> str:
         return "it trains on a CPU"
     if loaded is None:
         return "it is not loaded"
-    if setting := unsupported_setting(config):
+    if setting := unsupported_setting(config, training=True):
         return f"it does not know {setting}"
     if unknown := [name for name, _ in model.named_parameters() if not KNOWN_WEIGHTS.fullmatch(name)]:
         return f"it does not know the weight {unknown[0]}"
@@ -68,7 +68,7 @@ class NativeTrainer:
         named = list(model.named_parameters())
         self.parameters = [parameter for _, parameter in named]
         self.sizes = [parameter.numel() for parameter in self.parameters]
-        table = position_table(model.config)
+        table = position_table(model.config, model.config.max_length)
         self.positions = None if table is None else torch.from_numpy(table)
         count = len(named)
         names = (c_char_p * count)(*(name.encode() for name, _ in named))

@@ -10,6 +10,7 @@ from heedful.search.next_token import NextToken, SearchCache
 from heedful.search.observer import Observer
 from heedful.search.options import Constraint, SearchOptions
 from heedful.search.request import SearchRequest
+from heedful.search.row_constraint import RowConstraint
 
 __all__ = [
     "Constraint",
@@ -18,6 +19,7 @@ __all__ = [
     "NextToken",
     "Observer",
     "RequiredPhrase",
+    "RowConstraint",
     "SearchCache",
     "SearchOptions",
     "SearchRequest",

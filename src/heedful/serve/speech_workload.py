@@ -13,8 +13,6 @@ from heedful.search import Hypothesis
 from heedful.serve.messages import Counts
 from heedful.serve.workload import Job, Workload
 
-SERVED_LANES = 2  # batches of windows that run at once
-
 
 class SpeechJob(Job):
     """The windows of one recording. Its result is text, seconds and segments; a finished window is sent at once."""
@@ -52,7 +50,7 @@ class SpeechWorkload(Workload):
     """A speech recognizer."""
 
     def __init__(self, transcriber: Transcriber) -> None:
-        super().__init__(transcriber.search_lanes(SERVED_LANES))
+        super().__init__(transcriber.shared_backend())
         self.transcriber = transcriber
 
     def job(self, payload: dict[str, Any]) -> SpeechJob:

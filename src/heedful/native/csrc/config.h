@@ -20,6 +20,8 @@ struct ModelConfig {  // native/capi.py mirrors it
     int32_t max_length, activation, positions, pre_norm, embedding_norm, tied;
     int32_t token_types, head, pooler, labels;  // of an encoder; labels: the number of classes, 0 without a classifier
     int32_t pointer;                            // whether an encoder-decoder is a pointer-generator
+    int32_t features, feature_stride;           // of audio: bins of a frame (0 if the source is tokens), frames of a position
+    int32_t source_length;                      // the most positions of a source; `max_length` are those of a target
     int32_t int8, shortlists;                   // inference only
     float norm_epsilon, embedding_scale;
     float dropout, attention_dropout, activation_dropout;  // training only

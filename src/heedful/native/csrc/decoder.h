@@ -3,13 +3,14 @@
 // Rows of any length, of any sentence, share the GEMMs of a step; each attends over its own path in its sentence's KV cache.
 #pragma once
 
+#include "block_attention.h"
 #include "model.h"
 #include "parallel.h"
 
 namespace heedful {
 
 constexpr size_t ENCODER_TOKENS = 256;    // after which an encoder batch is full
-constexpr int MAX_ATTENTION_GEMM = 1024;  // tokens of a sentence whose (n, n) attention weights may be in memory at once
+constexpr int MIN_PARALLEL_ROWS = 8;      // from which a second thread pays
 constexpr float MIN_GATE = -60;           // of a pointer-generator: e^60 is far from the largest float
 
 class Decoder {
@@ -21,7 +22,7 @@ class Decoder {
         std::vector<Sentence*> batch;
         size_t tokens = 0;
         for (Sentence* sentence : sentences) {
-            batch.push_back(sentence), tokens += sentence->source.size();
+            batch.push_back(sentence), tokens += sentence->source.length;
             if (tokens < ENCODER_TOKENS && sentence != sentences.back()) continue;
             encode_batch(batch);
             batch.clear(), tokens = 0;
@@ -42,7 +43,8 @@ class Decoder {
         const size_t D = model.config.width;
         auto compute = [&](Decoder& decoder, size_t b) {
             const size_t begin = begins[b];
-            const float* x = decoder.encode_tokens(ids + begin, types ? types + begin : nullptr, batches[b]);
+            float* embedded = decoder.embed_tokens(ids + begin, types ? types + begin : nullptr, batches[b]);
+            const float* x = decoder.encode_layers(embedded, batches[b]);
             std::copy_n(x, batches[b].count() * D, hidden + begin * D);
         };
         if (batches.size() < size_t(threads)) {
@@ -125,7 +127,7 @@ class Decoder {
                 const float* query = project(layer.cross_q, workspace.projected);
                 float* heads = workspace.heads.ensure(R * D);
                 for_each_row(R, [&](int r) {
-                    const size_t S = rows[r].sentence->source.size();
+                    const size_t S = rows[r].sentence->source.length;
                     KVView kv{rows[r].sentence->cross_kv[l].data(), d, 2 * S * d, S * d, nullptr};
                     float* kept = rows[r].cross_weights;
                     model.attend(query + r * D, int(S), kv, -1, heads + r * D, rows[r].sentence->hidden,
@@ -152,9 +154,9 @@ class Decoder {
     }
 
     template <typename Work>
-    void for_each_row(int rows, Work work) const {
+    void for_each_row(int rows, Work work, int least = MIN_PARALLEL_ROWS) const {
         ExceptionCollector exceptions;
-#pragma omp parallel for num_threads(threads) if (threads > 1 && rows >= 8)
+#pragma omp parallel for num_threads(threads) if (threads > 1 && rows >= least)
         for (int r = 0; r < rows; ++r) exceptions.run([&] { work(r); });
         exceptions.rethrow();
     }
@@ -165,7 +167,7 @@ class Decoder {
     const int threads;
     struct Workspace {  // grows on demand and is reused
         Activations rows;
-        Buffer<float> x, normed, projected, heads, output, inner, gate, logits;
+        Buffer<float> x, normed, projected, heads, output, inner, gate, logits, frames;
     } workspace;
 
     // Several sentences, concatenated: the first token, the length and the hidden token of each, and the position of each
@@ -180,18 +182,57 @@ class Decoder {
         }
     };
 
-    // The encoder's hidden states, (N, D), valid until the workspace is used again. types may be null.
-    float* encode_tokens(const int32_t* ids, const int32_t* types, const TokenSpans& spans) {
+    // The embeddings of the source, (N, D), valid until the workspace is used again. types may be null.
+    float* embed_tokens(const int32_t* ids, const int32_t* types, const TokenSpans& spans) {
         const size_t D = model.config.width;
-        const std::vector<int>& position = spans.position;
         const int N = spans.count();
         const bool typed = model.config.token_types > 0;
         float* x = workspace.x.ensure(N * D);
         const PackedMatrix& embedding = model.source_embedding();
         for_each_row(N, [&](int r) {
             model.embed(embedding, model.encoder_table, model.encoder_norms.embedding, ids[r],
-                        !typed ? -1 : types ? types[r] : 0, position[r], x + r * D);
+                        !typed ? -1 : types ? types[r] : 0, spans.position[r], x + r * D);
         });
+        return x;
+    }
+
+    // The same of audio: GELU(conv(GELU(conv(frames)))) of each recording; with stride 2 only the second convolution strides.
+    // A convolution reads zeros beyond both ends.
+    float* embed_audio(const std::vector<Sentence*>& recordings, const TokenSpans& spans) {
+        const size_t D = model.config.width, F = model.config.features, stride = model.config.feature_stride;
+        float* x = workspace.x.ensure(spans.count() * D);
+        float* to = x;
+        for (const Sentence* recording : recordings) {
+            const std::vector<float>& frames = recording->source.frames;
+            const int length = recording->source.length;
+            float* padded = workspace.frames.ensure(frames.size() + 2 * F);
+            std::fill_n(padded, F, 0.0f), std::fill_n(padded + F + frames.size(), F, 0.0f);
+            std::copy(frames.begin(), frames.end(), padded + F);
+            float* first = workspace.inner.ensure((2 * size_t(length) + 2) * D);
+            std::fill_n(first, D, 0.0f), std::fill_n(first + (2 * size_t(length) + 1) * D, D, 0.0f);
+            convolve(model.front_end.first, padded, 2 * length, stride / 2 * F, first + D);
+            convolve(model.front_end.second, first, length, 2 * D, to);
+            to += length * D;
+        }
+        for_each_row(spans.count(), [&](int r) {
+            model.add_position(model.encoder_table, model.encoder_norms.embedding, spans.position[r], x + r * D);
+        });
+        return x;
+    }
+
+    // GELU of a convolution; `distance` floats from the first frame that one output reads to that of the next.
+    void convolve(const PackedMatrix& convolution, const float* frames, int outputs, size_t distance, float* to) {
+        workspace.rows.assign_f32(frames, outputs, convolution.in, distance);
+        convolution.gemm(workspace.rows, to, threads);
+        const size_t D = convolution.out;
+        for_each_row(outputs, [&](int r) { activation_forward(GELU, to + r * D, D, to + r * D, nullptr); });
+    }
+
+    // The encoder's hidden states, (N, D), in place of the embeddings.
+    float* encode_layers(float* x, const TokenSpans& spans) {
+        const size_t D = model.config.width;
+        const std::vector<int>& position = spans.position;
+        const int N = spans.count();
         for (const Layer& layer : model.encoder) {
             residual(layer.self_norm, x, N, [&](float* to) {
                 float* qkv = project(layer.qkv, workspace.projected);
@@ -216,18 +257,19 @@ class Decoder {
             const size_t h = i % heads, begin = spans.first[i / heads];
             const int n = spans.length[i / heads], hidden = spans.hidden[i / heads];
             float *query = qkv + begin * 3 * D + h * d, *out = to + begin * D + h * d;
-            if (d % LANES || n > MAX_ATTENTION_GEMM || hidden >= 0) {
+            const float slope = model.config.positions == ALIBI ? model.slopes[h] : 0.0f;
+            if (n >= BLOCK_ATTENTION_TOKENS) return block_attention(query, n, int(d), 3 * D, D, slope, hidden, out);
+            if (d % LANES || hidden >= 0) {
                 const KVView kv{qkv + begin * 3 * D + D, 3 * D, d, D, nullptr};
                 for (int t = 0; t < n; ++t) model.attend_head(query + t * 3 * D, int(h), n, kv, t, out + t * D, hidden);
                 return;
             }
             thread_local Buffer<float> weights, scratch;
-            const float slope = model.config.positions == ALIBI ? model.slopes[h] : 0.0f;
             const AttentionShape shape{n, n, int(d), long(3 * D), false, slope, 0.0f};
             attention_forward(shape, query, query + D, query + 2 * D, DropoutRng(0, 0, 0, 0.0f),
                               weights.ensure(shape.weights_size()), query, scratch);
             for (int t = 0; t < n; ++t) std::copy_n(query + t * 3 * D, d, out + t * D);
-        });
+        }, spans.count() >= BLOCK_ATTENTION_TOKENS ? 2 : MIN_PARALLEL_ROWS);
         return to;
     }
 
@@ -236,32 +278,35 @@ class Decoder {
         TokenSpans spans;
         std::vector<int32_t> ids;
         for (Sentence* sentence : sentences) {
-            spans.add(int(sentence->source.size()), sentence->hidden);
-            ids.insert(ids.end(), sentence->source.begin(), sentence->source.end());
+            spans.add(sentence->source.length, sentence->hidden);
+            ids.insert(ids.end(), sentence->source.ids.begin(), sentence->source.ids.end());
             sentence->cross_kv.resize(model.decoder.size());
             sentence->self_kv.resize(model.decoder.size());
         }
-        const float* x = encode_tokens(ids.data(), nullptr, spans);
+        const bool audio = model.config.features > 0;
+        const float* x = encode_layers(audio ? embed_audio(sentences, spans) : embed_tokens(ids.data(), nullptr, spans), spans);
         set_input(x, spans.count(), int(D));
         if (model.config.pointer) {
             const float* keys = project(model.pointer_key, workspace.projected);
             for (Sentence* sentence : sentences) {
-                const float* end = keys + sentence->source.size() * D;
+                const float* end = keys + sentence->source.length * D;
                 sentence->copy_keys.assign(keys, end), keys = end;
             }
         }
         for (size_t l = 0; l < model.decoder.size(); ++l) {
             const float* projected = project(model.decoder[l].cross_kv, workspace.projected);
             for (Sentence* sentence : sentences) {
-                sentence->cross_kv[l].resize(sentence->source.size() * 2 * D);
+                const size_t S = sentence->source.length;
+                sentence->cross_kv[l].resize(S * 2 * D);
                 float* to = sentence->cross_kv[l].data();
                 for (int h = 0; h < model.config.heads; ++h)
                     for (const float* part : {projected + h * d, projected + D + h * d})
-                        for (size_t i = 0; i < sentence->source.size(); ++i, to += d)
+                        for (size_t i = 0; i < S; ++i, to += d)
                             std::copy(part + i * 2 * D, part + i * 2 * D + d, to);
-                projected += sentence->source.size() * 2 * D;
+                projected += S * 2 * D;
             }
         }
+        for (Sentence* sentence : sentences) sentence->source.frames = {};
     }
 
     void apply_head(const PackedMatrix& matrix, const float* x, int rows, float* to) {
@@ -312,7 +357,7 @@ class Decoder {
         const float* gates = project(model.pointer_gate, workspace.gate);
         for_each_row(int(rows.size()), [&](int r) {
             const Sentence& sentence = *rows[r]->sentence;
-            const int S = int(sentence.source.size()), V = model.config.vocabulary;
+            const int S = sentence.source.length, V = model.config.vocabulary;
             float* logits = rows[r]->logits;
             thread_local Buffer<float> buffer;
             float* weights = buffer.ensure(S);
@@ -322,7 +367,7 @@ class Decoder {
             const float largest = max_value(logits, V), sum = sum_exp<true>(logits, V, largest);
             const float odds = std::exp(-std::max(gates[r], MIN_GATE)) * sum / total;  // (1 - p_gen) / p_gen, in units of the sum
             for (int i = 0; i < S; ++i) {
-                float& logit = logits[sentence.source[i]];
+                float& logit = logits[sentence.source.ids[i]];
                 const float mass = std::exp(logit - largest) + odds * weights[i];
                 if (mass > 0) logit = largest + std::log(mass);
             }

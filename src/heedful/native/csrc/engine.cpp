@@ -17,7 +17,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 7;
+constexpr int ABI = 8;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 
@@ -35,6 +35,17 @@ int32_t guarded(Work work) noexcept {
     }
     std::snprintf(error, sizeof error, "%s", message);
     return -1;
+}
+
+// A source of `length` positions: ids, or audio frames; neither for a decoder.
+Source make_source(const ModelConfig& config, const int32_t* ids, const float* frames, int32_t length) {
+    Source source;
+    source.length = ids || frames ? length : 0;
+    if (ids) source.ids.assign(ids, ids + length);
+    if (frames) source.frames.assign(frames, frames + size_t(length) * config.feature_stride * config.features);
+    if (source.length && (frames != nullptr) != (config.features > 0))
+        throw std::invalid_argument(frames ? "the model reads tokens" : "the model reads audio");
+    return source;
 }
 
 struct DecoderSession {  // a decoder whose search runs in Python
@@ -90,14 +101,16 @@ Search* heedful_search_new(const Model* model, int32_t threads) {
 }
 void heedful_search_free(Search* search) { delete search; }
 
-// Queues a sentence -> its number. `phrases` may be null; `continues` is borrowed until the sentence is removed.
-int32_t heedful_search_add(Search* search, const int32_t* source, int32_t length, const SearchOptions* options,
-                           const int32_t* prefix, int32_t prefix_length, const int32_t* shortlist,
-                           int32_t shortlist_length, const int32_t* phrases, const uint8_t* continues) {
+// Queues a sentence of ids or of audio frames -> its number. `phrases` and `constraint` may be null; `continues` is borrowed
+// until the sentence is removed.
+int32_t heedful_search_add(Search* search, const int32_t* ids, const float* frames, int32_t length,
+                           const SearchOptions* options, const int32_t* prefix, int32_t prefix_length,
+                           const int32_t* shortlist, int32_t shortlist_length, const int32_t* phrases,
+                           const uint8_t* continues, Constraint constraint) {
     return guarded([&] {
-        return search->add({source, source + length}, *options, {prefix, prefix + prefix_length},
+        return search->add(make_source(search->config(), ids, frames, length), *options, {prefix, prefix + prefix_length},
                            {shortlist, shortlist + shortlist_length},
-                           phrases ? Phrases(phrases, continues) : Phrases());
+                           phrases ? Phrases(phrases, continues) : Phrases(), constraint);
     });
 }
 
@@ -135,20 +148,22 @@ DecoderSession* heedful_decoder_new(const Model* model, int32_t threads) {
 }
 void heedful_decoder_free(DecoderSession* session) { delete session; }
 
-// Encodes `count` concatenated sources, or adds `count` sequences of a decoder-only model if they are null -> the number of
-// the first; the others follow.
-int32_t heedful_decoder_add(DecoderSession* session, const int32_t* sources, const int32_t* lengths, int32_t count) {
+// Encodes `count` concatenated sources, ids or audio frames, or adds `count` sequences of a decoder-only model if both are
+// null -> the number of the first; the others follow.
+int32_t heedful_decoder_add(DecoderSession* session, const int32_t* ids, const float* frames, const int32_t* lengths,
+                            int32_t count) {
     return guarded([&] {
+        const ModelConfig& config = session->decoder.model.config;
         std::vector<std::unique_ptr<Sentence>> added;
         std::vector<Sentence*> all;
         for (int32_t s = 0; s < count; ++s) {
             all.push_back(added.emplace_back(std::make_unique<Sentence>()).get());
             all.back()->self_kv.resize(session->decoder.model.decoder.size());
-            if (!sources) continue;
-            all.back()->source.assign(sources, sources + lengths[s]);
-            sources += lengths[s];
+            all.back()->source = make_source(config, ids, frames, lengths[s]);
+            if (ids) ids += lengths[s];
+            if (frames) frames += all.back()->source.frames.size();
         }
-        if (sources) session->decoder.encode(all);
+        if (ids || frames) session->decoder.encode(all);
         for (int32_t s = 0; s < count; ++s) session->sentences[session->next + s] = std::move(added[s]);
         session->next += count;
         return session->next - count;

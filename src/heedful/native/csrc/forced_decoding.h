@@ -43,7 +43,7 @@ inline void force_group(Decoder& decoder, const ForcedPair* pairs, size_t count,
     std::vector<std::pair<size_t, int32_t>> tokens;  // pair and index of each input
     for (size_t p = 0; p < count; ++p) {
         sentences[p].hidden = pairs[p].hidden;
-        sentences[p].source.assign(pairs[p].source, pairs[p].source + pairs[p].source_length);
+        sentences[p].source = {{pairs[p].source, pairs[p].source + pairs[p].source_length}, {}, pairs[p].source_length};
         encoded.push_back(&sentences[p]);
         for (int32_t t = 0; t < pairs[p].labels; ++t) tokens.push_back({p, t});
     }

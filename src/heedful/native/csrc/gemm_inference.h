@@ -79,13 +79,14 @@ class PackedMatrix {
 
     // (count, in) -> (count, out)
     void gemm(const Activations& x, float* y, int threads) const {
-        int panels = (out + PANEL - 1) / PANEL;
+        const int panels = (out + PANEL - 1) / PANEL, blocks = (x.count + BLOCK_ROWS - 1) / BLOCK_ROWS;
 #pragma omp parallel for num_threads(threads) if (threads > 1 && long(x.count) * in * out > MIN_PARALLEL_MACS)
-        for (int p = 0; p < panels; ++p) {
+        for (int i = 0; i < blocks * panels; ++i) {
+            const int first = i / panels * BLOCK_ROWS, last = std::min(first + BLOCK_ROWS, x.count);
             if (is_int8)
-                gemm_panel<true, INT8_ROWS>(x, p, y);
+                gemm_panel<true, INT8_ROWS>(x, first, last, i % panels, y);
             else
-                gemm_panel<false, F32_ROWS>(x, p, y);
+                gemm_panel<false, F32_ROWS>(x, first, last, i % panels, y);
         }
     }
 
@@ -95,6 +96,7 @@ class PackedMatrix {
 #else
     static constexpr int INT8_ROWS = 4, F32_ROWS = 6;
 #endif
+    static constexpr int BLOCK_ROWS = 96;    // rows that stay in the cache while they are multiplied with all panels
     static constexpr int GROUP = 8 * PANEL;  // bytes of weights that are multiplied with eight values of a row
     bool is_int8 = false;
     Buffer<float> f32_weights;     // (panels, in, PANEL)
@@ -137,19 +139,18 @@ class PackedMatrix {
     }
 
     template <bool int8, int ROWS>
-    void gemm_panel(const Activations& x, int p, float* y) const {
-        int row = 0;
-        for (; row + ROWS <= x.count; row += ROWS) micro_kernel<int8, ROWS>(x, row, p, y);
-        remaining_rows<int8, ROWS - 1>(x, row, p, y);
+    void gemm_panel(const Activations& x, int row, int last, int p, float* y) const {
+        for (; row + ROWS <= last; row += ROWS) micro_kernel<int8, ROWS>(x, row, p, y);
+        remaining_rows<int8, ROWS - 1>(x, row, last, p, y);
     }
 
     template <bool int8, int REMAINING>
-    void remaining_rows(const Activations& x, int row, int p, float* y) const {
+    void remaining_rows(const Activations& x, int row, int last, int p, float* y) const {
         if constexpr (REMAINING > 0) {
-            if (x.count - row == REMAINING)
+            if (last - row == REMAINING)
                 micro_kernel<int8, REMAINING>(x, row, p, y);
             else
-                remaining_rows<int8, REMAINING - 1>(x, row, p, y);
+                remaining_rows<int8, REMAINING - 1>(x, row, last, p, y);
         }
     }
 
@@ -189,11 +190,11 @@ class PackedMatrix {
         } else {
             for (int m = 0; m < M; ++m) result[m][0] = result[m][1] = VecF32{};
             const float* weights = f32_weights.get() + size_t(p) * in * PANEL;
-            const float* from = x.floats + size_t(row) * in;
+            const float* from = x.floats + row * x.pitch;
             for (int k = 0; k < in; ++k, weights += PANEL) {
                 VecF32 w0 = load(weights), w1 = load(weights + LANES);
                 for (int m = 0; m < M; ++m) {
-                    VecF32 x_k = broadcast(from[size_t(m) * in + k]);
+                    VecF32 x_k = broadcast(from[m * x.pitch + k]);
                     result[m][0] = fmadd(w0, x_k, result[m][0]);
                     result[m][1] = fmadd(w1, x_k, result[m][1]);
                 }

@@ -24,12 +24,18 @@ constexpr long MIN_PARALLEL_MACS = 1 << 18;  // multiply-accumulates from which 
 struct Activations {
     const float* floats = nullptr;
     int count = 0, width = 0, stride = 0;  // stride of the quantized rows: the width, rounded up to a multiple of 8
+    size_t pitch = 0;                      // floats from one row to the next
     Buffer<uint8_t> quantized;
     Buffer<float> scales;
 
+    // Rows that may overlap, such as the frames of a convolution: `distance` floats from one to the next.
+    void assign_f32(const float* x, int rows, int columns, size_t distance) {
+        floats = x, count = rows, width = columns, pitch = distance;
+    }
+
     // x: (rows, columns), not copied; it must outlive this object's use.
     void assign(const float* x, int rows, int columns, bool int8, int threads) {
-        floats = x, count = rows, width = columns, stride = (columns + 7) / 8 * 8;
+        assign_f32(x, rows, columns, columns), stride = (columns + 7) / 8 * 8;
         if (!int8) return;
         uint8_t* to = quantized.ensure(size_t(rows) * stride + LANES);
         float* scale = scales.ensure(rows);

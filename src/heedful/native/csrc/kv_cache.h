@@ -25,8 +25,14 @@ struct Node {
     float log_prob;
 };
 
+struct Source {
+    std::vector<int32_t> ids;   // of text
+    std::vector<float> frames;  // of audio: (length * feature_stride, F); freed once they are encoded
+    int length = 0;             // positions of the encoder
+};
+
 struct Sentence {
-    std::vector<int32_t> source;
+    Source source;
     int32_t hidden = -1;             // a source token that nothing attends to, or -1
     std::vector<int32_t> shortlist;  // ids of the tokens that the output may use, ascending; empty for all
     std::vector<Node> nodes;

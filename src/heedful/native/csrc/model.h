@@ -33,6 +33,12 @@ struct Layer {
     Norm self_norm, cross_norm, feed_norm;
 };
 
+constexpr int CONV_KERNEL = 3;  // frames that a convolution over audio reads
+
+struct FrontEnd {  // the convolutions that read audio, in float32: rows of CONV_KERNEL adjacent frames times a matrix
+    PackedMatrix first, second;
+};
+
 struct StackNorms {  // after the embeddings, and at the end of a pre-norm stack
     Norm embedding, final;
 };
@@ -43,18 +49,23 @@ class Model {
     WeightLoader loader;
     std::vector<Layer> encoder, decoder;
     StackNorms encoder_norms, decoder_norms;
+    FrontEnd front_end;
     PackedMatrix embedding, separate_source, separate_output;  // tied weights are stored once, as the embedding
     PackedMatrix token_types, transform, pooler, classifier;   // of an encoder
     Norm transform_norm;
     PackedMatrix pointer_query, pointer_key, pointer_gate;     // of a pointer-generator
     ShortlistMatrix shortlist_output;                          // a second layout of the output, for shortlists
-    std::vector<float> encoder_table, decoder_table;  // positions to add (max_length, D), or rotary (max_length, d / 2, 2)
+    std::vector<float> encoder_table, decoder_table;  // positions to add (length, D), or rotary (length, d / 2, 2)
     std::vector<float> slopes;                        // ALiBi: (H)
 
     // Zero weights, which `loader` fills.
     explicit Model(const ModelConfig& config) : config(config) {
         const int D = config.width, V = config.vocabulary;
         set(embedding, "embedding.weight", V, "output_bias");
+        if (config.features) {
+            set_convolution(front_end.first, "front_end.first", config.features);
+            set_convolution(front_end.second, "front_end.second", D);
+        }
         if (config.source_vocabulary) set(separate_source, "source_embedding.weight", config.source_vocabulary);
         if (!config.tied) set(separate_output, "output.weight", V, "output_bias");
         if (config.shortlists) {
@@ -88,6 +99,11 @@ class Model {
             token_types.unpack_column(type, buffer.ensure(config.width));
             axpy(to, buffer.get(), config.embedding_scale, config.width);
         }
+        add_position(positions, embedding_norm, position, to);
+    }
+
+    // Adds a position to an embedding if positions are added, and normalizes it if the model does.
+    void add_position(const std::vector<float>& positions, const Norm& embedding_norm, int position, float* to) const {
         if (config.positions == ADDED)
             axpy(to, positions.data() + size_t(position) * config.width, 1.0f, config.width);
         if (config.embedding_norm) embedding_norm.apply(to, to);
@@ -179,6 +195,22 @@ class Model {
         expect_columns(matrix, weight, bias, 0, rows);
     }
 
+    // (out, in, CONV_KERNEL), as PyTorch stores it -> (out, CONV_KERNEL, in): the bins of a frame are adjacent.
+    void set_convolution(PackedMatrix& matrix, const std::string& name, int bins) {
+        matrix.allocate(config.width, CONV_KERNEL * bins, false);
+        loader.expect(name + ".weight", int64_t(matrix.out) * matrix.in, [&matrix, bins](const WeightTensor& t) {
+            std::vector<float> rows(t.count), buffer;
+            for (int r = 0; r < matrix.out; ++r) {
+                const float* row = t.row_f32(r, matrix.in, buffer);
+                for (int b = 0; b < bins; ++b)
+                    for (int k = 0; k < CONV_KERNEL; ++k)
+                        rows[size_t(r) * matrix.in + k * bins + b] = row[b * CONV_KERNEL + k];
+            }
+            matrix.load_weight({rows.data(), nullptr, nullptr, t.count}, 0);
+        });
+        loader.expect(name + ".bias", matrix.out, [&matrix](const WeightTensor& t) { matrix.load_bias(t, 0); });
+    }
+
     void set(std::vector<float>& values, const std::string& name, size_t count) {
         values.resize(count);
         loader.expect(name, count, [&](const WeightTensor& t) { std::copy_n(t.floats, values.size(), values.data()); });
@@ -195,10 +227,11 @@ class Model {
     void build(std::vector<Layer>& layers, std::vector<float>& table, StackNorms& norms, const std::string& prefix,
                int count) {
         const bool cross = config.family == ENCODER_DECODER && prefix == "decoder.";
+        const size_t length = prefix == "encoder." ? config.source_length : config.max_length;
         if (config.positions == ALIBI)
             set(slopes, prefix + "position.slopes", config.heads);  // the same of both stacks
         else
-            set(table, prefix + "position.table", size_t(config.max_length) * (config.positions == ROTARY ? head_width() : config.width));
+            set(table, prefix + "position.table", length * (config.positions == ROTARY ? head_width() : config.width));
         if (config.embedding_norm) norms.embedding.set(loader, prefix + "first_norm", config);
         if (config.pre_norm) norms.final.set(loader, prefix + "norm", config);
         layers.resize(count);

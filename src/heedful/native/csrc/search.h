@@ -23,6 +23,9 @@ struct SearchOptions {  // of one sentence; native/capi.py mirrors it
     double length_penalty;
 };
 
+// A constraint of the caller: sets logits (V) of a search's row to minus infinity, given the n ids of its output so far.
+using Constraint = void (*)(int32_t search, float* logits, const int32_t* ids, int32_t n);
+
 struct Hypothesis {
     std::vector<int32_t> ids;  // with eos if finished
     std::vector<float> log_probs;
@@ -56,6 +59,13 @@ class Distribution {
         banned[0] = {bos, row[bos]}, banned[1] = {pad, row[pad]};
         for (int32_t id : {bos, pad})
             if (id != eos) ban(id);
+    }
+
+    // Lets `constrain` change the logits.
+    template <typename Constrain>
+    void change(Constrain constrain) {
+        constrain(logits);
+        for (size_t b = 0; b < maxima.size(); ++b) maxima[b] = block_max(b);
     }
 
     void ban(int32_t column) { logits[column] = -INF, maxima[column / BLOCK] = block_max(column / BLOCK); }
@@ -105,6 +115,8 @@ class Distribution {
 };
 
 struct Job {  // the beam search of one sentence
+    int32_t number;
+    Constraint constraint = nullptr;
     Sentence sentence;
     SearchOptions options;
     std::vector<int32_t> prefix;  // forced first tokens of the output
@@ -134,11 +146,12 @@ class Search {
     Search(const Model& model, int threads) : decoder(model, threads) {}
 
     // Queues a sentence -> its number.
-    int32_t add(std::vector<int32_t> source, const SearchOptions& options, std::vector<int32_t> prefix,
-                std::vector<int32_t> shortlist, Phrases phrases) {
+    int32_t add(Source source, const SearchOptions& options, std::vector<int32_t> prefix,
+                std::vector<int32_t> shortlist, Phrases phrases, Constraint constraint) {
         auto job = std::make_unique<Job>();
         job->sentence.source = std::move(source), job->options = options, job->prefix = std::move(prefix);
         job->sentence.shortlist = std::move(shortlist), job->phrases = std::move(phrases);
+        job->constraint = constraint, job->number = last_number + 1;
         if (!job->phrases.empty()) job->states.resize(1);
         check(*job);
         job->live = {{0.0, -1, options.bos, 0.0f}};
@@ -155,6 +168,7 @@ class Search {
         jobs.erase(number);
     }
 
+    const ModelConfig& config() const { return decoder.model.config; }
     const Job& job(int32_t number) const { return *jobs.at(number); }
 
     // Runs `steps` steps, or fewer if `enough` sentences end or none is left -> the numbers of those that ended, which stay
@@ -237,6 +251,7 @@ class Search {
     void check(const Job& job) const {
         const std::vector<int32_t>& shortlist = job.sentence.shortlist;
         const ModelConfig& config = decoder.model.config;
+        if (job.constraint && !shortlist.empty()) throw std::invalid_argument("a constraint cannot have a shortlist");
         if (!job.phrases.all_tokens([&](int32_t id) { return id >= 0 && id < config.vocabulary; }))
             throw std::invalid_argument("a phrase has a token that is not in the vocabulary");
         if (shortlist.empty()) return;
@@ -291,9 +306,11 @@ class Search {
     // Bans the tokens that may not follow a live row.
     void ban_tokens(const Job& job, int row, int length, Distribution& distribution) const {
         if (length < job.options.min_length) distribution.ban(job.column(job.options.eos));
-        if (!job.options.no_repeat_ngram && !job.max_copies) return;
+        if (!job.options.no_repeat_ngram && !job.max_copies && !job.constraint) return;
         std::vector<int32_t> tokens;
         const std::vector<int32_t> ids = trace_back(job, row, nullptr, false).ids;
+        if (job.constraint)
+            distribution.change([&](float* logits) { job.constraint(job.number, logits, ids.data(), int32_t(ids.size())); });
         add_ngram_ends(ids, job.options.no_repeat_ngram, tokens);
         if (job.max_copies) add_loop_tokens(ids, job.max_copies, tokens);
         for (int32_t id : tokens) distribution.ban(job.column(id));
@@ -309,7 +326,8 @@ class Search {
         const Hypothesis& best = *std::max_element(job.hypotheses.begin(), job.hypotheses.end(),
                                                    [&](auto& a, auto& b) { return rank(a) < rank(b); });
         const std::vector<int32_t> output(best.ids.begin(), best.ids.end() - best.finished);
-        const int copies = max_copies(output), of_source = copies > MAX_COPIES ? max_copies(job.sentence.source) : 0;
+        if (decoder.model.config.features && best.finished) return;  // audio may repeat itself: only without an end is it a loop
+        const int copies = max_copies(output), of_source = copies > MAX_COPIES ? max_copies(job.sentence.source.ids) : 0;
         if (copies <= std::max(MAX_COPIES, of_source)) return;
         job.max_copies = std::max(GUARDED_COPIES, of_source);
         job.live = {{0.0, -1, job.options.bos, 0.0f}};

@@ -1,0 +1,144 @@
+"""Speech recognizers in the compiled engine: the numbers of torch, alone and in any batch to the bit."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from heedful.audio.log_mel import FeatureFrames
+from heedful.config import ModelConfig
+from heedful.errors import HeedfulError
+from heedful.inference.torch_backend import ModelNextToken
+from heedful.model.transformer import EncoderDecoder, build_model
+from heedful.native import Engine, EngineSearch, library
+from heedful.native.torch_bridge import EngineNextToken, ModuleWeights
+from heedful.search import Hypothesis, RowConstraint, SearchOptions, SearchRequest
+from heedful.search.beam import beam_search
+
+pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
+V, BINS = 61, 10
+SIZES: dict[str, Any] = {"vocab_size": V, "d_model": 24, "d_ff": 40, "n_heads": 3, "encoder_layers": 2}
+SIZES |= {"decoder_layers": 2, "features": BINS, "max_length": 16, "source_max_length": 150, "activation": "gelu"}
+KINDS: list[dict[str, Any]] = [
+    {"pre_norm": True, "positions": "learned"},
+    {"feature_stride": 4, "tie": "none", "output_bias": True},
+    {"positions": "alibi", "bias": False, "ctc": True},
+    {"pre_norm": True, "positions": "rotary", "embedding_norm": True, "n_heads": 2},
+]
+LENGTHS = (70, 1, 33, 150, 64, 63)  # positions: long ones are attended to in blocks
+
+
+def module(settings: dict[str, Any]) -> EncoderDecoder:
+    torch.manual_seed(1)
+    made = build_model(ModelConfig(**SIZES | settings))
+    assert isinstance(made, EncoderDecoder)
+    with torch.no_grad():
+        for parameter in made.parameters():  # biases and norms that matter, and distributions with a shape
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return made.eval()
+
+
+def recordings(config: ModelConfig) -> list[FeatureFrames]:
+    random = np.random.default_rng(3)
+    frames = [random.normal(size=(length * config.feature_stride, BINS)) for length in LENGTHS]
+    return [FeatureFrames.of(each.astype(np.float32), config.feature_stride) for each in frames]
+
+
+def padded(sources: Sequence[FeatureFrames]) -> tuple[torch.Tensor, torch.Tensor]:
+    frames = torch.zeros(len(sources), max(len(each.frames) for each in sources), BINS)
+    for row, each in zip(frames, sources, strict=True):
+        row[: len(each.frames)] = torch.from_numpy(each.frames)
+    return frames, torch.tensor([each.positions for each in sources])
+
+
+def log_probs(next_token: Any, sources: Sequence[FeatureFrames]) -> torch.Tensor:
+    """(steps, B, V): the same tokens follow in every row."""
+    cache = next_token.start(*padded(sources))
+    return torch.stack([next_token.step(torch.full((len(sources),), token), cache) for token in (1, 17, 5, 44)])
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("settings", KINDS, ids=str)
+def test_log_probabilities_are_those_of_torch(settings: dict[str, Any], threads: int) -> None:
+    model = module(settings)
+    engine, sources = Engine(ModuleWeights(model), int8=False), recordings(model.config)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = log_probs(EngineNextToken(engine), sources)
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found, log_probs(ModelNextToken(model), sources), rtol=1e-4, atol=1e-4)
+    for place, source in enumerate(sources):
+        assert torch.equal(log_probs(EngineNextToken(engine), [source])[:, 0], found[:, place])
+
+
+@torch.inference_mode()
+def test_int8_is_near_float32() -> None:
+    model = module(KINDS[0])
+    sources = recordings(model.config)
+    exact = log_probs(ModelNextToken(model), sources).exp()
+    assert (
+        log_probs(EngineNextToken(Engine(ModuleWeights(model), int8=True)), sources).exp() - exact
+    ).abs().max() < 0.1
+
+
+class NoNeighbors(RowConstraint):
+    """A token is never followed by one next to it, and number 7 never occurs."""
+
+    def forbid(self, log_probs: npt.NDArray[Any], ids: Sequence[int]) -> None:
+        log_probs[7] = -np.inf
+        if ids:
+            log_probs[max(0, ids[-1] - 1) : ids[-1] + 2] = -np.inf
+
+
+def searched(engine: Engine, requests: Sequence[SearchRequest], threads: int = 1) -> list[list[Hypothesis]]:
+    search = EngineSearch(engine, threads)
+    numbers = [search.add(request) for request in requests]
+    results: dict[int, list[Hypothesis]] = {}
+    while len(results) < len(numbers):
+        results |= dict(search.step())
+    return [results[number] for number in numbers]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("beam", [1, 3])
+def test_searches_with_constraints_and_prefix_are_those_of_torch(beam: int) -> None:
+    model = module(KINDS[0])
+    engine, sources = Engine(ModuleWeights(model), int8=False), recordings(model.config)
+    options = SearchOptions(beam=beam, n_best=beam, limit=15, constraints=(NoNeighbors(),))
+    requests = [SearchRequest(source, options, (9, 10)) for source in sources]
+    together = searched(engine, requests, threads=2)
+    assert together == [searched(engine, [request])[0] for request in requests]
+    prefixes = options.model_copy(update={"prefix": ((9, 10),) * len(sources)})
+    expected = beam_search(ModelNextToken(model), *padded(sources), prefixes)
+    for ours, theirs in zip(together, expected, strict=True):
+        assert [each.ids for each in ours] == [each.ids for each in theirs]
+        assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
+        for ids in (each.ids[2:] for each in ours):
+            assert 7 not in ids and all(abs(a - b) > 1 for a, b in itertools.pairwise(ids))
+
+
+class Broken(RowConstraint):
+    def forbid(self, log_probs: npt.NDArray[Any], ids: Sequence[int]) -> None:
+        raise KeyboardInterrupt
+
+
+def test_errors() -> None:
+    engine = Engine(ModuleWeights(module(KINDS[0])), int8=False)
+    source, options = recordings(engine.config)[0], SearchOptions(beam=2, constraints=(Broken(),), max_length=9)
+    with pytest.raises(KeyboardInterrupt):  # Ctrl-C while Python computes is not lost
+        searched(engine, [SearchRequest(source, options)])
+    with pytest.raises(HeedfulError, match="reads audio"):
+        EngineSearch(engine).add(SearchRequest([5, 6], SearchOptions(beam=1, max_length=9)))
+    with pytest.raises(ValueError, match="takes 150 at most"):
+        EngineSearch(engine).add(
+            SearchRequest(FeatureFrames(np.zeros((302, BINS), np.float32), 151), SearchOptions(max_length=9))
+        )
