@@ -35,8 +35,8 @@ SANITIZERS = (
         "address,undefined",
         ("libasan.so", "libubsan.so", "libstdc++.so"),
         {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"},  # Python keeps memory until it ends
-        # AddressSanitizer ends a process whose allocation fails, where the engine throws; a library with debug information
-        # may be cut behind its segments
+        # AddressSanitizer ends a process whose allocation fails, where the engine throws; a library with debug
+        # information may be cut behind its segments
         ("tests/native", "-k", "not allocation_that_fails and not finds_no_memory and not cut_off"),
     ),
     Sanitizer(
