@@ -170,6 +170,12 @@ def test_given_tokenizers_are_used(pairs_file: Path, tmp_path: Path) -> None:
     ).reused
 
 
+def test_validation_files_and_held_out_sources_exclude_each_other(pairs_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError) as caught:
+        prepare_parallel(config(pairs=pairs_file, valid_pairs=pairs_file, valid_size=9), tmp_path / "cache")
+    told(caught, "data.valid_size (9)", f"({pairs_file})", "remove one of the two")
+
+
 def test_held_out_sources_are_not_trained_on(tmp_path: Path) -> None:
     pairs = [(source, f"{target} {i}") for source, target in sentence_pairs() for i in range(3)]
     pairs += [(f"  {source} ", target) for source, target in sentence_pairs()]  # the same source to a model

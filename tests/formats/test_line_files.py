@@ -153,7 +153,6 @@ def test_settings_name_a_corpus() -> None:
         ({"pairs": "p", "target": "a"}, ["data.pairs (p)", "data.target (a)"]),
         ({"pairs": "p", "valid_source": "a"}, ["data.valid_source (a)", "without data.valid_target"]),
         ({"pairs": "p", "valid_pairs": "v", "valid_target": "a"}, ["data.valid_pairs (v)", "data.valid_target (a)"]),
-        ({"pairs": "p", "valid_pairs": "v", "valid_size": 9}, ["data.valid_size (9)", "(v)"]),
     ],
 )
 def test_settings_that_contradict_are_told(data: dict[str, object], words: list[str]) -> None:

@@ -204,7 +204,7 @@ def test_recording_changes_no_translation(translator_folder, monkeypatch):
         heard = translator.translations(TEXTS, n_best=3, alignments=True)
         assert translator.translate("") == ""
     assert trace["decoder.0.cross.weights"].size(0) == len(TEXTS)
-    monkeypatch.setattr("heedful.inference.translator.library", lambda: None)
+    monkeypatch.setattr("heedful.inference.native_choice.library", lambda: None)
     assert translator.translations(TEXTS, n_best=3, alignments=True) == heard  # the same body, to the last bit
     for ours, expected in zip(chain(*heard), chain(*compiled), strict=True):  # and another body to its rounding
         assert (ours.text, ours.alignment) == (expected.text, expected.alignment)
