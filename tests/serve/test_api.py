@@ -35,6 +35,14 @@ def test_a_text_is_translated_sentence_by_sentence(client, translator):
     assert ask(client, q=[]).json() == {"translatedText": []}
 
 
+def test_a_sentence_that_is_only_a_placeholder_is_copied(client, translator):
+    first = translator.translate("The dog sleeps.")
+    answer = client.post("/v1/translations", json={"text": ["The dog sleeps. {name}", "%s"], "alignments": True})
+    assert answer.status_code == 200
+    assert [result["text"] for result in answer.json()["translations"]] == [f"{first} {{name}}", "%s"]
+    assert ask(client, q="The dog sleeps. {name}", alternatives=1).json()["translatedText"] == f"{first} {{name}}"
+
+
 def test_every_sentence_of_a_text_is_in_the_language_that_its_beginning_asks_for(tmp_path):
     marian(tmp_path)
     with serving({"en-fr": tmp_path}) as server, server.client() as client:

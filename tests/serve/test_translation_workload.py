@@ -69,6 +69,14 @@ def test_requests_share_a_search_and_are_the_same_as_alone(work, translator):
     assert work.counts.batches == [40]
 
 
+def test_a_text_without_tokens_is_not_searched(work, translator):
+    work.add(WorkerTask(1, {"texts": ["{name}", LINES[0]]}))
+    _, sentences = finish(work)[1]
+    assert sentences[0] == [[]]
+    assert sentences[1][0][0].text == translator.translate(LINES[0])
+    assert work.counts.batches == [1]
+
+
 def test_what_comes_later_begins_before_all_is_done(work):
     by_length = sorted(LINES, key=lambda line: len(work.translator.source_tokenizer.encode(line)))
     work.add(WorkerTask(1, {"texts": [by_length[0]] * 9 + [by_length[-1]]}))

@@ -23,12 +23,15 @@ class TranslationJob(Job):
     def __init__(self, translator: Translator, sentences: list[list[SourcePart]], options: SearchOptions) -> None:
         self.translator, self.sentences = translator, sentences
         parts = list(chain.from_iterable(sentences))
-        self.requests = [translator.search_request(part, options) for part in parts]
+        self.searched = [
+            place for place, part in enumerate(parts) if part.ids
+        ]  # others are copied, such as a placeholder
+        self.requests = [translator.search_request(parts[place], options) for place in self.searched]
         self.tokens_in = sum(len(part.ids) for part in parts)
         self.translations: list[list[Translation]] = [[] for _ in parts]
 
     def take(self, place: int, result: list[Hypothesis], counts: Counts) -> None:
-        self.translations[place] = self.translator.decode(result)
+        self.translations[self.searched[place]] = self.translator.decode(result)
         counts.tokens_out += sum(len(hypothesis.ids) for hypothesis in result)
 
     def result(self) -> tuple[list[list[SourcePart]], list[list[list[Translation]]]]:
