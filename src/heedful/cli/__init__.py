@@ -20,7 +20,7 @@ def main() -> None:
     import typer
 
     from heedful.cli.commands import app
-    from heedful.cli.streams import abandon_stdout
+    from heedful.cli.streams import abandon, flush_stderr
     from heedful.packages import explain_missing
     from heedful.storage.atomic import remedy
 
@@ -44,7 +44,7 @@ def main() -> None:
         # The reader of standard output has closed it (`| head`); typer and rich turn that into exit code 1.
         if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
             raise
-        abandon_stdout()
+        abandon(sys.stdout)
         sys.exit(0)
     except OSError as error:  # a path that cannot be opened, or a full disk
         if not error.filename and error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -53,13 +53,15 @@ def main() -> None:
         advice = remedy(Path(str(error.filename or "")), error)
         print(f"error: {where}: {error.strerror or error}; {advice}.", file=sys.stderr)
         if not error.filename:  # the failing file may be standard output
-            abandon_stdout()
+            abandon(sys.stdout)
         sys.exit(2)
     except Exception as error:  # typer shows usage errors itself; anything else is a bug and keeps its traceback
         if not hasattr(error, "show"):
             raise
         error.show()
         sys.exit(2)
+    finally:
+        flush_stderr()
 
 
 def _refuse_old_names(words: list[str]) -> None:

@@ -152,16 +152,25 @@ class _Output:
         if isinstance(error, BrokenPipeError):
             return error
         if self.path == DASH:
-            abandon_stdout()
+            abandon(sys.stdout)
         name = "standard output" if self.path == DASH else self.path
         return FolderError(
             f"{name} could not be written to after {self.lines:,} lines: {error.strerror}; {remedy(self.path, error)}."
         )
 
 
-def abandon_stdout() -> None:
-    """Point standard output at /dev/null, so that Python does not retry a failed write at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def abandon(stream: TextIO) -> None:
+    """Point standard output or error at /dev/null, so that Python does not retry a failed write at exit (code 120)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def flush_stderr() -> None:
+    """Write what is left on standard error, unless its reader has closed it (`2>&1 | head`)."""
+    try:
+        if sys.stderr is not None:  # None: closed by the calling process
+            sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -13,7 +13,7 @@ from heedful.config.section import Count, Probability, Section
 
 def parse_duration(duration: str) -> float:
     """'90s', '30m', '1.5h' or '1h30m' -> seconds."""
-    if not re.fullmatch(r"(?:\d++(?:\.\d++)?[hms])++", duration):
+    if not re.fullmatch(r"(?:\d+(?:\.\d+)?[hms])+", duration):
         raise ValueError("a duration looks like 90s, 30m or 1h30m")
     parts = re.findall(r"([\d.]+)([hms])", duration)
     return sum(float(n) * {"h": 3600, "m": 60, "s": 1}[unit] for n, unit in parts)

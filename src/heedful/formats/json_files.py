@@ -15,7 +15,7 @@ from heedful.formats.line_files import BadLine, decode_good_and_bad
 from heedful.formats.segment import Segment, TaggedText
 from heedful.formats.tables import SOURCE_NAMES, TARGET_NAMES
 
-STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*+"')
+STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 KEY = re.compile(r"\s*:")
 HAS_LETTERS = re.compile(r"[^\W\d_]")
 NOT_TEXT = re.compile(r"\s*(?:https?://\S*|[\w.+-]+@[\w.-]+|#[0-9a-fA-F]{3,8}|[\w./-]*/[\w./-]*)\s*")

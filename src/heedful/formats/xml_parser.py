@@ -20,7 +20,7 @@ from heedful.formats.segment import InlineCode, TaggedText, nest_codes
 MAX_DEPTH = 200  # nested elements
 MAX_UNIT = 1 << 24  # bytes of a segment with everything that belongs to it
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
-TAG = re.compile(rb"""<(?:[^"'>]|"[^"]*"|'[^']*')*+>""")
+TAG = re.compile(rb"""<[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*>""")
 U = TypeVar("U")
 
 

@@ -25,7 +25,7 @@ _TAG_NAME = r"[A-Za-z][\w:.-]*+"
 _ATTRIBUTE = r"\s++[\w:@.-]++\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'<>=]++)"
 PLACEHOLDER = re.compile(
     rf"""
-    (?P<tag> <(?P<end>/)?(?P<name>{_TAG_NAME})(?:{_ATTRIBUTE})*+\s*+(?P<empty>/)?> | <!--.{{0,500}}?--> )
+    (?P<tag> <(?P<end>/)?(?P<name>{_TAG_NAME})(?:{_ATTRIBUTE})*\s*+(?P<empty>/)?> | <!--.{{0,500}}?--> )
   | (?:https?|ftps?|file)://{_URL_CHARACTER}*(?<![.,;:!?)\]}}'’])
   | (?<![\w.@])www\.[\w-]+\.{_URL_CHARACTER}*(?<![.,;:!?)\]}}'’])
   | (?<![\w.+-])[A-Za-z0-9_][\w.+-]*@[\w-]+(?:\.[\w-]+)+(?<![-])
