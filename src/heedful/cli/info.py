@@ -51,7 +51,7 @@ def _backends(engine: LibraryChoice | None) -> Iterator[tuple[str, str]]:
         ("fill-mask, embed, classify", {"family": "encoder"}),
     ):
         compiled = engine is not None and supports(ModelConfig.model_validate({"vocab_size": 8} | changes))
-        precision = "int8" if work.startswith("translate") else "float32"
+        precision = "int8" if changes["family"] == "encoder-decoder" else "float32"
         yield work, f"engine, {precision}" if compiled else torch
     if engine is not None and torch == "torch":
         torch = f"engine, {training_precision('auto', engine.library)}; torch where the log of the run says so"
