@@ -96,7 +96,8 @@ class File:
 
     CODE = (
         "import sys, time; from pathlib import Path; from heedful.cli.open_models import open_translator\n"
-        "translator = open_translator([Path(sys.argv[1])], int(sys.argv[2]))\n"
+        "from heedful.cli.options import Compute\n"
+        "translator = open_translator([Path(sys.argv[1])], Compute(threads=int(sys.argv[2])))\n"
         "for path in sys.stdin:\n"
         "    lines = Path(path.strip()).read_text(encoding='utf-8').splitlines()\n"
         "    began = time.perf_counter(); n = sum(1 for _ in translator.stream(lines))\n"

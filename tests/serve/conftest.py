@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -60,7 +60,7 @@ def start_thread(pipe: socket.socket, served: ServedFolder) -> Callable[[], None
 def serving(models: dict[str, Path], limits: Limits | None = None, drain: float = 2.0, **changes) -> Iterator[Running]:
     """Serve these models until the end of the block; drained and ended as by SIGTERM, but without notice."""
     served = tuple(ServedFolder.parse(f"{name}={path}") for name, path in models.items())
-    settings = ServerSettings(served, port=0, limits=limits or Limits(), drain=drain, **changes)
+    settings = ServerSettings(served, port=0, limits=replace(limits or Limits(), drain=drain), **changes)
     begun: list[Running | BaseException] = []
     ready = threading.Event()
 

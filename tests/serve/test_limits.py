@@ -36,7 +36,7 @@ def held(folders, monkeypatch):
         return step(self)
 
     monkeypatch.setattr(TranslationWorkload, "step", held)
-    limits = Limits(queue=6, receiving=1.0, connections=20, headers=2048)
+    limits = Limits(queue=6, max_receive=1.0, max_connections=20, max_headers=2048)
     with serving({"en-de": folders["en-de"]}, limits, drain=4.0) as running:
         yield running, go
         go.set()
@@ -153,7 +153,7 @@ def test_who_hangs_up_stops_costing(held):
 def test_an_answer_that_takes_too_long_is_given_up(held, monkeypatch):
     running, go = held
     settings = running.state.settings
-    monkeypatch.setattr(running.state, "settings", replace(settings, limits=replace(settings.limits, seconds=1.0)))
+    monkeypatch.setattr(running.state, "settings", replace(settings, limits=replace(settings.limits, max_time=1.0)))
     with running.client() as client:
         late = client.post("/translate", json=BODY)
     assert late.status_code == 503

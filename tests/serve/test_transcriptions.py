@@ -33,7 +33,7 @@ def encode(samples: np.ndarray, form: str = "wav", rate: int = 16_000) -> bytes:
 @pytest.fixture(scope="module")
 def speech(folder: Path, folders: dict[str, Path]) -> Iterator[Running]:  # noqa: F811
     """A recognizer beside a GPT, with small limits."""
-    limits = Limits(audio_body=2_000_000, audio_seconds=60)
+    limits = Limits(max_audio=2_000_000, max_seconds=60)
     with serving({"asr": folder, "gpt": folders["gpt"]}, limits) as server:
         yield server
 

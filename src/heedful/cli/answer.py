@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from heedful.cli.open_models import open_encoder
-from heedful.cli.options import Device, ModelPrecision, Threads
+from heedful.cli.options import EncoderCompute
 from heedful.cli.streams import DASH, input_lines
 
 
 def answer(
     model: Annotated[Path, typer.Argument(help="Folder of a question answering model.")],
+    compute: EncoderCompute,
     question: Annotated[str | None, typer.Option("--question", "-q", help="The question.")] = None,
     input: Annotated[Path, typer.Option("--input", "-i", help="The passage; - is standard input.")] = DASH,
     labeled: Annotated[Path | None, typer.Option(help="Evaluate on a SQuAD file instead.")] = None,
@@ -21,9 +22,6 @@ def answer(
         bool, typer.Option("--must-answer", help="Give the best span even if no answer seems more probable.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print text, start, end and score as JSON.")] = False,
-    threads: Threads = 0,
-    precision: ModelPrecision = "float32",
-    device: Device = "cpu",
 ) -> None:
     """Answer a question with a span of a passage. An empty line means that the passage has no answer.
 
@@ -41,7 +39,7 @@ def answer(
 
     if (question is None) == (labeled is None):
         raise SettingError("give --question and a passage on standard input, or --labeled with a SQuAD file.")
-    encoder = open_encoder(model, threads, precision, device)
+    encoder = open_encoder(model, compute)
     if labeled is not None:
         examples = read_squad(labeled)
         answers = encoder.answer_batch([(each.question, each.context) for each in examples], not must_answer)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli.open_models import open_encoder
-from heedful.cli.options import Device, ModelPrecision, OutputFile, Threads
+from heedful.cli.options import EncoderCompute, OutputFile
 from heedful.cli.streams import DASH, check_outputs, input_lines, output_lines
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def classify(
     model: Annotated[Path, typer.Argument(help="Folder of a classifier or of a regression model.")],
+    compute: EncoderCompute,
     input: Annotated[
         Path, typer.Option("--input", "-i", help="Lines of text, or text TAB text; - is standard input.")
     ] = DASH,
@@ -26,9 +27,6 @@ def classify(
         Path | None, typer.Option(help="Evaluate on a file of label or number TAB text [TAB text] instead.")
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write a TAB and the probability after each label.")] = False,
-    threads: Threads = 0,
-    precision: ModelPrecision = "float32",
-    device: Device = "cpu",
 ) -> None:
     """Predict the label of each line. A regression model predicts a number. N lines in, N out.
 
@@ -37,7 +35,7 @@ def classify(
     With --labeled test.tsv, print accuracy and macro-F1 on labeled examples, or correlations.
     """
     check_outputs(output)
-    encoder = open_encoder(model, threads, precision, device)
+    encoder = open_encoder(model, compute)
     if labeled is not None:
         measure(encoder, labeled)
         return

@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.options import SourceLanguage, TargetLanguage
+from heedful.cli.options import Languages
 from heedful.cli.streams import DASH, check_outputs, output_lines
 
 
 def clean(
     files: Annotated[list[Path], typer.Argument(help="Files or folders of pairs, as for `heedful train --pairs`.")],
+    languages: Languages,
     out: Annotated[Path, typer.Option(help="TSV file to write, source TAB target; - is standard output.")] = DASH,
-    source_language: SourceLanguage = None,
-    target_language: TargetLanguage = None,
     without: Annotated[list[str] | None, typer.Option(help="A filter to leave out; may be given again.")] = None,
     min_words: Annotated[int, typer.Option(help="length: fewest words of a side.")] = 1,
     max_words: Annotated[int, typer.Option(help="length: most words of a side.")] = 200,
@@ -46,8 +45,7 @@ def clean(
 
     check_outputs(out)
     check_names(without or [])
-    languages = {"source_language": source_language, "target_language": target_language}
-    corpus = training_corpus(validate_section(DataSettings, {"pairs": files, **languages}))
+    corpus = training_corpus(validate_section(DataSettings, {"pairs": files, **vars(languages)}))
     limits = FilterThresholds(min_words, max_words, max_ratio, language_margin, script_share, min_alignment)
     report = CleaningReport()
     with output_lines(out, *corpus.files) as put:

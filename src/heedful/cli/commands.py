@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from heedful import __version__
+from heedful.cli.option_groups import expand_groups
 
 # In the order of `heedful --help`; each is the function of that name in the module of that name.
 COMMANDS = (
@@ -36,4 +37,4 @@ def heedful(
 
 
 for name in COMMANDS:
-    app.command()(getattr(import_module(f"heedful.cli.{name}"), name))
+    app.command()(expand_groups(getattr(import_module(f"heedful.cli.{name}"), name)))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from heedful.cli.open_models import open_translator
-from heedful.cli.options import AsJson, Beam, Precision, Threads, drop_unset
+from heedful.cli.options import AsJson, BeamSearchGroup, BleuTokenizer, TranslatorCompute, drop_unset
 
 
 def compare(
@@ -18,15 +18,12 @@ def compare(
     second: Annotated[Path, typer.Argument(help="The model folder to compare it with.")],
     source: Annotated[Path, typer.Option(help="Sentences to translate, one per line; plain or .gz.")],
     reference: Annotated[Path, typer.Option(help="Reference translations, one per line.")],
+    search: BeamSearchGroup,
+    compute: TranslatorCompute,
     examples: Annotated[int, typer.Option(min=0, help="Sentences to print whose translations differ most.")] = 5,
     samples: Annotated[int, typer.Option(min=10, max=100_000, help="Resamples of the paired bootstrap.")] = 1000,
-    tokenize: Annotated[
-        str | None, typer.Option(help="sacreBLEU's tokenizer; by default chosen by the script of the references.")
-    ] = None,
-    beam: Beam = None,
+    tokenize: BleuTokenizer = None,
     as_json: AsJson = False,
-    threads: Threads = 0,
-    precision: Precision = "auto",
 ) -> None:
     """Compare two translators on a test set. BLEU and chrF by paired bootstrap, and where they differ most.
 
@@ -37,8 +34,8 @@ def compare(
 
     pairs = list(read_pairs(source, reference))
     sources, references = [text for text, _ in pairs], [text for _, text in pairs]
-    options = drop_unset(beam=beam)
-    outputs = [open_translator([model], threads, precision).translate(sources, **options) for model in (first, second)]
+    options = drop_unset(search)
+    outputs = [open_translator([model], compute).translate(sources, **options) for model in (first, second)]
     both = (outputs[0], outputs[1])
     results = comparison.compare(both, references, tokenize, samples)
     differences = comparison.largest_differences(sources, both, references, examples)

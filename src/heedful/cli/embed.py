@@ -10,19 +10,17 @@ from typing import Annotated
 import typer
 
 from heedful.cli.open_models import open_encoder
-from heedful.cli.options import Device, ModelPrecision, Threads
+from heedful.cli.options import EncoderCompute
 from heedful.cli.streams import DASH, check_outputs, input_lines
 
 
 def embed(
     model: Annotated[Path, typer.Argument(help="Folder of a BERT.")],
+    compute: EncoderCompute,
     input: Annotated[Path, typer.Option("--input", "-i", help="Texts, one per line; - is standard input.")] = DASH,
     output: Annotated[Path, typer.Option("--output", "-o", help="A .npy file; - is standard output.")] = DASH,
     pooling: Annotated[str, typer.Option(help="mean (of all tokens) or first (token).")] = "mean",
     normalize: Annotated[bool, typer.Option(help="Scale every vector to length 1.")] = True,
-    threads: Threads = 0,
-    precision: ModelPrecision = "float32",
-    device: Device = "cpu",
 ) -> None:
     """Embed lines as vectors. N lines in, a NumPy array of N rows out.
 
@@ -38,7 +36,7 @@ def embed(
     if output == DASH and sys.stdout.isatty():
         raise SettingError("the output is a binary .npy file; redirect it with > vectors.npy, or set -o vectors.npy.")
     check_outputs(output)
-    encoder = open_encoder(model, threads, precision, device)
+    encoder = open_encoder(model, compute)
     vectors = encoder.embed(list(input_lines(input)), pooling, normalize)
     if output == DASH:
         data = io.BytesIO()

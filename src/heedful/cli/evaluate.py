@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli.open_models import open_transcriber, open_translator
-from heedful.cli.options import AsJson, Beam, Device, Models, Precision, Shortlist, Threads, drop_unset
+from heedful.cli.options import AsJson, BeamSearchGroup, BleuTokenizer, Models, TranslatorCompute, drop_unset
 from heedful.errors import SettingError
 
 if TYPE_CHECKING:
@@ -21,25 +21,21 @@ if TYPE_CHECKING:
 
 def evaluate(
     models: Models,
+    search: BeamSearchGroup,
+    compute: TranslatorCompute,
     source: Annotated[Path | None, typer.Option(help="Sentences to translate, one per line; plain or .gz.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Reference translations, one per line.")] = None,
     audio: Annotated[
         Path | None,
         typer.Option(help="For a speech recognizer: recordings with transcripts, a TSV file, path TAB text."),
     ] = None,
-    beam: Beam = None,
-    length_penalty: Annotated[float | None, typer.Option(help="Length penalty α (GNMT).")] = None,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, …")] = None,
+    tokenize: BleuTokenizer = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     calibrate: Annotated[
         bool,
         typer.Option("--calibrate", help="Calibrate confidence on these sentences and store it in the model folder."),
     ] = False,
     as_json: AsJson = False,
-    shortlist: Shortlist = False,
-    threads: Threads = 0,
-    precision: Precision = "auto",
-    device: Device = "cpu",
 ) -> None:
     """Score a model on a test set. Translations get sacreBLEU's BLEU, chrF and TER, and exact match.
 
@@ -59,17 +55,16 @@ def evaluate(
             raise SettingError(
                 "--audio evaluates one speech recognizer; leave out --source, --reference and ensembles."
             )
-        evaluate_audio(open_transcriber(models[0], threads, precision, device), audio, beam, as_json)
+        evaluate_audio(open_transcriber(models[0], compute), audio, search.beam, as_json)
         return
     if source is None or reference is None:
         missing = "--source" if source is None else "--reference"
         raise SettingError(f"{missing} is missing; give --source and --reference, or --audio for a speech recognizer.")
     measures.build_bleu(tokenize, lowercase)  # checks the metric's options before translating
     pairs = list(read_pairs(source, reference))
-    translator = open_translator(models, threads, precision, device, shortlist=shortlist)
-    options = drop_unset(beam=beam, length_penalty=length_penalty)
+    translator = open_translator(models, compute)
     start = time.perf_counter()
-    best = [n_best[0] for n_best in translator.translations([text for text, _ in pairs], **options)]
+    best = [n_best[0] for n_best in translator.translations([text for text, _ in pairs], **drop_unset(search))]
     hypotheses = [translation.text for translation in best]
     seconds = time.perf_counter() - start
     references = [text for _, text in pairs]

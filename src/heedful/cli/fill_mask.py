@@ -8,16 +8,14 @@ from typing import Annotated
 import typer
 
 from heedful.cli.open_models import open_encoder
-from heedful.cli.options import Device, ModelPrecision, Threads
+from heedful.cli.options import EncoderCompute
 
 
 def fill_mask(
     model: Annotated[Path, typer.Argument(help="Folder of a BERT.")],
     text: Annotated[str, typer.Argument(help="Text with [MASK] or <mask> in place of the missing words.")],
+    compute: EncoderCompute,
     top: Annotated[int, typer.Option(help="Number of candidates per mask.")] = 5,
-    threads: Threads = 0,
-    precision: ModelPrecision = "float32",
-    device: Device = "cpu",
 ) -> None:
     """Predict the masked words of a text. Prints the most probable candidates with their probabilities.
 
@@ -25,7 +23,7 @@ def fill_mask(
     """
     from heedful.text.normalization import replace_surrogates
 
-    encoder = open_encoder(model, threads, precision, device)
+    encoder = open_encoder(model, compute)
     for number, candidates in enumerate(encoder.fill_mask(replace_surrogates(text), top)):
         if number:
             print()

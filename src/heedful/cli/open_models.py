@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from heedful.errors import SettingError
 
 if TYPE_CHECKING:
+    from heedful.cli.options import Compute
     from heedful.inference.encoder import Encoder
     from heedful.inference.term_matching import Glossary
     from heedful.inference.transcriber import Transcriber
@@ -32,14 +33,14 @@ def check_device(device: str) -> None:
         raise SettingError(f"--device is {device}, but torch finds {available} here; leave it out, or set it to cpu.")
 
 
-def torch_precision(precision: str, device: str) -> str:
+def torch_precision(compute: Compute) -> str:
     """The precision of work that PyTorch always computes."""
     from heedful.ops.precision import choose_precision
 
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise SettingError(f"--precision is {precision!r}; it must be auto, float32 or bfloat16.")
-    check_device(device)
-    return choose_precision(precision, device)
+    if compute.precision not in ("auto", "float32", "bfloat16"):
+        raise SettingError(f"--precision is {compute.precision!r}; it must be auto, float32 or bfloat16.")
+    check_device(compute.device)
+    return choose_precision(compute.precision, compute.device)
 
 
 def set_threads(threads: int) -> None:
@@ -52,50 +53,41 @@ def set_threads(threads: int) -> None:
         cpu.set_num_threads(threads)
 
 
-def open_translator(
-    models: Sequence[Path],
-    threads: int = 0,
-    precision: str = "auto",
-    device: str = "cpu",
-    workers: int = 0,
-    shortlist: bool = False,
-) -> Translator:
+def open_translator(models: Sequence[Path], compute: Compute) -> Translator:
     """Load one model, or several as an ensemble, for translation; notices go to stderr."""
     from heedful.inference.open_model import translator_type
     from heedful.interop import open_folder
 
-    if workers < 0:
-        raise SettingError(f"--workers is {workers}; it must be 0 (one for each thread) or more.")
-    set_threads(threads)
-    check_device(device)
+    set_threads(compute.threads)
+    check_device(compute.device)
     folders = [open_folder(model) for model in models]
     kind = translator_type(folders[0])
-    translator = kind(folders, precision, device, workers=workers, shortlist=shortlist)
+    translator = kind(folders, **vars(compute))
     translator.notice = print_notice
     gc.freeze()  # the loaded objects stay: without this, garbage collection takes a tenth of the time
     return translator
 
 
-def open_encoder(model: Path, threads: int, precision: str, device: str) -> Encoder:
+def open_encoder(model: Path, compute: Compute) -> Encoder:
     """Load a BERT; notices go to stderr."""
     from heedful.inference.encoder import Encoder
     from heedful.interop import open_folder
 
-    set_threads(threads)
-    check_device(device)
-    encoder = Encoder(open_folder(model), precision, device)
+    set_threads(compute.threads)
+    check_device(compute.device)
+    encoder = Encoder(open_folder(model), compute.precision, compute.device)
     encoder.notice = print_notice
     return encoder
 
 
-def open_transcriber(model: Path, threads: int, precision: str, device: str) -> Transcriber:
+def open_transcriber(model: Path, compute: Compute) -> Transcriber:
     """Load a speech recognizer."""
-    set_threads(threads)
-    check_device(device)
+    set_threads(compute.threads)
+    check_device(compute.device)
     from heedful.inference.transcriber import Transcriber
     from heedful.interop import open_folder
 
-    return Transcriber(open_folder(model), precision, device)
+    return Transcriber(open_folder(model), compute.precision, compute.device)
 
 
 def print_notice(text: str) -> None:

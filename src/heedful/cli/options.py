@@ -1,7 +1,8 @@
-"""Options that several commands share, as annotated types."""
+"""Options that several commands share: annotated types, and groups of options (see option_groups)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,18 +12,9 @@ Models = Annotated[list[Path], typer.Argument(help="A model folder, or several a
 OutputFile = Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")]
 SourceFile = Annotated[Path, typer.Option(help="Source sentences, one per line; plain or .gz.")]
 TargetFile = Annotated[Path, typer.Option(help="Their translations, one per line.")]
-SourceLanguage = Annotated[str | None, typer.Option(help="Source language in files of several languages, such as en.")]
-TargetLanguage = Annotated[str | None, typer.Option(help="Target language in files of several languages, such as de.")]
 Beam = Annotated[int | None, typer.Option(help="Beam size: hypotheses kept at each step; 1 is greedy search.")]
-LoopGuard = Annotated[
-    bool | None,
-    typer.Option(help="Search a line again if its output repeats itself in a row and its source does not."),
-]
 Threads = Annotated[int, typer.Option(help="CPU threads; 0 for all cores.")]
 Precision = Annotated[str, typer.Option(help="auto (the fastest one of this machine), float32, bfloat16 or int8.")]
-ModelPrecision = Annotated[str, typer.Option(help="float32, int8 (the native engine) or bfloat16 (PyTorch).")]
-TorchPrecision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
-Device = Annotated[str, typer.Option(help="cpu, or cuda for a GPU.")]
 Shortlist = Annotated[
     bool,
     typer.Option(
@@ -35,9 +27,80 @@ Glossary = Annotated[
     Path | None,
     typer.Option(help="Terms and their translations: CSV, tab-separated (source, target, forms by |) or TBX."),
 ]
+BleuTokenizer = Annotated[
+    str | None,
+    typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, …; by default chosen by the script of the references."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def drop_unset(**options: Any) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Languages:
+    """What to read from files of several languages."""
+
+    source_language: Annotated[
+        str | None, typer.Option(help="Source language in files of several languages, such as en.")
+    ] = None
+    target_language: Annotated[
+        str | None, typer.Option(help="Target language in files of several languages, such as de.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class BeamSearchGroup:
+    """How translations and summaries are searched for."""
+
+    beam: Beam = None
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Length penalty α (GNMT): scores are divided by ((5 + length) / 6) ** α.")
+    ] = None
+    max_length: Annotated[int | None, typer.Option(help="Maximum number of tokens of an output.")] = None
+    loop_guard: Annotated[
+        bool | None,
+        typer.Option(help="Search a line again if its output repeats itself in a row and its source does not."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class SamplingGroup:
+    """How tokens are sampled."""
+
+    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 is less random; 0 is greedy.")] = None
+    top_k: Annotated[int | None, typer.Option(help="Sampling: only the k most probable tokens.")] = None
+    top_p: Annotated[
+        float | None, typer.Option(help="Sampling: only the most probable tokens that sum to p (nucleus sampling).")
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Sampling: the same seed gives the same text.")] = None
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Where and how a model computes."""
+
+    threads: Threads = 0
+    precision: Precision = "auto"
+    device: Annotated[str, typer.Option(help="cpu, or cuda for a GPU.")] = "cpu"
+
+
+@dataclass(frozen=True)
+class TranslatorCompute(Compute):
+    """The same for a translator, which translates several batches at a time."""
+
+    workers: Annotated[
+        int, typer.Option(help="Batches that are decoded in parallel; 0 for one per thread, which is fastest.")
+    ] = 0
+    shortlist: Shortlist = False
+
+
+@dataclass(frozen=True)
+class EncoderCompute(Compute):
+    """The same for an encoder or a GPT."""
+
+    precision: Annotated[str, typer.Option(help="float32, int8 (the native engine) or bfloat16 (PyTorch).")] = "float32"
+
+
+def drop_unset(*groups: object, **options: Any) -> dict[str, Any]:
     """The options that were given; the settings of the model hold for the others."""
+    for group in groups:
+        options |= vars(group)
     return {name: value for name, value in options.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,28 @@ from heedful.cli.open_models import read_glossary
 from heedful.cli.options import Glossary, Precision, Shortlist
 
 
+@dataclass(frozen=True)
+class LimitGroup:
+    """Limits of a request, of a client address and of a model's queue."""
+
+    queue: Annotated[int, typer.Option(help="Sentences that may wait for each model.")] = 512
+    max_characters: Annotated[int, typer.Option(help="Maximum characters of a request.")] = 20_000
+    max_texts: Annotated[int, typer.Option(help="Maximum texts of a request.")] = 128
+    max_body: Annotated[int, typer.Option(help="Maximum bytes of a request body.")] = 1 << 20
+    max_headers: Annotated[int, typer.Option(help="Maximum bytes of the request headers.")] = 16 << 10
+    max_time: Annotated[float, typer.Option(help="Maximum seconds until a request is answered.")] = 60.0
+    max_receive: Annotated[float, typer.Option(help="Maximum seconds to receive a request body.")] = 20.0
+    max_connections: Annotated[
+        int, typer.Option(help="Maximum concurrent requests per client address; 0 for no limit.")
+    ] = 128
+    max_audio: Annotated[int, typer.Option(help="Maximum bytes of a request with a recording.")] = 25 << 20
+    max_seconds: Annotated[float, typer.Option(help="Maximum seconds of a recording.")] = 600.0
+    drain: Annotated[float, typer.Option(help="Maximum seconds to finish running requests after SIGTERM.")] = 30.0
+
+
 def serve(
     models: Annotated[list[str], typer.Argument(help="Model folders, optionally named: en-de=runs/x.")],
+    limits: LimitGroup,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 accepts requests from other machines.")
     ] = "127.0.0.1",
@@ -22,19 +43,6 @@ def serve(
         Path | None, typer.Option(help="File with one API key per line; keys in HEEDFUL_API_KEYS are added.")
     ] = None,
     cors: Annotated[list[str] | None, typer.Option(help="Origin allowed by CORS; repeatable.")] = None,
-    queue: Annotated[int, typer.Option(help="Sentences that may wait for each model.")] = 512,
-    max_characters: Annotated[int, typer.Option(help="Maximum characters of a request.")] = 20_000,
-    max_texts: Annotated[int, typer.Option(help="Maximum texts of a request.")] = 128,
-    max_body: Annotated[int, typer.Option(help="Maximum bytes of a request body.")] = 1 << 20,
-    max_headers: Annotated[int, typer.Option(help="Maximum bytes of the request headers.")] = 16 << 10,
-    max_time: Annotated[float, typer.Option(help="Maximum seconds until a request is answered.")] = 60.0,
-    max_receive: Annotated[float, typer.Option(help="Maximum seconds to receive a request body.")] = 20.0,
-    max_connections: Annotated[
-        int, typer.Option(help="Maximum concurrent requests per client address; 0 for no limit.")
-    ] = 128,
-    max_audio: Annotated[int, typer.Option(help="Maximum bytes of a request with a recording.")] = 25 << 20,
-    max_seconds: Annotated[float, typer.Option(help="Maximum seconds of a recording.")] = 600.0,
-    drain: Annotated[float, typer.Option(help="Maximum seconds to finish running requests after SIGTERM.")] = 30.0,
     threads: Annotated[int, typer.Option(help="CPU threads of each model; 0 for all cores.")] = 0,
     precision: Precision = "auto",
     shortlist: Shortlist = False,
@@ -50,15 +58,11 @@ def serve(
     from heedful.errors import SettingError
     from heedful.ops.threads import num_threads as all_threads
 
-    positive: dict[str, float] = {"queue": queue, "max-characters": max_characters, "max-texts": max_texts}
-    positive |= {"max-body": max_body, "max-headers": max_headers, "max-time": max_time}
-    positive |= {"max-receive": max_receive, "drain": drain, "max-audio": max_audio, "max-seconds": max_seconds}
-    for name, value in positive.items():
-        if value <= 0:
-            raise SettingError(f"--{name} is {value}; it must be above 0.")
-    for name, value in {"threads": threads, "max-connections": max_connections}.items():
-        if value < 0:
-            raise SettingError(f"--{name} is {value}; it must be 0 or more.")
+    for name, value in {**vars(limits), "threads": threads}.items():
+        may_be_zero = name in ("threads", "max_connections")
+        if value < 0 or (value == 0 and not may_be_zero):
+            least = "0 or more" if may_be_zero else "above 0"
+            raise SettingError(f"--{name.replace('_', '-')} is {value}; it must be {least}.")
     if precision not in ("auto", "float32", "bfloat16", "int8"):
         raise SettingError(f"--precision is {precision!r}; it must be auto, float32, bfloat16 or int8.")
     if not 0 <= port < 2**16:
@@ -66,14 +70,11 @@ def serve(
     from heedful.serve.server import run
     from heedful.serve.server_settings import Limits, ServedFolder, ServerSettings, read_keys
 
-    limits = Limits(max_body, max_headers, max_characters, max_texts, max_time, max_receive, max_connections, queue,
-                    max_audio, max_seconds)  # fmt: skip
     served = tuple(ServedFolder.parse(model) for model in models)
-    found = read_glossary(glossary)
-    terms = () if found is None else tuple(found.terms)
+    terms = read_glossary(glossary)
     settings = ServerSettings(
-        served, host, port, limits, read_keys(keys), tuple(cors or ()), drain,
-        threads or all_threads(), precision, shortlist, terms,
+        served, host, port, Limits(**vars(limits)), read_keys(keys), tuple(cors or ()),
+        threads or all_threads(), precision, shortlist, () if terms is None else tuple(terms.terms),
     )  # fmt: skip
 
     names = ", ".join(model.name for model in served)

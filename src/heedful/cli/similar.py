@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from heedful.cli.open_models import open_encoder
-from heedful.cli.options import Device, ModelPrecision, Threads
+from heedful.cli.options import EncoderCompute
 from heedful.cli.streams import input_lines
 
 
 def similar(
     vectors: Annotated[Path, typer.Argument(help="A .npy file written by `heedful embed`.")],
     query: Annotated[str, typer.Argument(help="A text to compare with.")],
+    compute: EncoderCompute,
     model: Annotated[
         Path | None, typer.Option(help="Folder of the encoder; by default the one that `heedful embed -o` noted.")
     ] = None,
@@ -22,9 +23,6 @@ def similar(
         Path | None, typer.Option(help="The embedded texts; by default the file that `heedful embed -o` noted.")
     ] = None,
     top: Annotated[int, typer.Option(help="Number of results.")] = 5,
-    threads: Threads = 0,
-    precision: ModelPrecision = "float32",
-    device: Device = "cpu",
 ) -> None:
     """Find the lines that are most similar to a text. Prints cosine similarity, line number and the line.
 
@@ -44,7 +42,7 @@ def similar(
         raise SettingError(
             f"{table.lines} has {len(texts)} lines and {vectors} {len(table.vectors)} vectors; embed the file again."
         )
-    encoder = open_encoder(table.model, threads, precision, device)
+    encoder = open_encoder(table.model, compute)
     vector = encoder.embed([replace_surrogates(query)], table.pooling)[0]
     if len(vector) != table.vectors.shape[1]:
         raise SettingError(

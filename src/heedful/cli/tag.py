@@ -9,18 +9,16 @@ from typing import Annotated
 import typer
 
 from heedful.cli.open_models import open_encoder
-from heedful.cli.options import Device, ModelPrecision, OutputFile, Threads
+from heedful.cli.options import EncoderCompute, OutputFile
 from heedful.cli.streams import DASH, check_outputs, input_lines, output_lines
 
 
 def tag(
     model: Annotated[Path, typer.Argument(help="Folder of a tagger.")],
+    compute: EncoderCompute,
     input: Annotated[Path, typer.Option("--input", "-i", help="Sentences, one per line; - is standard input.")] = DASH,
     output: OutputFile = DASH,
     labeled: Annotated[Path | None, typer.Option(help="Evaluate on a CoNLL file instead.")] = None,
-    threads: Threads = 0,
-    precision: ModelPrecision = "float32",
-    device: Device = "cpu",
 ) -> None:
     """Tag each word of each line. A line of word TAB tag for each word, a blank line after each sentence (CoNLL).
 
@@ -32,7 +30,7 @@ def tag(
     from heedful.formats.conll import read_conll
 
     check_outputs(output)
-    encoder = open_encoder(model, threads, precision, device)
+    encoder = open_encoder(model, compute)
     if labeled is not None:
         sentences = read_conll(labeled)
         predicted = encoder.tag([sentence.words for sentence in sentences])

@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.options import SourceLanguage, TargetLanguage
+from heedful.cli.options import Languages, drop_unset
 
 if TYPE_CHECKING:
     from heedful.config import RunConfig
 
 
-def train(
-    settings: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RUN.toml] [SECTION.KEY=VALUE]...", help="A file of settings, and single settings."),
-    ] = None,
-    source: Annotated[Path | None, typer.Option(help="Source text, one sentence per line; plain or .gz.")] = None,
+@dataclass(frozen=True)
+class DataFiles(Languages):
+    """The corpus: settings of the section `data`."""
+
+    source: Annotated[Path | None, typer.Option(help="Source text, one sentence per line; plain or .gz.")] = None
     target: Annotated[
         Path | None, typer.Option(help="Target text: line n is the translation of line n of the source.")
-    ] = None,
+    ] = None
     pairs: Annotated[
         list[Path] | None,
         typer.Option(
             help="Files or folders of pairs: TSV (source TAB target), TMX, XLIFF, PO, CSV, JSON Lines, Parquet;"
             " may be given again."
         ),
-    ] = None,
-    valid_source: Annotated[Path | None, typer.Option(help="Source text of the validation set.")] = None,
-    valid_target: Annotated[Path | None, typer.Option(help="Target text of the validation set.")] = None,
+    ] = None
+    valid_source: Annotated[Path | None, typer.Option(help="Source text of the validation set.")] = None
+    valid_target: Annotated[Path | None, typer.Option(help="Target text of the validation set.")] = None
     valid_pairs: Annotated[
         list[Path] | None, typer.Option(help="Validation set as files of pairs; may be given again.")
+    ] = None
+    text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None
+    valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None
+    labeled: Annotated[Path | None, typer.Option(help="Labeled examples: TSV, CoNLL or SQuAD.")] = None
+    valid_labeled: Annotated[Path | None, typer.Option(help="Labeled validation examples.")] = None
+    audio: Annotated[Path | None, typer.Option(help="Recordings as a TSV file, path TAB text.")] = None
+    valid_audio: Annotated[Path | None, typer.Option(help="Recordings of the validation set.")] = None
+
+
+def train(
+    files: DataFiles,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN.toml] [SECTION.KEY=VALUE]...", help="A file of settings, and single settings."),
     ] = None,
-    source_language: SourceLanguage = None,
-    target_language: TargetLanguage = None,
-    text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None,
-    valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None,
-    labeled: Annotated[Path | None, typer.Option(help="Labeled examples: TSV, CoNLL or SQuAD.")] = None,
-    valid_labeled: Annotated[Path | None, typer.Option(help="Labeled validation examples.")] = None,
-    audio: Annotated[Path | None, typer.Option(help="Recordings as a TSV file, path TAB text.")] = None,
-    valid_audio: Annotated[Path | None, typer.Option(help="Recordings of the validation set.")] = None,
     task: Annotated[
         str | None,
         typer.Option(
@@ -81,20 +87,14 @@ def train(
     from heedful.errors import SettingError
     from heedful.training.api import run_training
 
-    files: dict[str, Any] = {"source": source, "target": target, "pairs": pairs, "labeled": labeled}
-    files |= {"text": text, "valid_text": valid_text, "valid_labeled": valid_labeled}
-    files |= {"audio": audio, "valid_audio": valid_audio}
-    files |= {"valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs}
-    files |= {"source_language": source_language, "target_language": target_language}
-    config = read_settings(settings or [], files, {"preset": preset, "task": task}, {"time": time, "init": init})
+    top, train_section = drop_unset(preset=preset, task=task), drop_unset(time=time, init=init)
+    config = read_settings(settings or [], drop_unset(files), train_section, top)
     if out is None:
         raise SettingError("--out is missing; give the folder for the model, such as --out runs/x.")
     run_training(config, out, resume=resume)
 
 
-def read_settings(
-    settings: list[str], files: dict[str, Any], top: dict[str, str | None], train: dict[str, Any]
-) -> RunConfig:
+def read_settings(settings: list[str], data: dict[str, Any], train: dict[str, Any], top: dict[str, str]) -> RunConfig:
     """At most one RUN.toml, then options, then overrides; later ones win."""
     from heedful import config
     from heedful.errors import SettingError
@@ -105,8 +105,6 @@ def read_settings(
             raise SettingError(f"{text} is a setting without a value; write {text}=VALUE.")
     if len(paths) > 1:
         raise SettingError(f"{paths[1]} is a second file of settings; give one, and single settings as key=value.")
-    sections: dict[str, dict[str, Any]] = {"data": {name: path for name, path in files.items() if path}}
-    if any(train.values()):
-        sections["train"] = {name: value for name, value in train.items() if value}
-    overrides = [f"{name}={value}" for name, value in top.items() if value] + [text for text in settings if "=" in text]
+    overrides = [f"{name}={value}" for name, value in top.items()] + [text for text in settings if "=" in text]
+    sections = {"data": data, "train": train} if train else {"data": data}
     return config.load_config(Path(paths[0]) if paths else None, overrides, **sections)

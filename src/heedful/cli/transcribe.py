@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli.open_models import open_transcriber
-from heedful.cli.options import Beam, Device, OutputFile, Precision, Threads, drop_unset
+from heedful.cli.options import Beam, Compute, OutputFile, drop_unset
 from heedful.cli.streams import DASH, check_outputs, output_lines
 from heedful.errors import SettingError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def transcribe(
     model: Annotated[Path, typer.Argument(help="A model folder, or a .pt file of OpenAI's Whisper.")],
     files: Annotated[list[Path], typer.Argument(help="Recordings: wav, flac, ogg or mp3, at any sampling rate.")],
+    compute: Compute,
     output: OutputFile = DASH,
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Write a line for each segment: [start --> end] text.")
@@ -31,9 +32,6 @@ def transcribe(
         str | None, typer.Option(help="Language code for a multilingual Whisper model; detected if not given.")
     ] = None,
     beam: Beam = None,
-    threads: Threads = 0,
-    precision: Precision = "auto",
-    device: Device = "cpu",
 ) -> None:
     """Transcribe recordings: a line of text for each, in order. Long recordings are cut at silence into windows.
 
@@ -44,7 +42,7 @@ def transcribe(
     if srt and len(files) > 1:
         raise SettingError(f"--srt writes the subtitles of one recording, and {len(files)} were given; give one.")
     check_outputs(output)
-    transcriber = open_transcriber(model, threads, precision, device)
+    transcriber = open_transcriber(model, compute)
     options = drop_unset(language=language, beam=beam) | {"timestamps": timestamps or as_json or srt}
     with output_lines(output, *files) as put:
         for file, transcript in zip(files, transcriber.stream(files, **options), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,15 +12,12 @@ import typer
 
 from heedful.cli.open_models import open_translator, read_glossary
 from heedful.cli.options import (
-    Beam,
-    Device,
+    BeamSearchGroup,
     Glossary,
-    LoopGuard,
     Models,
     OutputFile,
-    Precision,
-    Shortlist,
-    Threads,
+    SamplingGroup,
+    TranslatorCompute,
     drop_unset,
 )
 from heedful.cli.progress import progress, warning_summary
@@ -31,62 +29,49 @@ if TYPE_CHECKING:
     from heedful.inference.translator import Translation, Translator
 
 
-def translate(
-    models: Models,
-    input: Annotated[Path, typer.Option("--input", "-i", help="Text to translate; - is standard input.")] = DASH,
-    output: OutputFile = DASH,
-    beam: Beam = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="Length penalty α (GNMT): scores are divided by ((5 + length) / 6) ** α.")
-    ] = None,
-    max_length: Annotated[int | None, typer.Option(help="Maximum number of tokens of a translation.")] = None,
-    loop_guard: LoopGuard = None,
+@dataclass(frozen=True)
+class TranslationGroup(SamplingGroup, BeamSearchGroup):
+    """How translations are searched for, or sampled."""
+
+    prefix: Annotated[str, typer.Option(help="Text that every translation must start with.")] = ""
+    sampling: Annotated[bool, typer.Option("--sample", help="Sample tokens at random instead of beam search.")] = False
+
+
+@dataclass(frozen=True)
+class LineGroup:
+    """What is written for a line."""
+
     n_best: Annotated[
         int, typer.Option(help="Translations per line, written as `line ||| text ||| log-probability ||| score`.")
-    ] = 1,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Write the score and a TAB before each translation.")
-    ] = False,
+    ] = 1
+    scores: Annotated[bool, typer.Option("--scores", help="Write the score and a TAB before each translation.")] = False
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Write a TAB and word alignments (0-0 1-2) after each translation.")
-    ] = False,
-    sampling: Annotated[bool, typer.Option("--sample", help="Sample tokens at random instead of beam search.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 is less random.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="With --sample: only the k most probable tokens.")] = None,
-    top_p: Annotated[
-        float | None,
-        typer.Option(help="With --sample: only the most probable tokens that sum to p (nucleus sampling)."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="With --sample: the same seed gives the same text.")] = None,
-    prefix: Annotated[str, typer.Option(help="Text that every translation must start with.")] = "",
-    glossary: Glossary = None,
+    ] = False
     confidence: Annotated[
         bool,
         typer.Option(
             "--confidence",
             help="Write the confidence (0 to 1) and a TAB before each translation, and that of its words after it.",
         ),
-    ] = False,
-    shortlist: Shortlist = False,
-    trees: Annotated[
-        list[Path] | None, typer.Option(help="CoNLL-U files with trees of the sentences, for syntax positions.")
-    ] = None,
-    threads: Threads = 0,
-    workers: Annotated[
-        int, typer.Option(help="Batches that are decoded in parallel; 0 for one per thread, which is fastest.")
-    ] = 0,
-    precision: Precision = "auto",
-    device: Device = "cpu",
+    ] = False
+
+
+@dataclass(frozen=True)
+class DocumentGroup:
+    """What to translate in a file, and how."""
+
     format: Annotated[
         str,
         typer.Option(help=f"Format of a file: auto (by its extension), {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."),
-    ] = "auto",
+    ] = "auto"
     only_missing: Annotated[
         bool, typer.Option("--only-missing", help="In a file: keep fuzzy and unfinished translations as well.")
-    ] = False,
+    ] = False
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="In a file: also replace finished translations.")
-    ] = False,
+        bool,
+        typer.Option("--overwrite", help="In a file: also replace finished translations."),
+    ] = False
     review_below: Annotated[
         float | None,
         typer.Option(
@@ -95,14 +80,28 @@ def translate(
             min=0,
             max=1,
         ),
-    ] = None,
+    ] = None
     source_language: Annotated[
         str | None, typer.Option(help="In a file of several languages: the one to translate.")
-    ] = None,
+    ] = None
     target_language: Annotated[
         str | None, typer.Option(help="In a file: the language to write; by default that of the model, if it is known.")
+    ] = None
+    column: Annotated[str | None, typer.Option(help="In a table: the column to translate, by name or number.")] = None
+
+
+def translate(
+    models: Models,
+    search: TranslationGroup,
+    lines: LineGroup,
+    document: DocumentGroup,
+    compute: TranslatorCompute,
+    input: Annotated[Path, typer.Option("--input", "-i", help="Text to translate; - is standard input.")] = DASH,
+    output: OutputFile = DASH,
+    glossary: Glossary = None,
+    trees: Annotated[
+        list[Path] | None, typer.Option(help="CoNLL-U files with trees of the sentences, for syntax positions.")
     ] = None,
-    column: Annotated[str | None, typer.Option(help="In a table: the column to translate, by name or number.")] = None,
 ) -> None:
     """Translate text line by line, or files. N lines in, N lines out, in order; an empty line stays empty.
 
@@ -114,32 +113,32 @@ def translate(
     Or: heedful translate runs/x --input app.po --output app.de.po
     """
     check_outputs(output)
-    options = drop_unset(beam=beam, length_penalty=length_penalty, max_length=max_length, loop_guard=loop_guard,
-                         temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)  # fmt: skip
-    options |= {"sampling": sampling, "prefix": prefix, "confidence": confidence}
-    options["glossary"] = read_glossary(glossary, source_language, target_language)
-    file_format = LINES if input == DASH else document_format(input, format)
+    options = drop_unset(search) | {"confidence": lines.confidence}
+    options["glossary"] = read_glossary(glossary, document.source_language, document.target_language)
+    file_format = LINES if input == DASH else document_format(input, document.format)
     if file_format != LINES:
-        if n_best > 1 or scores or alignments or confidence:
+        if lines != LineGroup():
             raise SettingError(
                 f"{input} is translated as a file, without --n-best, --scores, --alignments and --confidence."
             )
         from heedful.cli.translate_document import DocumentOptions, DocumentRequest, model_language, translate_file
 
-        document = DocumentOptions(source_language, target_language or model_language(models[0]), column)
-        segments = "all" if overwrite else "missing" if only_missing else "unfinished"
-        request = DocumentRequest(input, output, file_format, document, segments, review_below)
+        target_language = document.target_language or model_language(models[0])
+        described = DocumentOptions(document.source_language, target_language, document.column)
+        segments = "all" if document.overwrite else "missing" if document.only_missing else "unfinished"
+        request = DocumentRequest(input, output, file_format, described, segments, document.review_below)
         request.check()
-        translate_file(open_translator(models, threads, precision, device, workers, shortlist), request, options)
+        translate_file(open_translator(models, compute), request, options)
         return
-    translator = open_translator(models, threads, precision, device, workers, shortlist)
+    translator = open_translator(models, compute)
     if trees:
         translator.use_trees(trees)
 
     def line(number: int, translation: Translation) -> str:
-        return n_best_line(number, translation) if n_best > 1 else tab_separated(translation, scores)
+        return n_best_line(number, translation) if lines.n_best > 1 else tab_separated(translation, lines.scores)
 
-    translate_lines(translator, input, output, options | {"n_best": n_best, "alignments": alignments}, line)
+    options |= {"n_best": lines.n_best, "alignments": lines.alignments}
+    translate_lines(translator, input, output, options, line)
 
 
 def translate_lines(

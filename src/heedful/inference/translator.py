@@ -56,6 +56,8 @@ class Translator(LoadedModels):
         for folder in folders:
             if folder.config.family != "encoder-decoder" or folder.config.features:
                 raise wrong_family_error(folder, "does not translate")
+        if workers < 0:
+            raise SettingError(f"workers is {workers}; it must be 0 (one for each thread) or more.")
         super().__init__(folders, precision, device, threads, load_shortlist(folders[0]) if shortlist else None)
         self.workers = workers or self.threads  # concurrent searches of the native engine
         self.max_length = min(config.max_length for config in self.configs)

@@ -49,7 +49,7 @@ class LimitsMiddleware:
             except (Exception, asyncio.CancelledError) as error:
                 await error_response(self.state, scope, error)(scope, receive, send)
                 return
-            scope["deadline"] = asyncio.get_running_loop().time() + limits.seconds
+            scope["deadline"] = asyncio.get_running_loop().time() + limits.max_time
             await self.app(scope, _replay(body, receive), send)
         finally:
             self.active[address] -= 1
@@ -60,19 +60,21 @@ class LimitsMiddleware:
         limits, headers = self.state.settings.limits, Headers(scope=scope)
         expects_continue = headers.get("expect", "").lower() == "100-continue"  # the client waits to send the body
         close = CLOSE if expects_continue else {}
-        if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > limits.headers:
+        if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > limits.max_headers:
             raise HttpError(
-                400, f"the headers have more than {limits.headers:,} bytes.", reason="headers", headers=close
+                400, f"the headers have more than {limits.max_headers:,} bytes.", reason="headers", headers=close
             )
         if "transfer-encoding" in headers and "content-length" in headers:
             raise HttpError(400, "send either Content-Length or Transfer-Encoding, not both.", headers=CLOSE)
-        if 0 < limits.connections < active:
-            message = f"this address has more than {limits.connections} requests in progress; wait for some to finish."
+        if 0 < limits.max_connections < active:
+            message = (
+                f"this address has more than {limits.max_connections} requests in progress; wait for some to finish."
+            )
             raise HttpError(429, message, retry=5, reason="connections", headers=close)
-        most = limits.audio_body if scope["path"] == AUDIO_PATH else limits.body
+        most = limits.max_audio if scope["path"] == AUDIO_PATH else limits.max_body
         if expects_continue and int(headers.get("content-length", "0")) > most:
             raise _body_too_large(most, CLOSE)
-        return await read_body(receive, most, limits.receiving)
+        return await read_body(receive, most, limits.max_receive)
 
 
 async def read_body(receive: Receive, most: int, seconds: float) -> bytes:

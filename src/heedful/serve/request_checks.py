@@ -90,12 +90,12 @@ def _parse_json(data: bytes) -> dict[str, Any]:
 
 async def _parse_form(request: Request, body: bytes, limits: Limits) -> dict[str, Any]:
     """Fields by name; a list for a field that occurs several times."""
-    max_fields = limits.texts + 32
+    max_fields = limits.max_texts + 32
     try:
         if request.headers.get("content-type", "").lower().startswith(FORMS[0]):
             pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=max_fields)
         else:
-            form = await request.form(max_files=0, max_fields=max_fields, max_part_size=limits.body)
+            form = await request.form(max_files=0, max_fields=max_fields, max_part_size=limits.max_body)
             pairs = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
     except UnicodeDecodeError:
         raise HttpError(400, "the form is not UTF-8.") from None
@@ -114,7 +114,7 @@ async def read_upload(request: Request, limits: Limits) -> tuple[dict[str, Any],
     if kind != FORMS[1]:
         raise HttpError(415, f"the content type is {kind or 'missing'}; send a multipart form with a file.")
     try:
-        form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=limits.body)
+        form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=limits.max_body)
         values: dict[str, Any] = {}
         content, name = None, "the file"
         for field, value in form.multi_items():
@@ -142,11 +142,11 @@ def _validation_error(error: ValidationError) -> HttpError:
 
 def check_texts(texts: Sequence[str], limits: Limits, name: str) -> None:
     """Limit the number of texts and their total length, and refuse lone surrogates."""
-    if len(texts) > limits.texts:
-        raise HttpError(413, f"{name} has {len(texts)} texts; send {limits.texts} at most.", param=name)
+    if len(texts) > limits.max_texts:
+        raise HttpError(413, f"{name} has {len(texts)} texts; send {limits.max_texts} at most.", param=name)
     length = sum(map(len, texts))
-    if length > limits.characters:
-        raise HttpError(413, f"{name} has {length:,} characters; send {limits.characters:,} at most.", param=name)
+    if length > limits.max_characters:
+        raise HttpError(413, f"{name} has {length:,} characters; send {limits.max_characters:,} at most.", param=name)
     try:
         "".join(texts).encode()
     except UnicodeEncodeError:

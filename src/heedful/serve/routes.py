@@ -132,7 +132,7 @@ class Routes:
             raise self.state.models.unavailable_error()
         await request.body()  # cached by the request, so `receive` now waits for the disconnect
         response = handler(self.state, request)
-        return await run_until_disconnect(response, receive, scope["deadline"], self.state.settings.limits.seconds)
+        return await run_until_disconnect(response, receive, scope["deadline"], self.state.settings.limits.max_time)
 
     def _handler(self, scope: Scope) -> Handler:
         """The handler of the exact path, or of `parent/{name}`."""

@@ -57,14 +57,14 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                h11_max_incomplete_event_size=state.settings.limits.headers,
-                timeout_graceful_shutdown=max(1, round(state.settings.drain - self._notice() - LINGER_SECONDS)),
+                h11_max_incomplete_event_size=state.settings.limits.max_headers,
+                timeout_graceful_shutdown=max(1, round(state.settings.limits.drain - self._notice() - LINGER_SECONDS)),
             )
         )
         state.metrics.connections.set_function(lambda: len(self.server_state.connections))
 
     def _notice(self) -> float:
-        return min(NOT_READY_SECONDS, self.state.settings.drain / 4)
+        return min(NOT_READY_SECONDS, self.state.settings.limits.drain / 4)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
             self.force_exit = number == signal.SIGINT
             return
         self.state.draining = True
-        logs.log_event("server is draining", seconds=self.state.settings.drain)
+        logs.log_event("server is draining", seconds=self.state.settings.limits.drain)
         asyncio.get_running_loop().call_later(self._notice(), setattr, self, "should_exit", True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -90,7 +90,7 @@ class Server(uvicorn.Server):
         for server in self.servers:
             server.close()
         if not self.force_exit:
-            await asyncio.sleep(min(LINGER_SECONDS, self.state.settings.drain / 8))
+            await asyncio.sleep(min(LINGER_SECONDS, self.state.settings.limits.drain / 8))
         await super().shutdown(sockets)
 
 

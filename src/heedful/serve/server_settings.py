@@ -16,18 +16,19 @@ KEYS_VARIABLE = "HEEDFUL_API_KEYS"
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a request, of a client address and of a model's queue."""
+    """Limits of a request, of a client address, of a model's queue and of the shutdown."""
 
-    body: int = 1 << 20  # bytes
-    headers: int = 16 << 10  # bytes
-    characters: int = 20_000  # of all texts of a request
-    texts: int = 128  # of a request
-    seconds: float = 60.0  # from the last byte of a request to its answer
-    receiving: float = 20.0  # seconds to receive the body
-    connections: int = 128  # concurrent requests of one client address; 0 for no limit
     queue: int = 512  # sentences of one model that are accepted and not finished
-    audio_body: int = 25 << 20  # bytes of a request with a recording
-    audio_seconds: float = 600.0  # of a recording
+    max_characters: int = 20_000  # of all texts of a request
+    max_texts: int = 128  # of a request
+    max_body: int = 1 << 20  # bytes
+    max_headers: int = 16 << 10  # bytes
+    max_time: float = 60.0  # seconds from the last byte of a request to its answer
+    max_receive: float = 20.0  # seconds to receive the body
+    max_connections: int = 128  # concurrent requests of one client address; 0 for no limit
+    max_audio: int = 25 << 20  # bytes of a request with a recording
+    max_seconds: float = 600.0  # of a recording
+    drain: float = 30.0  # maximum seconds from SIGTERM to the end
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ class ServerSettings:
     limits: Limits = field(default_factory=Limits)
     keys: frozenset[str] = frozenset()
     cors: tuple[str, ...] = ()
-    drain: float = 30.0  # maximum seconds from SIGTERM to the end
     threads: int = 1  # of each model
     precision: str = "float32"
     shortlist: bool = False  # for every translator

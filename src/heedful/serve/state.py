@@ -73,7 +73,7 @@ class ServerState:
 
     def _check_alignment_cost(self, characters: int, n_best: int) -> None:
         """Limit characters times translations: alignments run the model again for each translation."""
-        limit = self.settings.limits.characters
+        limit = self.settings.limits.max_characters
         if characters * n_best > limit:
             problem = f"alignments or attention of {n_best} translations of {characters:,} characters take too long"
             raise HttpError(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 File = str | os.PathLike[str]
 Files = File | Sequence[File]
 Rows = Files | Iterable[Sequence[str]]  # files, or rows of the columns of a TSV file
+FILE_OPTIONS = ("source", "target", "valid_source", "valid_target", "text", "valid_text")
+ROW_OPTIONS = ("pairs", "labeled", "audio", "valid_pairs", "valid_labeled", "valid_audio")
 
 
 @overload
@@ -63,32 +65,21 @@ def train(
     config: RunConfig | None = None,
     *,
     out: File,
-    source: File | None = None,
-    target: File | None = None,
-    pairs: Rows | None = None,
-    text: Files | None = None,
-    labeled: Rows | None = None,
-    audio: Rows | None = None,
-    valid_source: File | None = None,
-    valid_target: File | None = None,
-    valid_pairs: Rows | None = None,
-    valid_text: Files | None = None,
-    valid_labeled: Rows | None = None,
-    valid_audio: Rows | None = None,
     task: TaskName | type[Task] | None = None,
     init: File | None = None,
     time: str | None = None,
     preset: Preset | None = None,
     resume: bool = False,
     callback: Callback | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> Translator | Generator | Encoder | Transcriber:
     """Train a model, and return it: what `heedful train` does, with the same run folder and the same resume.
 
     `out` is the run folder. The data are `source` and `target` (line files), `pairs` (files or folders of pairs, or an
     iterable of (source, target) pairs), `text` (plain text for a GPT or a BERT), `labeled` (a TSV file, or an iterable
     of (label, text) or (label, text, text) rows) or `audio` (a TSV file, or an iterable of (path, transcript) rows).
-    `time` is a time budget such as "30m".
+    The validation set is given in the same forms: `valid_source` and `valid_target`, `valid_pairs`, `valid_text`,
+    `valid_labeled`, `valid_audio`. `time` is a time budget such as "30m".
 
     Other settings are given by section, `model={"d_model": 64}`, or by their full name, `**{"text.vocab_size": 4000}`;
     they override those of `config`. `heedful settings` lists them.
@@ -101,17 +92,12 @@ def train(
     from heedful import load
 
     out = Path(out)
-    data: dict[str, Any] = {"source": source, "target": target, "valid_source": valid_source}
-    data |= {"valid_target": valid_target, "text": text, "valid_text": valid_text}
-    rows = {"pairs": pairs, "labeled": labeled, "valid_pairs": valid_pairs, "valid_labeled": valid_labeled}
-    rows |= {"audio": _absolute(audio), "valid_audio": _absolute(valid_audio)}
+    data = _without_none({name: options.pop(name, None) for name in FILE_OPTIONS})
+    rows = _without_none({name: options.pop(name, None) for name in ROW_OPTIONS})
     task_type = task if isinstance(task, type) else None
-    top = {"preset": preset, "task": None if task_type else task}
-    given = {"data": _without_none(data), "train": _without_none({"time": time, "init": init}), **_without_none(top)}
-    config = build_config(config, given, settings)
-    files = {
-        name: _row_file(name, value, cache_folder(config, out)) for name, value in rows.items() if value is not None
-    }
+    top = _without_none({"preset": preset, "task": None if task_type else task})
+    config = build_config(config, {"data": data, "train": _without_none({"time": time, "init": init}), **top}, options)
+    files = {name: _row_file(name, value, cache_folder(config, out)) for name, value in rows.items()}
     config = build_config(config, {"data": files})
     run_training(config, out, resume=resume, callback=callback, task_type=task_type)
     return load(out)
@@ -179,14 +165,6 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _absolute(rows: Rows | None) -> Rows | None:
-    """Rows of (path, transcript) with absolute paths, as their file is written to the cache."""
-    if rows is None or isinstance(rows, str | os.PathLike):
-        return rows
-    items: list[Any] = list(rows)
-    return [(str(Path(item[0]).resolve()), *item[1:]) if len(item) == 2 else item for item in items]
-
-
 def _row_file(name: str, rows: Rows, cache: Path) -> Path | tuple[Path, ...]:
     """Files as they are, or rows written to one in the cache, named by its content so that a run can be resumed."""
     if isinstance(rows, str | os.PathLike):
@@ -195,6 +173,8 @@ def _row_file(name: str, rows: Rows, cache: Path) -> Path | tuple[Path, ...]:
     files = [Path(item) for item in items if isinstance(item, str | os.PathLike)]
     if name.endswith("pairs") and files and len(files) == len(items):
         return tuple(files)
+    if name.endswith("audio"):  # the file is not beside the recordings
+        items = [(str(Path(item[0]).resolve()), *item[1:]) if len(item) == 2 else item for item in items]
     content = "".join(f"{line}\n" for line in _tsv_lines(name, items))
     with explain_os_errors(cache):
         cache.mkdir(parents=True, exist_ok=True)

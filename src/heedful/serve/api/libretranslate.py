@@ -111,8 +111,8 @@ async def frontend_settings(state: ServerState, request: Request) -> Response:
         {
             "apiKeys": bool(state.keys),
             "keyRequired": bool(state.keys),
-            "charLimit": limits.characters,
-            "batchLimit": limits.texts,
+            "charLimit": limits.max_characters,
+            "batchLimit": limits.max_texts,
             "frontendTimeout": TYPING_PAUSE_MS,
             "filesTranslation": True,
             "supportedFilesFormat": list(SUPPORTED),

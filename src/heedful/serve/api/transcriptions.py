@@ -28,7 +28,7 @@ async def transcriptions(state: ServerState, request: Request) -> Response:
         raise HttpError(422, "file: the form has no file; send a recording.", param="file")
     timed = body.response_format in ("srt", "vtt", "verbose_json")
     payload: dict[str, Any] = {"audio": audio, "name": name, "timestamps": timed}
-    payload |= {"max_seconds": state.settings.limits.audio_seconds}
+    payload |= {"max_seconds": state.settings.limits.max_seconds}
     payload |= {"language": body.language} if body.language else {}
     model = state.model(body.model, "transcribe")
     if body.stream:

@@ -54,7 +54,7 @@ async def download_file(state: ServerState, request: Request) -> Response:
 async def _translate(state: ServerState, model: ModelProcess, arguments: dict[str, Any]) -> bytes:
     """Parse, translate and write a file; a model process parses and writes it."""
     texts, tagged = await model.request({"read_file": arguments})
-    length, limit = sum(map(len, texts)), state.settings.limits.characters
+    length, limit = sum(map(len, texts)), state.settings.limits.max_characters
     if length > limit:
         raise HttpError(413, f"the file has {length:,} characters to translate; send {limit:,} at most.", param="file")
     aligns = tagged and model.info.get("aligns")
