@@ -16,6 +16,7 @@ from heedful.errors import TrainingError
 from heedful.model.transformer import EncoderDecoder
 from heedful.ops.cross_entropy import Loss
 from heedful.text import Specials
+from heedful.training import step
 from heedful.training.distributed import Distributed
 from heedful.training.loop import compiling
 from heedful.training.losses import translation_loss
@@ -95,6 +96,27 @@ def test_dropout_follows_from_seed_update_and_piece_alone(pairs: Pairs) -> None:
     assert first == second
     assert all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
     assert first != updated(model, list(reversed(cut(pairs, 2))))[0]
+
+
+def test_random_numbers_are_those_of_torch_manual_seed_without_calls_for_other_devices(
+    model: EncoderDecoder, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds, drawn, others = iter(range(10)), list[torch.Tensor](), list[int]()
+
+    def loss_of(batch: Batch) -> Loss:
+        drawn.append(torch.rand(3))
+        return translation_loss(model, batch)
+
+    monkeypatch.setattr(step, "_seed", lambda *_: next(seeds))
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", others.append)
+    apply_update(
+        list(enumerate(cut(pairs, 2))), loss_of, Gradients(model), build_optimizer(model, SETTINGS),
+        Distributed("cpu"), settings=SETTINGS, update=1, tokens=1, rate=0.0,
+    )  # fmt: skip
+    assert not others
+    for seed, numbers in enumerate(drawn):
+        torch.manual_seed(seed)
+        assert torch.equal(numbers, torch.rand(3))
 
 
 def test_gradients_are_clipped_to_the_norm(model: EncoderDecoder, pairs: Pairs) -> None:

@@ -85,7 +85,7 @@ def apply_update(
     """
     gradients.clear()
     for number, micro_batch in micro_batches:
-        torch.manual_seed(_seed(settings.seed, update, number))
+        _seed_generator(_seed(settings.seed, update, number), distributed.device)
         loss = loss_of(micro_batch)
         (loss.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         gradients.sums[0] += loss.smoothed.detach()
@@ -110,6 +110,18 @@ def freeze_rows(weight: Tensor, rows: Tensor) -> None:
     trainable = torch.ones(len(weight), 1)
     trainable[rows] = 0.0
     weight.register_hook(lambda gradient: gradient * trainable.to(gradient.device))  # type: ignore[no-untyped-call]
+
+
+def _seed_generator(seed: int, device: torch.device) -> None:
+    """Seed the random numbers of a device: on a CPU its generator alone.
+
+    `torch.manual_seed` seeds all kinds of devices. For each kind that is not in use, it formats a stack trace, which
+    takes half a millisecond in all.
+    """
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def _seed(seed: int, update: int, number: int) -> int:
