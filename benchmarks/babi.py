@@ -3,8 +3,8 @@
     python benchmarks/babi.py path/to/babi --minutes 10
 
 For every pair of files qaN_…_train.txt and qaN_…_test.txt in the folder, plain or gzipped: the error on the test
-questions of each system after the same processor time, one model for each task. With --story the last memory network
-tells which sentence it read at which hop for the first test question. One thread.
+questions of each system after the same processor time, one model for each task. Both read a sentence as one vector.
+With --story the last memory network tells which sentence it read at which hop for the first test question. One thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from heedful.config import ModelConfig
 from heedful.data.batch import LabeledBatch
 from heedful.data.labeled_corpus import LabeledExample, read_labeled
-from heedful.model.baselines.memory_network import sentence_numbers
+from heedful.model.sentences import sentence_numbers
 from heedful.model.transformer import EncoderModel, build_model
 from heedful.training.losses import classification_loss
 
@@ -31,8 +31,8 @@ PAD, BOS, EOS, UNKNOWN = 0, 2, 3, 1
 BATCH = 32
 SYSTEMS: dict[str, dict[str, object]] = {
     "memory network": {"architecture": "memory-network", "d_model": 20, "encoder_layers": 3},
-    "universal": {"universal": True, "act_halting": True, "encoder_layers": 4, "d_model": 64, "pre_norm": True}
-    | {"token_types": 2},
+    "universal": {"universal": True, "sentence_input": True, "encoder_layers": 4, "pre_norm": True}
+    | {"d_model": 128, "n_heads": 4, "d_ff": 256, "scale_embedding": True},
 }
 LINEAR_START = 1 / 6  # share of the training without softmax: 20 epochs before 100
 Example = tuple[Tensor, Tensor, int]  # ids, types (1: question), index of the answer
@@ -90,7 +90,7 @@ def split(text: str) -> list[str]:
 
 def build(name: str, stories: Stories, seed: int) -> EncoderModel:
     torch.manual_seed(seed)
-    sizes = {"family": "encoder", "vocab_size": stories.vocabulary, "labels": stories.labels, "n_heads": 4, "d_ff": 128}
+    sizes = {"family": "encoder", "vocab_size": stories.vocabulary, "labels": stories.labels}
     sizes |= {"max_length": 2048, "dropout": 0.0, "head": "none", "scale_embedding": False}
     model = build_model(ModelConfig.model_validate(sizes | {"sentence_ends": stories.ends} | SYSTEMS[name]))
     assert isinstance(model, EncoderModel)
@@ -117,10 +117,10 @@ def train_memory_network(stories: Stories, seconds: float, seed: int) -> Encoder
 def train_universal(stories: Stories, seconds: float, seed: int) -> EncoderModel:
     """Adam with a rate that rises for a twentieth of the time and then falls to zero."""
     model = build("universal", stories, seed)
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for spent, examples in batches(stories, seconds, seed):
         for group in optimizer.param_groups:
-            group["lr"] = 2e-3 * min(1.0, 20 * spent) * (1 - spent)
+            group["lr"] = 1e-3 * min(1.0, 20 * spent) * (1 - spent)
         optimizer.zero_grad()
         loss = classification_loss(model, examples)
         (loss.smoothed / loss.tokens).backward()

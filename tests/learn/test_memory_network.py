@@ -1,9 +1,10 @@
-"""A memory network learns to answer questions about short stories, and shows which sentence it read."""
+"""A memory network and a Universal Transformer learn to answer questions about stories, and show what they read."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,8 @@ import heedful
 from heedful.inside.explain import explain
 from heedful.inside.hops import hop_table, hops, read_hops
 
-PEOPLE, PLACES = ("Mary", "John", "Sandra"), ("kitchen", "garden", "office")
+PEOPLE = ("Mary", "John", "Sandra", "Daniel", "Bill", "Julie")
+PLACES = ("kitchen", "garden", "office", "hallway", "bedroom")
 pytestmark = pytest.mark.slow
 
 
@@ -24,12 +26,22 @@ def story(draw: random.Random) -> str:
     return "\n".join([*told, f"3 Where is {people[asked]}?\t{places[asked]}\t{asked + 1}"]) + "\n"
 
 
-def test_it_learns_to_answer_and_reads_the_sentence_that_tells(tmp_path: Path) -> None:
+MEMORY_NETWORK = {"architecture": "memory-network", "d_model": 16, "encoder_layers": 2}
+UNIVERSAL = {"universal": True, "sentence_input": True, "d_model": 64, "n_heads": 4, "d_ff": 128, "encoder_layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "updates", "rate"),
+    [(MEMORY_NETWORK, 200, 2e-2), (UNIVERSAL | {"dropout": 0.0}, 300, 5e-3)],
+    ids=["memory network", "universal transformer"],
+)
+def test_it_learns_to_answer_and_reads_the_sentence_that_tells(
+    tmp_path: Path, sizes: dict[str, Any], updates: int, rate: float
+) -> None:
     draw = random.Random(1)
-    (tmp_path / "stories.txt").write_text("".join(story(draw) for _ in range(400)))
-    sizes = {"architecture": "memory-network", "d_model": 16, "encoder_layers": 2, "max_length": 64}
-    training = {"max_updates": 120, "batch_tokens": 1024, "learning_rate": 2e-2, "warmup": 10, "threads": 1}
-    settings = {f"model.{name}": value for name, value in sizes.items()}
+    (tmp_path / "stories.txt").write_text("".join(story(draw) for _ in range(1000)))
+    training = {"max_updates": updates, "batch_tokens": 1024, "learning_rate": rate, "warmup": 10, "threads": 1}
+    settings = {f"model.{name}": value for name, value in (sizes | {"max_length": 64}).items()}
     settings |= {f"train.{name}": value for name, value in training.items()}
     stories = tmp_path / "stories.txt"
     classifier = heedful.train(labeled=stories, out=tmp_path / "run", task="classification", **settings)
@@ -39,8 +51,14 @@ def test_it_learns_to_answer_and_reads_the_sentence_that_tells(tmp_path: Path) -
     for question, place in zip(questions, (0, 1), strict=True):
         run = explain(tmp_path / "run", f"{text}\t{question}").run
         sentences = read_hops(run)
-        assert [each.text for each in sentences] == ["John went to the office", "Mary went to the garden"]
+        told = ["John went to the office", "Mary went to the garden"]
+        if "universal" in sizes:  # whose question is a sentence as well
+            told.append(question.removesuffix("?"))
+            assert sum(each.weights[0] for each in sentences) == pytest.approx(1)
+        assert [each.text for each in sentences] == told
         assert max(sentences[place].weights) > max(sentences[1 - place].weights)
-        assert hop_table(run)[0] == "hop 1  hop 2" and len(hop_table(run)) == 3
+        assert hop_table(run)[0] == "hop 1  hop 2" and len(hop_table(run)) == 1 + len(sentences)
         shown = hops(run)
         assert shown is not None and shown["answer"] == ("office", "garden")[place]
+        assert shown["question"] == question.removesuffix("?")
+        assert explain(tmp_path / "run", f"{text}\t{question}").html()

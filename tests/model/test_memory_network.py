@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from heedful.model.baselines.memory_network import noisy_times, sentence_numbers
+from heedful.model.baselines.memory_network import noisy_times
+from heedful.model.sentences import sentence_numbers
 from heedful.model.transformer import build_model
 
 from . import test_cache, test_properties

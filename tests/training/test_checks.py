@@ -39,3 +39,13 @@ def test_settings_are_checked_against_the_presets_that_a_corpus_of_so_many_lines
     with pytest.raises(SettingError, match=r"d_model \(128\) must be divisible by n_heads \(256\)"):
         check_run(settings(*heads, *files["short"]), TASKS["translation"], None)
     check_run(settings(*heads, *files["long"]), TASKS["translation"], None)
+
+
+@pytest.mark.parametrize("word", ["model.architecture=memory-network", "model.sentence_input=true"])
+@pytest.mark.parametrize("task", ["masked-lm", "tagging", "question-answering"])
+def test_a_model_with_one_state_for_a_text_labels_no_tokens(tmp_path: Path, word: str, task: str) -> None:
+    (tmp_path / "file").write_text("a\n")
+    data = {"masked-lm": "text"}.get(task, "labeled")
+    with pytest.raises(SettingError, match=f"{word.partition('=')[0]}.* one state for a whole text"):
+        check_run(settings(f"data.{data}={tmp_path / 'file'}", word), TASKS[task], None)  # type: ignore[index]
+    check_run(settings(f"data.labeled={tmp_path / 'file'}", word), TASKS["classification"], None)

@@ -20,6 +20,14 @@ def check_model(config: ModelConfig) -> None:
         raise ValueError("separate vocabularies cannot share embeddings three ways; set model.tie=target")
     if config.family != "encoder" and (config.head != "linear" or config.pooler or config.labels):
         raise ValueError(f"head, pooler and labels are parts of an encoder, and this is the {config.family} family")
+    if config.sentence_input and config.family != "encoder":
+        raise ValueError(f"sentence_input is for an encoder, and this is the {config.family} family; leave it out")
+    if config.family == "encoder" and config.one_state and config.label_kind in ("tagging", "question-answering"):
+        setting = "sentence_input=true" if config.sentence_input else f"architecture={config.architecture}"
+        raise ValueError(
+            f"model.{setting} has one state for a whole text, and {config.label_kind} labels its tokens; leave it out, "
+            "or set task to classification"
+        )
     _check_audio_input(config)
     _check_pointer(config)
     if max(config.max_length, config.source_length) * config.d_model > 2**28:
@@ -99,7 +107,7 @@ def _check_attention(config: ModelConfig) -> None:
 def _check_other_architecture(config: ModelConfig) -> None:
     architecture = config.architecture
     usual: dict[str, object] = {"attention": "full", "decoder_attention": None, "universal": False}
-    usual |= {"act_halting": False, "experts": 0, "norm": "layer", "pointer": False}
+    usual |= {"act_halting": False, "experts": 0, "norm": "layer", "pointer": False, "sentence_input": False}
     for name, value in usual.items():
         if getattr(config, name) != value:
             raise ValueError(

@@ -159,8 +159,14 @@ class ModelConfig(Section):
         description="Random noise of a memory-network that answers questions: in training, up to this many empty"
         " memories for each real one, at random places.",
     )
+    sentence_input: bool = Field(
+        False,
+        description="A Transformer encoder that answers questions reads each sentence as one vector, the sum of its"
+        " word embeddings weighted by their places; the last sentence is the question (Dehghani et al., 2019).",
+    )
     sentence_ends: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="Ids of tokens that end a sentence, for a memory-network; set by the tokenizer."
+        (),
+        description="Ids of tokens that end a sentence, where a model reads sentences; set by the tokenizer.",
     )
     separable: bool = Field(
         False,
@@ -236,6 +242,11 @@ class ModelConfig(Section):
         if info.context != "draft":  # a preset fills in the rest of a draft
             check_model(self)
         return self
+
+    @property
+    def one_state(self) -> bool:
+        """Whether an encoder has one hidden state for a whole text, that of its question, and none for its tokens."""
+        return self.architecture == "memory-network" or self.sentence_input
 
     @property
     def has_positions(self) -> bool:

@@ -1,4 +1,4 @@
-"""Which sentence a memory network reads at which hop."""
+"""Which sentence a memory network, or a Transformer that reads sentences, attends to at which hop."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from heedful.inside.recorded_run import RecordedRun
-from heedful.model.baselines.memory_network import MemoryEncoder, sentence_numbers
+from heedful.model.baselines.memory_network import MemoryEncoder
+from heedful.model.sentences import sentence_numbers
 from heedful.model.transformer import EncoderModel
 
 
@@ -23,41 +23,55 @@ class MemorySentence:
 
 @torch.inference_mode()
 def hops(run: RecordedRun) -> dict[str, Any] | None:
-    """What the page shows of a memory network: each sentence with its weights, the question and the answer."""
-    model, side = run.folder.model, run.source
-    if side is None or not isinstance(model, EncoderModel) or not (sentences := read_hops(run)):
+    """What the page shows: each sentence with its weights, the question and the answer."""
+    model = run.folder.model
+    if not isinstance(model, EncoderModel) or not (sentences := read_hops(run)):
         return None
     answer = None
     if model.classifier is not None:
-        logits = model.classify(run.hidden[None], torch.ones(1, len(side.ids), dtype=torch.bool))[0]
-        answer = model.config.labels[int(logits.argmax())]
-    ids, numbers = _numbered(run)
-    question = run.folder.tokenizer.decode(ids[numbers == numbers.max()].tolist())
-    return {"sentences": [asdict(sentence) for sentence in sentences], "question": question, "answer": answer}
+        state = run.hidden[None, :1]  # that of the question
+        answer = model.config.labels[int(model.classify(state, torch.ones(1, 1, dtype=torch.bool))[0].argmax())]
+    return {"sentences": [asdict(sentence) for sentence in sentences], "question": _question(run), "answer": answer}
 
 
 def read_hops(run: RecordedRun) -> list[MemorySentence]:
-    """The sentences before the question, in order; none if the model is no memory network."""
+    """The sentences in order; none if the model does not read sentences.
+
+    In a memory network the question weighs the sentences before it; in a Transformer it is one of them.
+    """
     model, side = run.folder.model, run.source
-    if side is None or not isinstance(model, EncoderModel) or not isinstance(model.encoder, MemoryEncoder):
+    if side is None or not isinstance(model, EncoderModel):
         return []
-    ids, numbers = _numbered(run)
-    weights_of_hops = [
-        run.trace[f"encoder.{hop}.self.weights"][0, 0] for hop in range(model.config.encoder_layers)
-    ]  # (S)
-    sentences = []
-    for number in range(1, int(numbers.max())):
-        members = numbers == number
-        text = run.folder.tokenizer.decode(ids[members].tolist())
-        sentences.append(MemorySentence(text, [float(weights[members].sum()) for weights in weights_of_hops]))
-    return sentences
+    if model.config.sentence_input:
+        steps = [run.trace[name] for name in _weight_names(run) if name in run.trace]  # (H, M, M); ACT may halt early
+        weights = torch.stack([heads.mean(0)[0] for heads in steps], 1)  # (M, steps): of the question, over all heads
+        sentences = [MemorySentence(text, row) for text, row in zip(side.pieces, weights.tolist(), strict=True)]
+        return sentences[::-1]
+    if not isinstance(model.encoder, MemoryEncoder):
+        return []
+    ids = torch.tensor([side.ids])
+    numbers = sentence_numbers(ids, ids != model.config.pad_id, model.config)[0]
+    by_hop = torch.stack([run.trace[name][0, 0] for name in _weight_names(run)], 1)  # (S, hops)
+    members = [numbers == number for number in range(1, int(numbers.max()))]
+    return [
+        MemorySentence(run.folder.tokenizer.decode(ids[0, member].tolist()), by_hop[member].sum(0).tolist())
+        for member in members
+    ]
 
 
-def _numbered(run: RecordedRun) -> tuple[Tensor, Tensor]:
-    """(S) twice: the tokens, and the number of the sentence that each belongs to."""
+def _weight_names(run: RecordedRun) -> list[str]:
+    return [f"encoder.{layer}.self.weights" for layer in range(run.folder.model.config.encoder_layers)]
+
+
+def _question(run: RecordedRun) -> str:
+    """The last sentence of the text."""
     assert run.source is not None
-    ids, config = torch.tensor([run.source.ids]), run.folder.model.config
-    return ids[0], sentence_numbers(ids, ids != config.pad_id, config)[0]
+    config = run.folder.model.config
+    if config.sentence_input:
+        return run.source.pieces[0]
+    ids = torch.tensor([run.source.ids])
+    numbers = sentence_numbers(ids, ids != config.pad_id, config)[0]
+    return run.folder.tokenizer.decode(ids[0, numbers == numbers.max()].tolist())
 
 
 def hop_table(run: RecordedRun) -> list[str]:

@@ -165,7 +165,7 @@ def _units(inner: Tensor) -> dict[str, Any]:
 def outputs(run: RecordedRun, reader: TokenReader) -> dict[str, Any] | None:
     """The largest logits at every position, and the sum of all others at every temperature of the slider."""
     model = run.folder.model
-    if model.config.head == "none":
+    if model.config.head == "none" or model.config.sentence_input:
         return None
     hidden = run.hidden
     top = min(TOP if len(hidden) <= 300 else TOP // 4, model.config.vocab_size)

@@ -194,7 +194,9 @@ def _read(folder: ModelFolder, text: str) -> RecordedRun:
     types = torch.tensor([[0] * len(first) + [int(model.config.token_types > 1)] * len(others)])
     with record(model, "*") as trace:
         model(torch.tensor([read]), types=types)
-    return RecordedRun(folder, text, None, TokenReader(tokenizer).side(read), None, read, _plain(trace), None, note)
+    reader = TokenReader(tokenizer)
+    side = reader.sentences(read, model.config) if model.config.sentence_input else reader.side(read)
+    return RecordedRun(folder, text, None, side, None, side.ids, _plain(trace), None, note)
 
 
 class Continuation:

@@ -6,6 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
+from heedful.config import ModelConfig
+from heedful.model.sentences import sentence_numbers
 from heedful.text import Tokenizer
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -57,6 +61,15 @@ class TokenReader:
         pieces = [text for text, _ in shown]
         words = [self._word([ids[index] for index in group], pieces[group[0]]) for group in members]
         return TokenSide(list(ids), pieces, special, word_of, words)
+
+    def sentences(self, ids: Sequence[int], config: ModelConfig) -> TokenSide:
+        """The sentences of a text as an encoder with `sentence_input` reads them, the last first, each as one piece."""
+        tokens = torch.tensor([ids])
+        numbers = sentence_numbers(tokens, tokens != config.pad_id, config)[0]
+        members = [tokens[0, numbers == number].tolist() for number in range(int(numbers.max()), 0, -1)]
+        pieces = [self.tokenizer.decode(sentence) for sentence in members]
+        count = range(len(pieces))
+        return TokenSide([sentence[0] for sentence in members], pieces, [False for _ in count], list(count), pieces)
 
     def label(self, token: int) -> str:
         """One id in a list of candidates; a dot precedes a subword that continues a word."""

@@ -20,6 +20,7 @@ from heedful.model.front_end import ConvFrontEnd
 from heedful.model.kv_cache import KVCache
 from heedful.model.masks import causal, not_padding
 from heedful.model.pointer import CopySource, Pointer
+from heedful.model.sentences import embed_sentences
 from heedful.model.syntax_positions import TreeReader
 from heedful.ops.dropout import dropout
 
@@ -278,8 +279,16 @@ class EncoderModel(Model):
         if self.token_types is not None:
             x = x + self.token_types(torch.zeros_like(ids) if types is None else types)
         keep = not_padding(ids, self.config.pad_id) if keep is None else keep
+        if self.config.sentence_input:
+            return self._read_sentences(x, ids, keep[:, 0, 0])
         hidden: Tensor = self.encoder(x, Context(keep, real=keep[:, 0, 0], ids=ids))
         return hidden
+
+    def _read_sentences(self, x: Tensor, ids: Tensor, real: Tensor) -> Tensor:
+        """(B, S, D), (B, S) twice -> (B, S, D): the hidden state of the question, the same at every token."""
+        sentences, exist = embed_sentences(x, ids, real, self.config)
+        hidden: Tensor = self.encoder(sentences, Context(exist[:, None, None], real=exist))
+        return hidden[:, :1].expand_as(x)
 
     def before_output(self, hidden: Tensor) -> Tensor:
         if self.config.head == "none":

@@ -22,6 +22,7 @@ KNOWN_VALUES: dict[str, Container[object]] = {  # of settings that have others t
     "architecture": ("transformer",),
     "attention": ("full",),
     "universal": (False,),
+    "sentence_input": (False,),
     "norm": ("layer",),
     "experts": (0,),
     "positions": POSITIONS,

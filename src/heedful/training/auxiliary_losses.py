@@ -12,8 +12,10 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from heedful.config import ModelConfig
 from heedful.model.baselines.universal import UniversalStack
 from heedful.model.feed_forward import MixtureOfExperts, squared_variation
+from heedful.model.sentences import sentence_numbers
 from heedful.model.transformer import Model
 from heedful.ops.cross_entropy import Loss
 
@@ -34,7 +36,7 @@ def with_auxiliary_losses(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable
             stacks = [child for name, child in model.named_children() if name in ("encoder", "decoder")]
             with _record_taps(stacks) as recorded:
                 loss = loss_of(model, micro_batch, smoothing, sampled_softmax)
-            real = [ids != model.config.pad_id for ids in read(micro_batch)]
+            real = [_real_positions(ids, model.config) for ids in read(micro_batch)]
             if model.config.act_halting:
                 loss = _add_ponder_cost(loss, model, stacks, recorded, real)
             return _add_load_balance(loss, model, stacks, recorded, real) if model.config.experts else loss
@@ -42,6 +44,15 @@ def with_auxiliary_losses(read: Callable[[Any], tuple[Tensor, ...]]) -> Callable
         return cast(LossFunction, charged)
 
     return decorate
+
+
+def _real_positions(ids: Tensor, config: ModelConfig) -> Tensor:
+    """(B, S) -> (B, S), or (B, M) if a stack reads M sentences: which positions of a stack are no padding."""
+    real = ids != config.pad_id
+    if not config.sentence_input:
+        return real
+    counts = sentence_numbers(ids, real, config).amax(1, keepdim=True).clamp(min=1)
+    return torch.arange(int(counts.max()), device=ids.device) < counts
 
 
 @contextmanager

@@ -67,10 +67,11 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
         raise SettingError(
             "model.positions is syntax, but there are no trees; give CoNLL-U files of source sentences in data.trees."
         )
-    if kind.guesses_tokens and model.architecture == "memory-network":
+    if kind.guesses_tokens and model.one_state:
+        setting = "sentence_input" if model.sentence_input else "architecture=memory-network"
         raise SettingError(
-            "model.architecture is memory-network, which has one state for a whole text and predicts no masked tokens; "
-            "set task to classification or language-model."
+            f"model.{setting} has one state for a whole text and predicts no masked tokens; leave it out, or set task "
+            "to classification."
         )
     if kind.guesses_tokens and model.head == "none":
         raise SettingError("model.head is none, but a BERT predicts tokens; set it to linear or transform.")

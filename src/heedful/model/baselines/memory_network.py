@@ -14,6 +14,7 @@ from heedful.model.block import LayerStack
 from heedful.model.context import Context
 from heedful.model.kv_cache import KVCache
 from heedful.model.positions import Position
+from heedful.model.sentences import SentenceSums, position_encoding, sentence_numbers, word_places
 
 FIRST_STATE = 0.1  # all elements of the question of a language model
 
@@ -28,33 +29,6 @@ class Hop(nn.Module):
     def tapped(self, weights: Tensor) -> Tensor:
         """(B, T, S) -> (B, T, S)."""
         return self.self.get_submodule("weights")(weights.unsqueeze(1)).squeeze(1) if self.self.tapped else weights
-
-
-def sentence_numbers(ids: Tensor, real: Tensor, config: ModelConfig) -> Tensor:
-    """(B, S) twice -> (B, S): the number of the sentence that a token belongs to, from 1 on; 0 for what ends or pads.
-
-    A sentence ends at its last mark, at a special token, and at the end of a text.
-    """
-    ends = torch.tensor([*config.sentence_ends, config.bos_id, config.eos_id], device=ids.device)
-    word = real & ~torch.isin(ids, ends)
-    before = nn.functional.pad(word[:, :-1], (1, 0))
-    return (word & ~before).cumsum(1) * word
-
-
-def word_places(numbers: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, S) -> (B, S) twice: the place j of a word in its sentence, from 1 on, and J, the words of the sentence."""
-    index = torch.arange(numbers.size(1), device=numbers.device).expand_as(numbers)
-    first = nn.functional.pad(numbers[:, 1:] != numbers[:, :-1], (1, 0), value=True)
-    start = torch.where(first, index, 0).cummax(1).values
-    words = torch.zeros_like(numbers).scatter_add(1, numbers, torch.ones_like(numbers))
-    return index - start + 1, words.gather(1, numbers)
-
-
-def position_encoding(share: Tensor, width: int) -> Tensor:
-    """(...) -> (..., D): (1 - j / J) - (k / d) (1 - 2 j / J), given the share j / J, for dimension k of d."""
-    depth = torch.arange(1, width + 1, device=share.device, dtype=share.dtype) / width
-    share = share.unsqueeze(-1)
-    return (1 - share) - depth * (1 - 2 * share)
 
 
 def noisy_times(counts: Tensor, noise: float) -> Tensor:
@@ -100,15 +74,15 @@ class MemoryEncoder(LayerStack):
         question = ((numbers == last) & (numbers > 0)).unsqueeze(2)
         x = self.add_positions(x) * encoding
         state = (x * question).sum(1)  # u, (B, D)
-        memories = Memories(numbers, words, (last - 1).clamp(0, self.config.memory_size))
+        age = (last - 1 - numbers).masked_fill(numbers == 0, -1)
+        memories = SentenceSums(age, (last - 1).clamp(0, self.config.memory_size))
         times = self._times(memories.counts)
         tables, member = self.tables.transpose(0, 1).flatten(1), memories.member  # (V, L · D): all hops at once
         vectors = nn.functional.embedding(context.ids[member], tables).view(-1, len(self.tables), x.size(2))
         vectors = torch.cat((x[member], (vectors * encoding[member].unsqueeze(1)).flatten(1)), 1)  # (N, (L + 1) · D)
         sums = memories.sums(vectors) + nn.functional.embedding(times, self.temporal.transpose(0, 1).flatten(1))
-        memory, *others = sums.view(*sums.shape[:2], len(self.temporal), x.size(2)).unbind(
-            2
-        )  # m of the first hop, c of all hops
+        sums = sums.view(*sums.shape[:2], len(self.temporal), x.size(2))
+        memory, *others = sums.unbind(2)  # m of the first hop, c of all hops
         for index, values in enumerate(others):
             scores = (memory @ state.unsqueeze(2)).squeeze(2)  # (B, M)
             if not self.linear:
@@ -123,7 +97,7 @@ class MemoryEncoder(LayerStack):
             return noisy_times(counts, self.config.memory_noise).clamp(max=self.config.memory_size - 1)
         return torch.arange(int(counts.max()), device=counts.device).unsqueeze(0)
 
-    def _tap(self, index: int, weights: Tensor, memories: "Memories") -> Tensor:
+    def _tap(self, index: int, weights: Tensor, memories: SentenceSums) -> Tensor:
         """(B, M) -> (B, M): a tap sees (B, 1, S, S), the weight of a sentence divided among its words."""
         hop = self.get_submodule(str(index))
         assert isinstance(hop, Hop)
@@ -131,30 +105,6 @@ class MemoryEncoder(LayerStack):
             return weights
         words = hop.tapped(memories.share(weights).unsqueeze(1).expand(-1, memories.member.size(1), -1))[:, 0]
         return memories.sums(words[memories.member].unsqueeze(1)).squeeze(2)
-
-
-class Memories:
-    """Which words belong to which of the latest sentences before the question; a memory is the sum of its words."""
-
-    def __init__(self, numbers: Tensor, words: Tensor, counts: Tensor) -> None:
-        """(B, S) twice: the sentence of each word and the words of that sentence; (B, 1): the memories of each text."""
-        age = numbers.amax(1, keepdim=True) - 1 - numbers  # 0 is the latest sentence
-        self.member, self.counts = (numbers > 0) & (age >= 0) & (age < counts), counts.squeeze(1)  # (B, S), (B,)
-        self.size = int(counts.max())  # M
-        self.exist = torch.arange(self.size, device=numbers.device) < counts  # (B, M)
-        self.slot = (age + self.size * torch.arange(len(age), device=age.device).unsqueeze(1))[self.member]  # (N,)
-        self.words = words[self.member]  # (N,)
-
-    def sums(self, vectors: Tensor) -> Tensor:
-        """(N, D), of the words of all memories -> (B, M, D)."""
-        total = vectors.new_zeros(self.exist.numel(), vectors.size(1)).index_add(0, self.slot, vectors)
-        return total.view(*self.exist.shape, vectors.size(1))
-
-    def share(self, weights: Tensor) -> Tensor:
-        """(B, M) -> (B, S): the weight of each memory, divided among its words."""
-        spread = weights.new_zeros(self.member.shape)
-        spread[self.member] = weights.flatten()[self.slot] / self.words
-        return spread
 
 
 class MemoryDecoder(LayerStack):

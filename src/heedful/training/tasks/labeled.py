@@ -42,12 +42,16 @@ class LabeledTask(EncoderTask):
             prepare_labeled(config, cls.form, init.tokenizer if init else None, longest, folder, progress, accept)
         )
 
+    @classmethod
+    def known(cls, user_config: RunConfig) -> dict[str, Any]:
+        return super().known(user_config) | {"label_kind": cls.form.kind}
+
     def label_settings(self) -> dict[str, Any]:
         return {"labels": self.corpus.labels, "label_kind": self.form.kind}
 
     def new_model(self, user_config: RunConfig) -> dict[str, Any]:
         settings: dict[str, Any] = {"max_length": self._new_length(user_config)}
-        if user_config.model.architecture == "memory-network":
+        if user_config.model.one_state:
             settings["sentence_ends"] = _sentence_ends(self.corpus.tokenizer)
         return settings
 
