@@ -108,4 +108,5 @@ def test_a_model_folder_is_on_the_disk_file_by_file_with_its_description_last(
     saved = make(tmp_path / "model")
     calls.clear()
     folder.save_folder(replace(saved, path=tmp_path / "model"))
-    assert check(calls) == [WEIGHTS, "tokenizer.json", "generation_config.json", "README.md", "config.json"]
+    files = [WEIGHTS, "tokenizer.json", "generation_config.json", "README.md", "config.json"]
+    assert check(calls) == ["config.json", *files]  # first with both digests

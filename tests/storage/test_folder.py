@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -372,3 +374,53 @@ def test_a_failed_save_leaves_the_old_model(copy: Path, monkeypatch: pytest.Monk
     with pytest.raises(FolderError, match="No space left on device; its previous content is unchanged"):
         folder.save_folder(loaded)
     folder.load_folder(copy)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing after it runs."""
+
+
+def test_a_folder_opens_wherever_saving_over_it_is_killed(saved: ModelFolder, tmp_path: Path) -> None:
+    better = folder.load_folder(saved.path)
+    for parameter in better.model.parameters():
+        parameter.data += 1
+    models = [dict(model.state_dict()) for model in (saved.model, better.model)]
+    opened: list[int] = []  # the model found after each crash: 0 for the old one, 1 for the new one
+    really_replace = os.replace
+    for crash in itertools.count():
+        path = tmp_path / str(crash)
+        shutil.copytree(saved.path, path)
+        renames = itertools.count()
+
+        def replace_file(old: Path, new: Path, crash: int = crash, renames: Iterator[int] = renames) -> None:
+            if next(renames) == crash:
+                raise Killed
+            really_replace(old, new)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "replace", replace_file)
+            try:
+                folder.save_folder(replace(better, path=path))
+                killed = False
+            except Killed:
+                killed = True
+        found = folder.load_folder(path).model.state_dict()
+        opened.append(next(n for n, model in enumerate(models) if all(torch.equal(found[k], model[k]) for k in model)))
+        if not killed:
+            break
+    assert opened == sorted(opened)
+    assert opened[0] == 0
+    assert opened[-1] == 1
+    assert len(opened) == 7  # config.json, the weights and the four other files, config.json again, and none
+
+
+def test_a_mixture_of_two_kinds_of_models_is_refused(copy: Path) -> None:
+    def killed(*args: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "save_search", killed)
+        with pytest.raises(Killed):
+            folder.save_folder(folder.load_folder(copy), precision="int8")
+    with pytest.raises(FolderError, match="does not match its digest"):
+        folder.load_folder(copy)

@@ -1,7 +1,8 @@
 """A model on disk is a folder: config.json, tokenizer.json, model.safetensors, generation_config.json, README.md.
 
-Saving replaces each file atomically, the weights first and config.json last. Loading checks sizes, shapes and values
-against the configuration before a model is built, and never executes anything in a folder.
+Saving replaces each file atomically, the weights first and config.json last; in between, config.json accepts the new
+weights beside the old ones, so that the folder of a run that is killed there still opens. Loading checks sizes, shapes
+and values against the configuration before a model is built, and never executes anything in a folder.
 
 Torch is imported only to read a model as modules; the native engine reads the weight file directly.
 """
@@ -39,6 +40,7 @@ MAX_TASK_NAME = 50  # characters
 STORED_PRECISIONS = ("float32", "int8")  # of the weights on disk
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
+NEW_WEIGHTS = "new_weights_sha256"  # in config.json, while the weights of a model are replaced
 
 
 @dataclass
@@ -79,24 +81,35 @@ def save_folder(folder: ModelFolder, card: str = "", precision: str = "float32")
     if precision == "int8":
         quantized = quantized_tensors({name: tensor.float().cpu().numpy() for name, tensor in weights.items()})
         weights = {name: torch.from_numpy(array) for name, array in quantized.items()}
-    save_weights(weights, path / WEIGHTS)
-    atomic_write(path / TOKENIZER, folder.tokenizer.to_json())
+    vocabularies = {TOKENIZER: folder.tokenizer.to_json()}
     if folder.source_tokenizer is not folder.tokenizer:
-        atomic_write(path / SOURCE_TOKENIZER, folder.source_tokenizer.to_json())
-    else:
-        (path / SOURCE_TOKENIZER).unlink(missing_ok=True)
-    save_search(path, folder.search)
-    atomic_write(path / CARD, card or "---\nlibrary_name: heedful\n---\n")
+        vocabularies[SOURCE_TOKENIZER] = folder.source_tokenizer.to_json()
     description = {
         "model_type": "heedful",
         "format": FORMAT,
         "heedful_version": __version__,
         "precision": precision,
         "task": folder.task,
-        "sha256": {name: digest(path / name) for name in _files_with_digest(path)},
-        "model": folder.model.config.model_dump(),
+        "model": folder.model.config.model_dump(mode="json"),
     }
-    atomic_write(path / CONFIG, json.dumps(description, indent=2))
+    save_weights(weights, path / WEIGHTS, before_replacing=lambda new: _accept(path, new, description, vocabularies))
+    for name, content in vocabularies.items():
+        atomic_write(path / name, content)
+    if SOURCE_TOKENIZER not in vocabularies:
+        (path / SOURCE_TOKENIZER).unlink(missing_ok=True)
+    save_search(path, folder.search)
+    atomic_write(path / CARD, card or "---\nlibrary_name: heedful\n---\n")
+    digests = {name: digest(path / name) for name in _files_with_digest(path)}
+    atomic_write(path / CONFIG, json.dumps(description | {"sha256": digests}, indent=2))
+
+
+def _accept(path: Path, new: Path, description: dict[str, Any], vocabularies: dict[str, str]) -> None:
+    """Add the digest of new weights to config.json, if they are of the model that the folder holds."""
+    old = read_json(path, CONFIG) or {}
+    present = {name: (path / name).read_text("utf-8") for name in (TOKENIZER, SOURCE_TOKENIZER) if find(path, name)}
+    same_model = all(old.get(key) == description[key] for key in ("model", "precision"))
+    if same_model and present == vocabularies:
+        atomic_write(path / CONFIG, json.dumps(old | {NEW_WEIGHTS: digest(new)}, indent=2))
 
 
 def save_search(path: Path, search: SearchSettings) -> None:
@@ -109,7 +122,7 @@ def load_folder(path: Path | str) -> ModelFolder:
     path = Path(path)
     description = read_description(path)
     model_config = _model_config(path, description)
-    _check_digests(path, description.get("sha256", {}))
+    _check_digests(path, description.get("sha256", {}), description.get(NEW_WEIGHTS))
     search = config.validate_section(SearchSettings, read_json(path, SEARCH) or {}, str(path / SEARCH))
     tokenizer = source = load_tokenizer(path / TOKENIZER, model_config)
     if model_config.source_vocab_size or find(path, SOURCE_TOKENIZER):
@@ -180,7 +193,7 @@ def _task(path: Path, description: dict[str, Any]) -> str:
     return task
 
 
-def _check_digests(path: Path, digests: Any) -> None:
+def _check_digests(path: Path, digests: Any, new_weights: Any) -> None:
     if not isinstance(digests, dict):
         raise FolderError(f"{path / CONFIG}: sha256 is {digests!r}; it must map file names to digests.")
     for name, expected in digests.items():
@@ -188,7 +201,8 @@ def _check_digests(path: Path, digests: Any) -> None:
             raise FolderError(f"{path / CONFIG}: sha256 names {name!r}, which is not a file of a model folder.")
         if find(path, name) is None:
             raise FolderError(f"{path} has no {name}; the folder is incomplete, copy it again.")
-        if digest(path / name) != expected:
+        found = digest(path / name)
+        if found != expected and not (name == WEIGHTS and found == new_weights):
             raise FolderError(f"{path / name} does not match its digest: it is damaged or was changed; copy it again.")
 
 

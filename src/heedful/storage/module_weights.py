@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,13 @@ def all_finite(tensor: Tensor) -> bool:
     return tensor.dtype in FLOATS and all(bool(bound.float().isfinite()) for bound in tensor.aminmax())
 
 
-def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Replace a safetensors file atomically."""
+def save_weights(
+    weights: Mapping[str, Tensor],
+    path: Path,
+    metadata: dict[str, str] | None = None,
+    before_replacing: Callable[[Path], None] = lambda temporary: None,
+) -> None:
+    """Replace a safetensors file atomically; `before_replacing` gets the complete new file before it has its name."""
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     with explain_os_errors(path):
@@ -72,6 +77,7 @@ def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: dict[str, 
             save_file(plain, temporary, metadata or {"format": "pt"})
             temporary.chmod(0o644)  # like every other file of a model folder
             sync(temporary)
+            before_replacing(temporary)
             temporary.replace(path)
             sync(path.parent)
         except SafetensorError as error:
