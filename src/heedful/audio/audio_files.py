@@ -20,10 +20,13 @@ import soxr
 from heedful.audio.log_mel import SAMPLE_RATE, Samples
 from heedful.errors import DataError, quote
 
-BLOCK_SECONDS = 10
+BLOCK_SECONDS, BLOCK_SAMPLES = 10, 1 << 20  # that are decoded at once; samples of all channels
 UNKNOWN_SIZE = 0x7FFFFFF0  # in headers of wav files that were written as a stream, or more
 OGG_PAGE, OGG_HEADER, OGG_LAST = 1 << 16, 27, 4  # bytes of a page at most and of its header, flag of the last page
-MAX_RATE, MAX_CHANNELS = 768_000, 64  # more is a damaged header
+MAX_SAMPLES_PER_SECOND = 8 * 192_000  # of all channels: a small file can state so many that decoding takes hours
+MIN_RATE = 1_000
+MAX_PEAK = 64.0  # full scale is 1: samples above this are integers that were written as floats, or damaged
+MISSING_SECONDS = 0.1  # the header of an mp3 file may count a frame more than there is
 READABLE = "wav, flac, ogg and mp3"
 
 
@@ -50,19 +53,24 @@ class AudioFile:
         with self._open() as file:
             self._check(file, max_seconds)
             rate, read = int(file.samplerate), 0
+            frames = min(BLOCK_SECONDS * rate, BLOCK_SAMPLES // file.channels)
             resampler = soxr.ResampleStream(rate * speed, SAMPLE_RATE, 1, dtype="float32")
             try:
-                for block in file.blocks(BLOCK_SECONDS * rate, dtype="float32", always_2d=True):
+                # not `file.blocks`, which repeats old samples where a truncated file has none
+                while len(block := file.read(frames, dtype="float32", always_2d=True)):
                     read += len(block)
                     if max_seconds is not None and read > max_seconds * rate:
                         raise self._too_long(read / rate, max_seconds)
                     mono = block.mean(axis=1)
-                    if not np.isfinite(mono).all():
-                        raise DataError(f"{self.name} holds samples that are not numbers; convert or record it again.")
+                    if not (np.abs(mono) <= MAX_PEAK).all():
+                        raise DataError(
+                            f"{self.name} holds samples that are not numbers or above {MAX_PEAK:g}; write floats"
+                            " between -1 and 1."
+                        )
                     yield resampler.resample_chunk(mono)
             except (soundfile.SoundFileError, RuntimeError) as error:
                 raise self._damaged(error) from None
-            if read < file.frames:
+            if read < file.frames - MISSING_SECONDS * rate:
                 raise DataError(
                     f"{self.name} ends after {read / rate:.1f} of its {file.frames / rate:.1f} seconds; it is"
                     " truncated: copy or record it again."
@@ -98,16 +106,18 @@ class AudioFile:
             file.seek(max(0, size - OGG_PAGE))
             end = file.read()
             file.seek(0)
+        if size == 0:
+            raise DataError(f"{self.name} is empty; give a recording.")
         stated = int.from_bytes(header[4:8], "little")
         wav = header[:4] + header[8:] == b"RIFFWAVE" and 0 < stated < UNKNOWN_SIZE and stated + 8 > size
         if wav or (header.startswith(b"OggS") and not _ends_ogg(end[end.rfind(b"OggS") :])):
             raise DataError(f"{self.name} is truncated at {size:,} bytes; copy or record it again.")
 
     def _check(self, file: soundfile.SoundFile, max_seconds: float | None) -> None:
-        if not 0 < file.samplerate <= MAX_RATE or not 0 < file.channels <= MAX_CHANNELS:
+        if file.samplerate < MIN_RATE or file.samplerate * file.channels > MAX_SAMPLES_PER_SECOND:
             raise DataError(
-                f"{self.name} says that it has {file.samplerate:,} samples a second in {file.channels} channels; its"
-                " header is damaged."
+                f"{self.name} says that it has {file.samplerate:,} samples a second in {file.channels} channels; give"
+                f" {MIN_RATE:,} or more, and at most {MAX_SAMPLES_PER_SECOND:,} in all channels together."
             )
         if max_seconds is not None and file.frames < 1 << 62 and file.frames > max_seconds * file.samplerate:
             raise self._too_long(file.frames / file.samplerate, max_seconds)

@@ -6,7 +6,6 @@ import io
 from typing import Any
 
 from heedful.audio.audio_files import AudioFile
-from heedful.errors import DataError
 from heedful.inference.transcriber import Transcriber, Transcript, WindowTranscript
 from heedful.inference.transcript_formats import as_object
 from heedful.search import Hypothesis
@@ -55,6 +54,4 @@ class SpeechWorkload(Workload):
 
     def job(self, payload: dict[str, Any]) -> SpeechJob:
         audio, name = payload.pop("audio"), payload.pop("name")
-        if not audio:
-            raise DataError(f"{name} is empty; send a recording.")
         return SpeechJob(self.transcriber, AudioFile(io.BytesIO(audio), name), **payload)
