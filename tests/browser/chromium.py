@@ -17,6 +17,7 @@ FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--no-default-browser-check",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-default-apps", "--disable-dev-shm-usage", "--hide-scrollbars", "--mute-audio",
+    "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",  # a microphone that beeps
     "--remote-debugging-pipe",
 )  # fmt: skip
 

@@ -28,6 +28,18 @@ DROP = """
 })(); true
 """
 
+STOP_AT_ONCE = """
+new Promise((done) => {
+  const button = document.getElementById("microphone");
+  new MutationObserver((_, observer) => {
+    observer.disconnect();
+    button.click();
+    done(true);
+  }).observe(button, { childList: true });
+  button.click();
+})
+"""
+
 
 def test_the_sound_view(browser: Browser, folder: Path, tmp_path: Path) -> None:  # noqa: F811
     soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
@@ -50,5 +62,23 @@ def test_a_file_is_transcribed(browser: Browser, folder: Path, tmp_path: Path) -
         content = base64.b64encode((tmp_path / "a.wav").read_bytes()).decode()
         page.run(DROP % content)
         page.wait(f"document.getElementById('transcript').value === {expected!r}")
+        assert page.complaints == []
+        page.close()
+
+
+def test_the_microphone(browser: Browser, folder: Path) -> None:  # noqa: F811
+    with serving({"asr": folder}) as running:
+        page = visit(browser, running.url)
+        assert page.run(STOP_AT_ONCE)
+        page.wait("document.getElementById('status').textContent.startsWith('Nothing was recorded')")
+        page.click("#microphone")
+        page.wait("document.getElementById('microphone').textContent === 'Stop'")
+        assert page.text("#status") == "Recording…"
+        page.run("new Promise((done) => setTimeout(done, 700))")
+        page.click("#microphone")
+        page.wait("!document.querySelector('audio').hidden")
+        page.wait("['', 'No speech was found.'].includes(document.getElementById('status').textContent)")
+        assert page.text("#microphone") == "Record"
+        assert page.run("document.querySelector('audio').duration") > 0.3
         assert page.complaints == []
         page.close()

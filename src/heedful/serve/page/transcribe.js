@@ -45,6 +45,7 @@ export function transcribing({ model }) {
   }
 
   async function record() {
+    microphone.disabled = true; // until the browser has asked for permission
     try {
       const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
       const chunks = [];
@@ -54,16 +55,23 @@ export function transcribing({ model }) {
         recorder = null;
         microphone.textContent = "Record";
         stream.getTracks().forEach((track) => track.stop());
-        const blob = await asWav(new Blob(chunks));
-        transcribe(new File([blob], "microphone.wav", { type: "audio/wav" }));
+        try {
+          const blob = await asWav(new Blob(chunks));
+          transcribe(new File([blob], "microphone.wav", { type: "audio/wav" }));
+        } catch {
+          say("Nothing was recorded; press Record, speak, and press Stop.", true);
+        }
       };
       recorder.start();
       microphone.textContent = "Stop";
+      player.hidden = true;
+      area.value = "";
       say("Recording…");
     } catch {
       recorder = null;
       say("The microphone is not available here; a page needs https or localhost, and your permission.", true);
     }
+    microphone.disabled = false;
   }
 
   async function transcribe(file) {
