@@ -63,6 +63,10 @@ def test_the_official_client_works(speech: Running, expected: str) -> None:
         verbose = made.audio.transcriptions.create(model="asr", file=audio, response_format="verbose_json")
         assert verbose.duration == pytest.approx(len(long_recording()) / 16_000, abs=0.01)
         assert verbose.segments is not None and verbose.segments[0].start == 0.0
+        timed = {"model": "asr", "file": audio, "response_format": "verbose_json"}
+        assert made.audio.transcriptions.create(**timed, timestamp_granularities=["segment"]) == verbose
+        with pytest.raises(openai.UnprocessableEntityError, match=r"timestamp_granularities.*should be 'segment'"):
+            made.audio.transcriptions.create(**timed, timestamp_granularities=["word", "segment"])
         assert [model.id for model in made.models.list()] == ["asr", "gpt"]
         assert made.models.retrieve("asr").id == "asr"
         stream = made.audio.transcriptions.create(model="asr", file=("talk.wav", encode(long_recording())), stream=True)

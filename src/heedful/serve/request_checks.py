@@ -109,7 +109,7 @@ async def _parse_form(request: Request, body: bytes, limits: Limits) -> dict[str
 
 
 async def read_upload(request: Request, limits: Limits) -> tuple[dict[str, Any], bytes | None, str]:
-    """The fields of a multipart form, the content of its file, and the name of that file."""
+    """The fields of a multipart form, the content of its file, and the name of that file; `name[]` is a list."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORMS[1]:
         raise HttpError(415, f"the content type is {kind or 'missing'}; send a multipart form with a file.")
@@ -120,6 +120,8 @@ async def read_upload(request: Request, limits: Limits) -> tuple[dict[str, Any],
         for field, value in form.multi_items():
             if isinstance(value, UploadFile) and field == "file":
                 content, name = await value.read(), (value.filename or name)[-MAX_NAME:]
+            elif isinstance(value, str) and field.endswith("[]"):
+                values.setdefault(field, []).append(value)
             elif isinstance(value, str):
                 values[field] = value
         await form.close()
