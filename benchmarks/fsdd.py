@@ -3,10 +3,12 @@
     python benchmarks/fsdd.py FSDD.tar.gz --time 10m
     python benchmarks/fsdd.py FSDD.tar.gz --time 5m --leave-out theo
     python benchmarks/fsdd.py FSDD.tar.gz --time 10m --init tiny.en.pt
+    python benchmarks/fsdd.py FSDD.tar.gz --updates 40 --init tiny.en.pt train.batch_tokens=1024 train.warmup=5
 
 The usual test set is recordings 0 to 4 of every speaker and digit; with --leave-out it is all recordings of a speaker
-whom the model never heard. With --init the model of that folder is fine-tuned, and is also measured as it is. On a
-machine that is busy, --updates measures what so many updates reach, and how much computation they are.
+whom the model never heard. Validation recordings are taken from those for training. With --init the model of that
+folder is fine-tuned, and is also measured as it is. On a machine that is busy, --updates measures what so many updates
+reach, and how much computation they are.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import time
 from pathlib import Path
 
 import heedful
+from heedful.config import load_config
 from heedful.evaluation.word_errors import evaluate_speech
 from heedful.inference.transcriber import Transcriber
 
@@ -53,7 +56,8 @@ def main() -> None:
     parser.add_argument("--init", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--updates", type=int, help="so many updates with one thread, whatever time they take")
-    arguments = parser.parse_args()
+    parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="settings other than the automatic ones")
+    arguments = parser.parse_intermixed_args()
     words = {str(number): word for number, word in enumerate(DIGITS)}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -63,13 +67,13 @@ def main() -> None:
         print(f"{len(train)} recordings for training, {len(test)} for the test", flush=True)
         if arguments.init:
             measure("before", heedful.load(arguments.init, kind=Transcriber), test, words)
-        settings: dict[str, object] = {"train.seed": arguments.seed}
+        settings = [f"train.seed={arguments.seed}", *arguments.settings]
         if arguments.updates:
-            settings |= {"train.max_updates": arguments.updates, "train.threads": 1}
+            settings += [f"train.max_updates={arguments.updates}", "train.threads=1"]
         began, computed = time.perf_counter(), time.process_time()
         model = heedful.train(
-            audio=train, out=folder / "run", time=None if arguments.updates else arguments.time, init=arguments.init,
-            **settings,
+            load_config(None, settings), audio=train, out=folder / "run", init=arguments.init,
+            time=None if arguments.updates else arguments.time,
         )  # fmt: skip
         minutes = [(time.perf_counter() - began) / 60, (time.process_time() - computed) / 60]
         print(f"training took {minutes[0]:.1f} minutes, and {minutes[1]:.1f} of computation on one core", flush=True)
