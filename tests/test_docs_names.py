@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful.config import renamed, settings_template
+from heedful.cli import renamed
+from heedful.config import settings_template
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]

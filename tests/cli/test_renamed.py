@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from heedful.cli.commands import app
+from heedful.cli import renamed as renamed_options
+from heedful.cli.commands import build_app
 from heedful.config import RunConfig, load_config, renamed
 from heedful.config.loading import SECTIONS
 from heedful.errors import SettingError
@@ -26,7 +27,7 @@ def settings() -> set[str]:
 
 def command_options() -> dict[str, set[str]]:
     """The options of every command."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(build_app())
     assert hasattr(root, "commands")
     return {
         name: {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
@@ -50,7 +51,7 @@ def test_an_old_value_is_refused_with_its_new_name(setting: str, old: str, new: 
     assert f"{setting}={old} is now called {setting}={new}" in str(error.value)
 
 
-@pytest.mark.parametrize(("old", "new"), renamed.OPTIONS.items())
+@pytest.mark.parametrize(("old", "new"), renamed_options.OPTIONS.items())
 def test_an_old_option_is_refused_with_its_new_name(call: Call, old: str, new: str) -> None:
     options = command_options()
     assert not any(old in known for known in options.values())
@@ -60,7 +61,7 @@ def test_an_old_option_is_refused_with_its_new_name(call: Call, old: str, new: s
         assert (done.code, done.err) == (2, f"error: {old} is now called {new}.\n")
 
 
-@pytest.mark.parametrize(("old", "new"), renamed.COMMANDS.items())
+@pytest.mark.parametrize(("old", "new"), renamed_options.COMMANDS.items())
 def test_an_old_command_is_refused_with_its_new_name(call: Call, old: str, new: str) -> None:
     assert new in command_options() and old not in command_options()
     done = call(old, "model")
@@ -68,9 +69,9 @@ def test_an_old_command_is_refused_with_its_new_name(call: Call, old: str, new: 
 
 
 def test_the_docs_use_new_names_only() -> None:
-    old = [rf"(?<![\w.-]){re.escape(name)}(?![\w-])" for name in (*renamed.SETTINGS, *renamed.OPTIONS)]
+    old = [rf"(?<![\w.-]){re.escape(name)}(?![\w-])" for name in (*renamed.SETTINGS, *renamed_options.OPTIONS)]
     old += [rf"{re.escape(setting)}\s*=\s*\"?{value}\b" for setting, value in renamed.VALUES]
-    old += [rf"\bheedful {command}(?![\w-])" for command in renamed.COMMANDS]
+    old += [rf"\bheedful {command}(?![\w-])" for command in renamed_options.COMMANDS]
     pattern = re.compile("|".join(old))
     result = [
         f"{page.relative_to(ROOT)}:{number}: {match.group()}"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import heedful
 from heedful.audio.log_mel import FeatureFrames
-from heedful.cli.commands import app
+from heedful.cli.commands import build_app
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import DataError, SettingError
 from heedful.inference.transcriber import AHEAD, MAX_SEARCHES, SpeechSegment, Transcriber, Transcript
@@ -124,17 +124,17 @@ def test_the_command(folder: Path, tmp_path: Path, transcriber: Transcriber) -> 
     soundfile.write(tmp_path / "b.flac", tone(500, 0.4, 44_100), 44_100)
     files = [str(tmp_path / "a.wav"), str(tmp_path / "b.flac")]
     run = CliRunner()
-    plain = run.invoke(app, ["transcribe", str(folder), *files, "--precision", "float32"])
+    plain = run.invoke(build_app(), ["transcribe", str(folder), *files, "--precision", "float32"])
     assert plain.exit_code == 0, plain.output
     assert plain.stdout.splitlines() == transcriber.transcribe([Path(file) for file in files])
-    lines = run.invoke(app, ["transcribe", str(folder), *files, "--json"]).stdout.splitlines()
+    lines = run.invoke(build_app(), ["transcribe", str(folder), *files, "--json"]).stdout.splitlines()
     assert [json.loads(line)["file"] for line in lines] == files
     assert json.loads(lines[0])["segments"][0]["end"] == pytest.approx(len(word("ma")) / 16_000, abs=0.01)
-    srt = run.invoke(app, ["transcribe", str(folder), files[0], "--srt"]).stdout
+    srt = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--srt"]).stdout
     assert srt.startswith("1\n00:00:00,000 --> ")
-    timed = run.invoke(app, ["transcribe", str(folder), files[0], "--timestamps"]).stdout
+    timed = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--timestamps"]).stdout
     assert timed.startswith("[00:00:00.000 --> ")
-    both = run.invoke(app, ["transcribe", str(folder), files[0], "--srt", "--json"])
+    both = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--srt", "--json"])
     assert "give one of them" in str(both.exception)
 
 
@@ -142,7 +142,7 @@ def test_evaluation(folder: Path, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
     (tmp_path / "test.tsv").write_text("a.wav\tma\n", encoding="utf-8")
     arguments = ["evaluate", str(folder), "--audio", str(tmp_path / "test.tsv")]
-    result = CliRunner().invoke(app, [*arguments, "--json"])
+    result = CliRunner().invoke(build_app(), [*arguments, "--json"])
     assert json.loads(result.stdout)["words"] == 1
-    assert "normalization: NFKC" in CliRunner().invoke(app, arguments).stdout
-    assert "--source is missing" in str(CliRunner().invoke(app, ["evaluate", str(folder)]).exception)
+    assert "normalization: NFKC" in CliRunner().invoke(build_app(), arguments).stdout
+    assert "--source is missing" in str(CliRunner().invoke(build_app(), ["evaluate", str(folder)]).exception)

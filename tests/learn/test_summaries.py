@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import heedful
-from heedful.cli.commands import app
+from heedful.cli.commands import build_app
 from heedful.evaluation.rouge import evaluate_summaries
 from heedful.inference.summarizer import Summarizer
 
@@ -91,12 +91,12 @@ def test_the_commands_summarize_and_evaluate(summarizer: Summarizer, tmp_path: P
     for name, side in (("documents", 0), ("titles", 1)):
         (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
     run = CliRunner()
-    made = run.invoke(app, ["summarize", str(path), "-i", str(tmp_path / "documents"), "--max-length", "20"])
+    made = run.invoke(build_app(), ["summarize", str(path), "-i", str(tmp_path / "documents"), "--max-length", "20"])
     assert made.exit_code == 0, made.output
     expected = heedful.load(path, kind=Summarizer).summarize([text for text, _ in pairs], max_length=20)
     assert made.stdout.splitlines() == expected
     files = ["--source", str(tmp_path / "documents"), "--reference", str(tmp_path / "titles")]
-    scored = run.invoke(app, ["evaluate", str(path), *files])
+    scored = run.invoke(build_app(), ["evaluate", str(path), *files])
     assert scored.exit_code == 0, scored.output
     assert [line.split()[0] for line in scored.stdout.splitlines()[:3]] == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert "Porter stemmer" in scored.stdout and "95% confidence intervals" in scored.stdout

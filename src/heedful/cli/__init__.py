@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from heedful.config import renamed
+from heedful.cli import renamed
 from heedful.errors import HeedfulError, SettingError, quote
 
 GC_THRESHOLD = 10_000  # allocations between garbage collections: importing torch takes a tenth less time than with 700
@@ -19,7 +19,7 @@ def main() -> None:
     gc.set_threshold(GC_THRESHOLD)
     import typer
 
-    from heedful.cli.commands import app
+    from heedful.cli.commands import build_app
     from heedful.cli.streams import abandon, flush_stderr
     from heedful.packages import explain_missing
     from heedful.storage.atomic import remedy
@@ -32,7 +32,7 @@ def main() -> None:
     try:
         _refuse_old_names(sys.argv[1:])
         with explain_missing(" ".join(["heedful", *sys.argv[1:2]])):
-            code = app(prog_name="heedful", standalone_mode=False)
+            code = build_app(sys.argv[1:])(prog_name="heedful", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code)
     except HeedfulError as error:

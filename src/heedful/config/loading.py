@@ -51,11 +51,11 @@ class RunConfig(Section):
         " encoder-decoder to start from), classification, regression, tagging, question-answering or similarity;"
         " without it, sentence pairs train a translator and labeled text a classifier, and plain text requires it.",
     )
-    data: DataSettings = DataSettings()
-    text: TextSettings = TextSettings()
-    model: ModelConfig = ModelConfig()
-    train: TrainSettings = TrainSettings()
-    search: SearchSettings = SearchSettings()
+    data: DataSettings = Field(default_factory=DataSettings)
+    text: TextSettings = Field(default_factory=TextSettings)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    train: TrainSettings = Field(default_factory=TrainSettings)
+    search: SearchSettings = Field(default_factory=SearchSettings)
 
     def with_preset(self, name: Preset, family: Family = "encoder-decoder") -> RunConfig:
         """Fill in from the preset every setting that the user did not set."""

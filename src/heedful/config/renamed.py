@@ -1,4 +1,4 @@
-"""Old name -> new name of settings, values, options and commands that were renamed before the first release.
+"""Old name -> new name of settings and values that were renamed before the first release.
 
 An old name is an error that gives the new one; none is accepted.
 """
@@ -35,13 +35,3 @@ VALUES = {
     ("model.decoder_attention", "lowrank"): "linformer",
     ("train.embedding_init", "pairs"): "lsa",
 }
-
-OPTIONS = {
-    "--alpha": "--length-penalty",
-    "--labelled": "--labeled",
-    "--no-normalise": "--no-normalize",
-    "--normalise": "--normalize",
-    "--valid-labelled": "--valid-labeled",
-}
-
-COMMANDS = {"fill": "fill-mask"}

@@ -13,4 +13,4 @@ Count = Annotated[int, Field(ge=1)]
 class Section(BaseModel):
     """A group of settings. Unknown keys are errors; instances are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, defer_build=True)

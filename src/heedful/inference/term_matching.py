@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from heedful.formats.language_tags import WantedLanguages
-from heedful.formats.termbase import Term, read_terms
 from heedful.search import RequiredPhrase
 from heedful.text import Tokenizer
 from heedful.text.term_annotation import are_forms
 from heedful.text.words import SPACELESS
+
+if TYPE_CHECKING:
+    from heedful.formats.termbase import Term
 
 MAX_TERMS = 24  # of one sentence; placeholders need phrases too
 PIECE = re.compile(rf"[{SPACELESS}]|(?:(?![{SPACELESS}])\w)+|[^\w\s]")
@@ -61,6 +62,9 @@ class Glossary:
     @classmethod
     def read(cls, path: Path | str, source_language: str | None = None, target_language: str | None = None) -> Glossary:
         """The glossary in a CSV, tab-separated or TBX file; a TBX file of more than two languages needs both codes."""
+        from heedful.formats.language_tags import WantedLanguages
+        from heedful.formats.termbase import read_terms
+
         return cls(read_terms(Path(path), WantedLanguages(source_language, target_language)))
 
     def __len__(self) -> int:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
-import platform
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -48,6 +45,10 @@ def cpu_flags() -> frozenset[str]:
 
 def _count_palettes() -> int:
     """The highest tile palette: EAX of CPUID leaf 0x1D. Python has no CPUID, so this runs machine code from a page."""
+    import ctypes
+    import mmap
+    import platform
+
     if platform.machine() not in ("x86_64", "AMD64"):
         raise OSError("CPUID needs an x86-64 CPU")
     with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as page:
