@@ -25,6 +25,13 @@ def test_documents_are_summarized_as_in_python(make_folder, tmp_path: Path, fold
         assert answer["model"] == "s"
         assert answer["summaries"] == summarizer.summarize(body["text"], max_length=6, no_repeat_ngram=2)
         assert answer["summaries"][0] and answer["summaries"][1] == ""
+        assert answer["warnings"] == [[], [], []]  # a summary may leave out numbers, a translation may not
+        longest = summarizer.max_length - 1
+        tokens = len(summarizer.source_tokenizer.encode(long := f"{TEXT} " * 40))
+        answer = client.post("/v1/summaries", json={"text": ["In 1984.", long]}).json()
+        assert answer["warnings"] == [
+            [], [f"the document has {tokens:,} tokens, and this model reads {longest:,}"]
+        ]  # fmt: skip
         assert client.post("/v1/summaries", json={"text": TEXT, "min_length": -1}).status_code == 422
         assert client.post("/v1/fill", json={"text": "a [MASK]"}).status_code == 404
         page = client.get("/page/summarize.js")

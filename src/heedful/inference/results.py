@@ -39,6 +39,7 @@ class SourcePart:
     terms: tuple[TermMatch, ...] = ()  # of a glossary
     phrases: LexicalConstraint | None = field(default=None, compare=False, repr=False)
     annotated: AnnotatedText | None = None  # what the model reads instead of `text`
+    unread: int = 0  # tokens at the end of a document that the model does not read
 
     def spans(self, tokenizer: Tokenizer) -> list[Span]:
         """The span in `text` of each id that is not added."""
@@ -56,7 +57,8 @@ class SourcePart:
 class Translation:
     """One translation. `alignment`, if requested, links words as (source, target).
 
-    `warnings` says what to check: numbers of the source that are missing, terms of a glossary that are not used.
+    `warnings` says what to check: numbers of the source that are missing, terms of a glossary that are not used, the
+    end of a document that is not read.
     `confidence`, if requested, is the share of words that are expected to be right, and `word_confidence` the
     probability of every word.
     """

@@ -7,9 +7,10 @@ Placeholders and tags are plain text: a summary need not contain them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, overload
 
-from heedful.inference.results import SourcePart
+from heedful.inference.results import SourcePart, Translation
 from heedful.inference.shortlist import Shortlist
 from heedful.inference.source_parts import SourcePartBuilder
 from heedful.inference.translator import Translator
@@ -33,7 +34,7 @@ class DocumentBuilder(SourcePartBuilder):
     def _split(self, line: int, template: Template, opening: list[int]) -> list[SourcePart]:
         text = replace_surrogates(template.restore(template.text))
         ids = opening + self.source_tokenizer.encode(text)
-        return [SourcePart(line, ids[: self.longest], (), text, len(opening))]
+        return [SourcePart(line, ids[: self.longest], (), text, len(opening), unread=len(ids) - self.longest)]
 
 
 class Summarizer(Translator):
@@ -51,3 +52,24 @@ class Summarizer(Translator):
 
     def describe_split(self, pieces: int) -> str:
         return "the rest is not read"
+
+    def restore(
+        self,
+        parts: Sequence[SourcePart],
+        found: Sequence[list[Translation]],
+        n_best: int,
+        aligned: bool,
+        confidence: bool = False,
+    ) -> list[list[Translation]]:
+        """As of a translator, but a summary may leave out numbers: the one warning is of a truncated document."""
+        restored = super().restore(parts, found, n_best, aligned, confidence)
+        return [
+            [replace(summary, warnings=self._warnings(part)) for summary in summaries]
+            for part, summaries in zip(parts, restored, strict=True)
+        ]
+
+    def _warnings(self, part: SourcePart) -> tuple[str, ...]:
+        if not part.unread:
+            return ()
+        read = len(part.ids)
+        return (f"the document has {read + part.unread:,} tokens, and this model reads {read:,}",)

@@ -80,9 +80,10 @@ async def summaries(state: ServerState, request: Request) -> Response:
     model = state.model(body.model, "summarize")
     names = ("beam", "length_penalty", "min_length", "max_length", "no_repeat_ngram")
     search = {name: value for name in names if (value := getattr(body, name)) is not None}
-    results = await model.request({"texts": texts, "fields": ("text",), "search": search}, len(texts))
+    results = await model.request({"texts": texts, "fields": ("text", "warnings"), "search": search}, len(texts))
     summaries = [n_best[0]["text"] if n_best else "" for n_best in results]
-    return JsonResponse({"model": model.served.name, "summaries": summaries})
+    warnings = [n_best[0]["warnings"] if n_best else [] for n_best in results]
+    return JsonResponse({"model": model.served.name, "summaries": summaries, "warnings": warnings})
 
 
 async def fill_mask(state: ServerState, request: Request) -> Response:

@@ -175,10 +175,11 @@ class SummariesRequest(RequestBody):
 
 
 class SummariesResponse(BaseModel):
-    """The summary of each document."""
+    """The summary of each document, and whether its end was not read."""
 
     model: str
     summaries: list[str]
+    warnings: list[list[str]]
 
 
 class ExplainRequest(RequestBody):

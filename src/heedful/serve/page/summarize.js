@@ -25,7 +25,7 @@ export function summarizing({ model, carried }) {
     try {
       const answer = await (await post("/v1/summaries", { model: model.name, text }, abort.signal)).json();
       output.value = answer.summaries[0];
-      say("");
+      say(answer.warnings[0].map((warning) => `Note: ${warning}.`).join(" "));
     } catch (error) {
       if (error.name !== "AbortError") sayWhy(error);
     }
