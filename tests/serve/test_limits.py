@@ -347,6 +347,25 @@ def test_draining_says_not_ready_first_and_loses_nothing(folders, monkeypatch):
     assert set(statuses) == {200}
 
 
+def test_connections_that_wait_in_the_backlog_are_served_before_the_end(folders, monkeypatch):
+    waiting: list[socket.socket] = []
+    shutdown = server.Server.shutdown
+
+    async def connect_and_shut_down(self: server.Server, sockets: list[socket.socket]) -> None:
+        for _ in range(5):  # the event loop is busy here, so the kernel alone accepts them
+            waiting.append(socket.create_connection(sockets[0].getsockname(), timeout=20))
+            waiting[-1].sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        await shutdown(self, sockets)
+
+    monkeypatch.setattr(server.Server, "shutdown", connect_and_shut_down)
+    with serving({"en-de": folders["en-de"]}):
+        pass
+    for connection in waiting:
+        with connection:
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    assert len(waiting) == 5
+
+
 def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("# ours\nthe-first-key\n")

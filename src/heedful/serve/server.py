@@ -87,11 +87,29 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, but leave accepted connections a moment to send their request."""
+        waiting = [connection for listener in sockets or () for connection in accept_waiting(listener)]
         for server in self.servers:
             server.close()
+        for connection in waiting:
+            await asyncio.get_running_loop().connect_accepted_socket(self._create_protocol, connection)
         if not self.force_exit:
             await asyncio.sleep(min(LINGER_SECONDS, self.state.settings.limits.drain / 8))
         await super().shutdown(sockets)
+
+    def _create_protocol(self) -> asyncio.Protocol:
+        """What uvicorn creates for a connection."""
+        return self.config.http_protocol_class(
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,  # type: ignore[call-arg]
+        )
+
+
+def accept_waiting(listener: socket.socket) -> Iterator[socket.socket]:
+    """Accept what waits in the backlog of a non-blocking socket: the kernel resets it when the socket is closed."""
+    with contextlib.suppress(OSError):  # none is left
+        while True:
+            yield listener.accept()[0]
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
