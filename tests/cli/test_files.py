@@ -154,3 +154,22 @@ def test_clean_prints_what_each_filter_dropped(call: Call, tmp_path: Path) -> No
     assert "there is no filter 'spam'" in call(*words, "--without", "spam").err
     assert "does not exist" in call("clean", tmp_path / "none.tmx").err
     assert call("clean", tmp_path / "memory.tmx", "--target-language", "x y").code == 2
+
+
+@pytest.mark.parametrize("text", ["a dog\na cat\n", ""], ids=["no TAB", "empty"])
+def test_clean_refuses_a_file_without_pairs_in_one_sentence(call: Call, tmp_path: Path, text: str) -> None:
+    (tmp_path / "lines.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "clean.tsv").write_text("as before", encoding="utf-8")
+    done = call("clean", tmp_path / "lines.txt", "--out", tmp_path / "clean.tsv")
+    assert done.code == 2 and len(done.err.splitlines()) == 1
+    assert "lines.txt has no pairs" in done.err and "source TAB target" in done.err
+    assert ("(line 1: no TAB)" in done.err) == bool(text)
+    assert (tmp_path / "clean.tsv").read_text(encoding="utf-8") == "as before"
+
+
+def test_clean_says_that_the_filters_dropped_everything(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a dog sleeps\tein Hund\n", encoding="utf-8")
+    done = call("clean", tmp_path / "pairs.tsv", "--max-words", "1")
+    assert done.code == 2 and done.out == ""
+    assert done.err.splitlines()[-1].startswith("error: the filters dropped all 1 pairs of")
+    assert "a dog sleeps  |  ein Hund" in done.err

@@ -16,9 +16,10 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 import heedful
-from heedful import interop
+from heedful import interop, native
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, HeedfulError, SettingError
+from heedful.inference.encoder import Encoder
 from heedful.inference.generator import Generator
 from heedful.inference.translator import Translator
 from heedful.interop import agreement
@@ -439,3 +440,12 @@ def test_a_folder_without_front_matter_keeps_its_words(tmp_path: Path, card: str
     convert(foreign, tmp_path / "ours")
     written = (tmp_path / "ours" / "README.md").read_text(encoding="utf-8")
     assert written == "---\nlibrary_name: heedful\npipeline_tag: text-generation\n---\n" + (card or "")
+
+
+def test_int8_of_a_foreign_folder_says_to_convert_it_and_works_then(tmp_path: Path) -> None:
+    bert(tmp_path / "theirs")
+    with pytest.raises(SettingError, match=f"`heedful convert {tmp_path / 'theirs'} NEW` writes one"):
+        Encoder(interop.open_folder(tmp_path / "theirs"), "int8")
+    convert(tmp_path / "theirs", tmp_path / "ours")
+    if native.library() is not None:
+        assert Encoder(interop.open_folder(tmp_path / "ours"), "int8").embed(["a dog"]).shape == (1, 16)

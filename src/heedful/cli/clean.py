@@ -51,5 +51,6 @@ def clean(
     with output_lines(out, *corpus.files) as put:
         for source, target in clean_pairs(corpus, limits, without or [], report):
             put(f"{source}\t{target}")
-    for line in report.lines():
-        print(line, file=sys.stderr)
+        for line in report.lines() if report.readable else ():
+            print(line, file=sys.stderr)
+        report.check(corpus)

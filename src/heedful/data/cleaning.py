@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from heedful.data.pair_filters import CHEAP, FilterThresholds, Judge, LearnedFilters, SeenPairs, is_length, is_ratio
-from heedful.errors import SettingError, quote
+from heedful.errors import DataError, SettingError, quote
 from heedful.formats.line_files import DroppedLines
 from heedful.formats.pair_files import PairCorpus
 
@@ -52,6 +52,23 @@ class CleaningReport:
     kept: int = 0
     unreadable: DroppedLines = field(default_factory=DroppedLines)
     dropped: dict[str, FilterCount] = field(default_factory=dict)
+
+    @property
+    def readable(self) -> int:
+        """Pairs that the filters saw."""
+        return self.read - self.unreadable.total
+
+    def check(self, corpus: PairCorpus) -> None:
+        """Refuse a corpus of which nothing is left."""
+        if not self.readable:
+            raise DataError(
+                f"{corpus} has no pairs{self.unreadable.first()}; check that it is the right file, UTF-8, and that "
+                "every line of a TSV file is source TAB target."
+            )
+        if not self.kept:
+            raise DataError(
+                f"the filters dropped all {self.readable:,} pairs of {corpus}; loosen them, or leave one out."
+            )
 
     def lines(self) -> list[str]:
         """The table as text, with examples."""

@@ -34,7 +34,8 @@ def computed_natively(folder: ModelFolder, precision: str, device: str) -> bool:
 
 def model_precision(folder: ModelFolder, precision: str, device: str) -> str:
     """The precision of a GPT or a BERT; `auto` is float32 where the engine computes."""
-    why = "" if isinstance(folder.weights, WeightFile) else "needs weights on disk"
+    writes = f"`heedful convert {folder.path} NEW` writes one"
+    why = "" if isinstance(folder.weights, WeightFile) else f"reads heedful's own model folders only ({writes})"
     return resolve_precision(precision, device, why or why_not_native([folder.config], device), "float32")
 
 
