@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from heedful.config import RunConfig, load_config
+from heedful.errors import SettingError
 from heedful.training import preset_selection, setup
 from heedful.training.distributed import Distributed
 from heedful.training.optim.muon import Muon
-from heedful.training.preset_selection import MIN_PASSES, RDROP_PASSES, add_rdrop, fit_preset
+from heedful.training.preset_selection import MIN_PASSES, RDROP_PASSES, add_rdrop, fit_preset, resolve_settings
 from heedful.training.run_report import RunReport
 from heedful.training.tasks import task_for
 
@@ -185,6 +186,22 @@ def test_subwords_are_not_split_where_time_made_the_model_small(opened, monkeypa
     requested = load_config(None, ["train.time=1m", *words], data=requested.data.model_dump(exclude_unset=True))
     config = fit_preset(task.resolve(requested, None), requested, task, passes_of(1.0), lambda message: None)
     assert config.train.bpe_dropout == split
+
+
+def test_settings_that_fit_only_a_smaller_preset_select_it(opened, monkeypatch):
+    """A width of 100 is divided by the 4 heads of small, not by the 8 of base, which this corpus would select."""
+    requested, task = opened
+    monkeypatch.setattr("heedful.training.tasks.translation.preset_for", lambda pairs: "base")
+    data, lines = requested.data.model_dump(exclude_unset=True), list[str]()
+    config = resolve_settings(task, load_config(None, ["model.d_model=100"], data=data), None, lines.append)
+    assert (config.preset, config.model.d_model, config.model.n_heads) == ("small", 100, 4)
+    (line,) = lines
+    assert line.startswith("preset small, as the settings do not fit a larger one: ") and "n_heads (8)" in line
+    for setting in ("preset=base", "model.n_heads=3"):  # chosen by the user; divides no width
+        requested = load_config(None, ["model.d_model=100", setting], data=data)
+        with pytest.raises(SettingError, match="must be divisible by n_heads"):
+            resolve_settings(task, requested, None, lines.append)
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 
 import torch
 
 from heedful.config import PRESETS, RunConfig, parse_duration
+from heedful.config.presets import presets_up_to
 from heedful.errors import SettingError
 from heedful.model.transformer import build_model
+from heedful.storage.folder import ModelFolder
 from heedful.training.backend import LossBackend
 from heedful.training.step import Gradients, build_optimizer
 from heedful.training.tasks.task import Task
@@ -22,6 +25,25 @@ CONFIRM_SECONDS = 3.0  # of measuring before a low speed is believed
 MIN_MEASUREMENTS = 3
 
 Passes = Callable[[RunConfig], float]
+
+
+def resolve_settings(
+    task: Task, user_config: RunConfig, init: ModelFolder | None, log: Callable[[str], None]
+) -> RunConfig:
+    """The settings of a run by its corpus; with a smaller preset if the user's settings do not fit that of the corpus.
+
+    Pairs are counted when they are encoded, so a refusal would come late; `check_run` has seen that one preset fits.
+    """
+    try:
+        return task.resolve(user_config, init)
+    except SettingError as problem:
+        chosen = user_config.preset or init is not None
+        for name in () if chosen else reversed(presets_up_to(task.preset_for_corpus())[:-1]):
+            with suppress(SettingError):
+                config = task.resolve(user_config.model_copy(update={"preset": name}), init)
+                log(f"preset {name}, as the settings do not fit a larger one: {problem}")
+                return config
+        raise
 
 
 def fit_preset(

@@ -28,7 +28,7 @@ from heedful.training.checks import check_options, check_run
 from heedful.training.distributed import Distributed
 from heedful.training.init.pretrained_embeddings import use_pretrained_embeddings
 from heedful.training.loop import CHECKPOINTS, TIME_IS_UP, TrainingRun, default_interval
-from heedful.training.preset_selection import add_rdrop, fit_preset, passes_in_time
+from heedful.training.preset_selection import add_rdrop, fit_preset, passes_in_time, resolve_settings
 from heedful.training.run_report import Column, RunReport
 from heedful.training.schedule import peak_rate
 from heedful.training.step import build_optimizer
@@ -131,7 +131,9 @@ def resolve(
             passes_in_time(task, config, distributed.device, distributed.world) if distributed.main else 0.0
         )
 
-    config = suited = _divide_micro_batches(task.resolve(user_config, init), user_config, distributed)
+    config = suited = _divide_micro_batches(
+        resolve_settings(task, user_config, init, report.log), user_config, distributed
+    )
     if init is None:
         config = fit_preset(suited, user_config, task, passes, report.log)
         if config.preset == suited.preset:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from heedful.config import Family, RunConfig, preset_for_text
+from heedful.config import Family, Preset, RunConfig, preset_for_text
 from heedful.config.presets import FINE_TUNING, LABELED_FROM_SCRATCH, LANGUAGE_MODEL, preset
 from heedful.data.bucketing import Lengths, plan_batches
 from heedful.data.corpus import ignore_progress
@@ -57,12 +57,14 @@ class EncoderTask(Task):
     def collate(self, training: bool, indices: Indices) -> MicroBatch:
         """Examples of the training set or of the validation set as tensors."""
 
+    def preset_for_corpus(self) -> Preset:
+        return preset_for_text(sum(int(side.sum()) for side in self.side_lengths(self.corpus.train)))
+
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         defaults, derived = {"train": LANGUAGE_MODEL["train"] | FINE_TUNING}, dict[str, Any]()
         filled: dict[str, Any] = {}
         if init is None:
-            tokens = sum(int(side.sum()) for side in self.side_lengths(self.corpus.train))
-            filled["preset"] = name = user_config.preset or preset_for_text(tokens)
+            filled["preset"] = name = user_config.preset or self.preset_for_corpus()
             defaults = preset("encoder", name, user_config.model.architecture)
             defaults["train"] |= LABELED_FROM_SCRATCH
             derived = vocabulary_settings(self.corpus.tokenizer) | self.known(user_config) | self.new_model(user_config)

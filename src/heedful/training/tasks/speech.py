@@ -70,8 +70,11 @@ class SpeechTask(Task):
     def preset(cls, name: Preset, user_config: RunConfig) -> Sections:
         return speech_preset(name)
 
+    def preset_for_corpus(self) -> Preset:
+        return preset_for_audio(self.corpus.report.seconds)
+
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
-        name = user_config.preset or preset_for_audio(self.corpus.report.seconds)
+        name = user_config.preset or self.preset_for_corpus()
         sections = speech_preset(name)
         if init is not None:
             sections["train"] |= FINE_TUNING

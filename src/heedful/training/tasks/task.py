@@ -103,6 +103,10 @@ class Task(ABC):
         return SELECTABLE
 
     @abstractmethod
+    def preset_for_corpus(self) -> Preset:
+        """The preset for a corpus of this size."""
+
+    @abstractmethod
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         """Fill in what the user left open: the preset, and what follows from the corpus and its vocabulary."""
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar, Self
 
-from heedful.config import RunConfig, preset_for_text
+from heedful.config import Preset, RunConfig, preset_for_text
 from heedful.data.blocks import plan_blocks
 from heedful.data.corpus import Accept, accept_any
 from heedful.data.text_corpus import TextCorpus, prepare_text
@@ -34,9 +34,12 @@ class TextTask(Task):
     def start_id(self) -> int:
         """The token that a text begins with."""
 
+    def preset_for_corpus(self) -> Preset:
+        return preset_for_text(len(self.corpus.train))
+
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         length, tokenizer = len(self.corpus.train), self.corpus.tokenizer
-        config = user_config.with_preset(user_config.preset or preset_for_text(length), self.family)
+        config = user_config.with_preset(user_config.preset or self.preset_for_corpus(), self.family)
         block = min(config.train.block_size, length - 1 + self.frame)
         derived = vocabulary_settings(tokenizer) | {"bos_id": self.start_id()}
         if "max_length" not in user_config.model.model_fields_set:

@@ -93,9 +93,12 @@ class TranslationTask(Task):
             {} if user_config.text.joint else {"source_vocab_size": 1}
         )
 
+    def preset_for_corpus(self) -> Preset:
+        return preset_for(len(self.corpus.train))
+
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         corpus = self.corpus
-        name = user_config.preset or preset_for(len(corpus.train))
+        name = user_config.preset or self.preset_for_corpus()
         sections = preset("encoder-decoder", name, user_config.model.architecture)
         sections = {section: sections.get(section, {}) | self.own_defaults(section) for section in SECTIONS}
         user_config = self.with_data_defaults(user_config, init)
