@@ -337,7 +337,7 @@ def test_outputs_are_checked_before_the_work(
         (["demo", "--out", "TEXT"], ("text is a file", "choose another --out")),
         (["train", "--resume", "--out", "."], ("holds no run to resume", "run.json", "the folder of an earlier run")),
         (["train", "--resume", "--out", "no"], ("no holds no run to resume", "start one without resume")),
-        (["score", "model"], ("no corpus is given; give two line-aligned files as source and target",)),
+        (["score", "model"], ("no corpus is given; give two line-aligned files (source and target)",)),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

@@ -82,6 +82,9 @@ def test_words_that_are_not_utf_8_are_replaced(call: Call, gpt: Path, bert: Path
 
 def test_the_prompt_may_come_from_standard_input(gpt: Path) -> None:
     assert process("generate", gpt, "-", "--max-tokens", 3, stdin="Ünd".encode()).out.startswith("Ünd")
+    binary = process("generate", gpt, "-", stdin=b"ab\xff")
+    assert binary.code == 2
+    assert binary.err.strip() == "error: standard input is not UTF-8 (byte 0xff at position 3); give text in UTF-8."
 
 
 def test_given_validation_text_and_resuming(call: Call, files: Path, tmp_path: Path) -> None:
@@ -166,23 +169,26 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["generate", "GPT", "x", "-n", "0"], "--n is 0"),
         (["generate", "BERT", "x"], "does not continue text"),
         (["generate", "nowhere", "x"], "nowhere does not exist"),
-        (["fill-mask", "BERT", "no blank"], "[MASK]"),
+        (["fill-mask", "BERT", "no mask"], "there is no mask in 'no mask'; write [MASK]"),
         (["fill-mask", "GPT", "[MASK]"], "which is not an encoder"),
         (["embed", "BERT", "-i", "A", "--pooling", "max", "-o", "v.npy"], "pooling"),
         (["classify", "BERT", "-i", "A"], "was not trained for classification"),
-        (["translate", "GPT", "-i", "A"], "does not translate; it is a GPT, use heedful generate."),
+        (["translate", "GPT", "-i", "A"], "holds a GPT, which does not translate; use heedful generate."),
         (
             ["evaluate", "BERT", "--source", "A", "--reference", "A"],
-            "it is a BERT, use heedful fill-mask or heedful embed.",
+            "holds a BERT, which does not translate; use heedful fill-mask or heedful embed.",
         ),
         (["score", "GPT", "--source", "A", "--target", "A"], "use heedful generate."),
         (["shortlist", "BERT", "--source", "A", "--target", "A"], "use heedful fill-mask or heedful embed."),
-        (["align", "TAGGER", "--source", "A", "--target", "A"], "it is a classifier, use heedful classify or heedful"),
-        (["classify", "BERT", "-i", "A"], "use heedful fill-mask or heedful embed."),
-        (["generate", "TRANSLATOR", "x"], "it is a translator, use heedful translate."),
-        (["fill-mask", "TRANSLATOR", "[MASK]"], "it is a translator, use heedful translate."),
-        (["embed", "TRANSLATOR", "-i", "A"], "it is a translator, use heedful translate."),
-        (["classify", "TRANSLATOR", "-i", "A"], "it is a translator, use heedful translate."),
+        (
+            ["align", "TAGGER", "--source", "A", "--target", "A"],
+            "holds a classifier, which has no cross-attention; use heedful classify or",
+        ),
+        (["classify", "BERT", "-i", "A"], "use heedful fill-mask or heedful embed, or train a model on labeled data"),
+        (["generate", "TRANSLATOR", "x"], "holds a translator, which does not continue text; use heedful translate."),
+        (["fill-mask", "TRANSLATOR", "[MASK]"], "holds a translator, which is not an encoder; use heedful translate."),
+        (["embed", "TRANSLATOR", "-i", "A"], "holds a translator, which is not an encoder; use heedful translate."),
+        (["classify", "TRANSLATOR", "-i", "A"], "holds a translator, which is not an encoder; use heedful translate."),
         (["train", "--task", "language-model", "--text", "nowhere.txt", "--out", "OUT"], "nowhere.txt does not exist"),
         (["train", "--text", "A", "--pairs", "A", "--out", "OUT"], "both given"),
         (["train", "--labeled", "T", "--init", "BERT", "--out", "OUT", "train.rdrop=5"], "is for a translator"),
@@ -190,9 +196,12 @@ def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path)
         (["train", "--task", "tagging", "--labeled", "A", "--out", "OUT", "data.strict=true"], "earlier lines have"),
         (["train", "--task", "regression", "--labeled", "T", "--out", "OUT"], "no number in the first column"),
         (["train", "--task", "question-answering", "--labeled", "T", "--out", "OUT"], "SQuAD's format is"),
-        (["train", "--task", "similarity", "--labeled", "T", "--out", "OUT"], "labeled text trains classification or"),
+        (
+            ["train", "--task", "similarity", "--labeled", "T", "--out", "OUT"],
+            "labeled text can only train classification or",
+        ),
         (["tag", "BERT", "-i", "A"], "was not trained for tagging"),
-        (["tag", "TAGGER", "-i", "A"], "it is a classifier, use heedful classify"),
+        (["tag", "TAGGER", "-i", "A"], "holds a classifier, which was not trained for tagging; use heedful classify"),
         (["answer", "BERT", "-q", "Who?", "-i", "A"], "was not trained for question-answering"),
         (["answer", "BERT"], "give --question and a passage"),
         (["similar", "nowhere.npy", "x"], "nowhere.npy does not exist"),

@@ -93,6 +93,7 @@ class TestUnknownKeys:
             ("model.seed=1", "unknown key model.seed; did you mean train.seed?"),
             ("text.max_length=9", "unknown key text.max_length; did you mean data.max_length?"),
             ("model.nheads=1", "unknown key model.nheads; did you mean model.n_heads?"),
+            ("model.xyzzy=1", "unknown key model.xyzzy; `heedful settings` lists them all."),
             ("zzz.qqq=1", "unknown key zzz; `heedful settings` lists them all."),
             ("model.d_model.x=3", "unknown key model.d_model.x; did you mean model.d_model?"),
         ],

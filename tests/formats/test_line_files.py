@@ -147,12 +147,12 @@ def test_settings_name_a_corpus() -> None:
     ("data", "words"),
     [
         ({}, ["no corpus is given"]),
-        ({"source": "a"}, ["data.source (a)", "without data.target"]),
-        ({"target": "a"}, ["data.target (a)", "without data.source"]),
-        ({"pairs": "p", "source": "a"}, ["data.pairs (p)", "data.source (a)"]),
-        ({"pairs": "p", "target": "a"}, ["data.pairs (p)", "data.target (a)"]),
-        ({"pairs": "p", "valid_source": "a"}, ["data.valid_source (a)", "without data.valid_target"]),
-        ({"pairs": "p", "valid_pairs": "v", "valid_target": "a"}, ["data.valid_pairs (v)", "data.valid_target (a)"]),
+        ({"source": "a"}, ["source (a)", "without target"]),
+        ({"target": "a"}, ["target (a)", "without source"]),
+        ({"pairs": "p", "source": "a"}, ["pairs (p)", "source (a)"]),
+        ({"pairs": "p", "target": "a"}, ["pairs (p)", "target (a)"]),
+        ({"pairs": "p", "valid_source": "a"}, ["valid_source (a)", "without valid_target"]),
+        ({"pairs": "p", "valid_pairs": "v", "valid_target": "a"}, ["valid_pairs (v)", "valid_target (a)"]),
     ],
 )
 def test_settings_that_contradict_are_told(data: dict[str, object], words: list[str]) -> None:

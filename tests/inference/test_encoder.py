@@ -128,6 +128,8 @@ def test_long_texts_are_cut_and_that_is_said(encoder: Encoder) -> None:
     assert len(said) == 1
     assert "text 1 is longer than the 40 tokens" in said[0]
     assert inputs["token_type_ids"][0].sum() > 10
+    encoder.embed(["Rome", "Rome " * 100, "Paris " * 100])
+    assert said[1:] == ["2 texts are longer than the 40 tokens of this model, and truncated; the first is text 2."]
 
 
 def test_accuracy_and_macro_f1_by_hand() -> None:
@@ -155,10 +157,10 @@ def test_other_families_do_not_encode(encoder: Encoder) -> None:
     config = ModelConfig(family="decoder", vocab_size=9, d_model=8, d_ff=8, n_heads=2, decoder_layers=1, max_length=8)
     with pytest.raises(
         FolderError,
-        match=r"not trained for classification.*; it is a BERT, use heedful fill-mask or",
+        match=r"holds a BERT, which was not trained for classification; use heedful fill-mask or",
     ):
         encoder_of().classify(["a"])
-    with pytest.raises(FolderError, match=r"no head for masked-language modeling; it is a BERT, use heedful embed\."):
+    with pytest.raises(FolderError, match=r"no head for masked-language modeling; use heedful embed\."):
         encoder_of(head="none", output_bias=False).fill_mask("[MASK]")
-    with pytest.raises(FolderError, match="decoder family, which is not an encoder"):
+    with pytest.raises(FolderError, match="holds a GPT, which is not an encoder"):
         Encoder(ModelFolder(build_model(config), encoder.tokenizer, encoder.tokenizer, SearchSettings(), Path("x")))

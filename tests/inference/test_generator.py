@@ -262,7 +262,7 @@ def test_bad_options_are_one_sentence(generator: Generator, options: dict[str, o
 def test_other_families_do_not_generate(generator: Generator) -> None:
     config = ModelConfig(family="encoder", vocab_size=9, d_model=8, d_ff=8, n_heads=2, encoder_layers=1, max_length=8)
     folder = ModelFolder(build_model(config), generator.tokenizer, generator.tokenizer, SearchSettings(), Path("x"))
-    with pytest.raises(FolderError, match="encoder family, which does not continue text"):
+    with pytest.raises(FolderError, match="holds a BERT, which does not continue text"):
         Generator(folder)
 
 

@@ -261,7 +261,7 @@ def test_two_directions_are_joined(translator_folder):
 
 
 def test_only_translators_align(make_folder):
-    with pytest.raises(FolderError, match="decoder family, which has no cross-attention"):
+    with pytest.raises(FolderError, match="holds a GPT, which has no cross-attention"):
         Aligner(make_folder("decoder"))
 
 

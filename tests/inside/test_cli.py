@@ -82,7 +82,7 @@ WRONG = [
     (["explain", "bert", "x", "--target", "y"], "an encoder generates no text; leave out the target"),
     (
         ["align", "bert", *FILES],
-        "bert holds a model of the encoder family, which has no cross-attention; it is a BERT, use",
+        "bert holds a BERT, which has no cross-attention; use",
     ),
     (["align", "model", *FILES, "--reverse", "none"], "none does not exist"),
     (["align", "model", "--source", "a.en", "--target", "none"], "none does not exist; check the path."),
@@ -93,7 +93,10 @@ WRONG = [
     ),
     (["align", "model", *FILES, "--heads", "decoder.9.cross.0"], "has no cross-attention head decoder.9.cross.0;"),
     (["heads", "model", "--source", "a.en"], "a translator is measured against references; give the translation"),
-    (["heads", "bert", "--source", "a.en", "--reference", "a.de"], "a model of the encoder family has no references"),
+    (
+        ["heads", "bert", "--source", "a.en", "--reference", "a.de"],
+        "a BERT is measured on its text alone; leave out references",
+    ),
     (["heads", "model", "--source", "empty", "--reference", "empty"], "there is nothing to measure on: no line"),
     (["heads", "model", "--source", "a.en", "--reference", "a.de", "--lines", "-1"], "Invalid value for '--lines'"),
 ]

@@ -174,9 +174,12 @@ def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Pa
     ("words", "message"),
     [
         (["data.text=a", "data.labeled=b"], r"data\.text and data\.labeled are both given"),
-        (["data.text=a", "task=translation"], "plain text trains language-model or masked-lm"),
-        (["data.labeled=a", "task=language-model"], "labeled text trains classification or regression"),
-        (["data.source=a", "task=language-model"], "sentence pairs trains translation"),
+        (["data.text=a", "task=translation"], "plain text can only train language-model or masked-lm"),
+        (["data.labeled=a", "task=language-model"], "labeled text can only train classification or regression"),
+        (
+            ["data.source=a", "task=language-model"],
+            "sentence pairs can only train translation or summarization; set another task, or give data.text",
+        ),
         (["data.text=a"], "set task to language-model"),
         (["data.source=a", "text.kind=bytes"], r"text\.kind is bytes"),
     ],

@@ -80,14 +80,14 @@ def evaluate(
         calibration = fit(best, [text for _, text in pairs])
         save_calibration(models[0], calibration)
         errors = " and ".join(f"{value:.1f} % ({name})" for name, value in calibration.errors.items())
-        print(f"confidence is calibrated: error {errors}; see {models[0] / RELIABILITY}", file=sys.stderr)
+        print(f"confidence is calibrated: calibration error {errors}; see {models[0] / RELIABILITY}", file=sys.stderr)
     if as_json:
         print(json.dumps(result.as_json() | {"sentences_per_second": speed, "engine": translator.engine}, indent=2))
         return
     print(f"BLEU  {result.bleu:6.2f}   {result.signatures['BLEU']}")
     print(f"chrF  {result.chrf:6.2f}   {result.signatures['chrF']}")
     print(f"TER   {result.ter:6.2f}   {result.signatures['TER']}")
-    print(f"exact {result.exact:6.2f}   of {result.sentences:,} sentences, {speed:.1f}/s with {translator.engine}")
+    print(f"exact {result.exact:6.2f} % of {result.sentences:,} sentences, {speed:.1f}/s with {translator.engine}")
 
 
 def evaluate_audio(transcriber: Transcriber, manifest: Path, beam: int | None, as_json: bool) -> None:

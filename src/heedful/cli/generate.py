@@ -36,7 +36,7 @@ def generate(
 
     For example: heedful generate runs/gpt "To be, or" --temperature 0.8
     """
-    from heedful.errors import SettingError
+    from heedful.errors import DataError, SettingError
     from heedful.inference.generator import Generator
     from heedful.interop import open_folder
     from heedful.text.normalization import replace_surrogates
@@ -47,7 +47,11 @@ def generate(
     check_device(compute.device)
     generator = Generator(open_folder(model), compute.precision, compute.device)
     if prompt == "-":
-        prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
+        try:
+            prompt = sys.stdin.buffer.read().decode("utf-8")
+        except UnicodeDecodeError as error:
+            where = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1}"
+            raise DataError(f"standard input is not UTF-8 ({where}); give text in UTF-8.") from None
     prompt = replace_surrogates(prompt)
     for number in range(n):
         chunks = generator.stream(prompt, number, **drop_unset(generation))

@@ -27,18 +27,20 @@ def quantize(
     from heedful.interop.model_card import card
     from heedful.storage import folder
     from heedful.storage.atomic import atomic_folder, check_output_path
+    from heedful.storage.weight_file import WeightFile
 
     if out is None:
         named = model.resolve() if model.name in ("", "..") else model
         out = named.with_name(f"{named.name}-int8")
     check_output_path(out)
     opened = open_folder(model)
+    stored = opened.weights.path.stat().st_size if isinstance(opened.weights, WeightFile) else None
     readme = card(opened, "heedful") + "\nThe weights are quantized to int8 (`heedful quantize`).\n"
     with atomic_folder(out.resolve()) as temporary:
         folder.save_folder(replace(opened, path=temporary), readme, precision="int8")
         folder.load_folder(temporary)  # verifies the new folder
         if (model / shortlist.SHORTLIST_FILE).exists():
             shortlist.save_shortlist(shortlist.load_shortlist(opened), replace(opened, path=temporary))
-    before = sum(tensor.nbytes for tensor in opened.model.state_dict().values())
+    before = stored or sum(tensor.nbytes for tensor in opened.model.state_dict().values())  # of another toolkit
     after = (out / folder.WEIGHTS).stat().st_size
-    print(f"{out} holds the model in {after / 1e6:.1f} MB instead of {before / 1e6:.1f}.")
+    print(f"{out} holds the model in {after / 1e6:.1f} MB instead of {before / 1e6:.1f} MB.")

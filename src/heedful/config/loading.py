@@ -37,6 +37,7 @@ TaskName = Literal[
     "similarity",
 ]
 S = TypeVar("S", bound=Section)
+MIN_SIMILARITY = 0.6  # of a misspelled key to the one that is suggested
 
 
 class RunConfig(Section):
@@ -212,8 +213,13 @@ def _near(kind: type[Section], loc: list[str]) -> str | None:
     """The most similar setting: the same key in another section, or else a close match of the name."""
     names = _names(kind)
     same = [name for name in names if name.rpartition(".")[2] == loc[-1]]
-    alike = [name for name in names if name.count(".") == len(loc) - 1]
-    return next(iter(same or difflib.get_close_matches(".".join(loc), alike, n=1, cutoff=0.6)), None)
+    matcher = difflib.SequenceMatcher(b=loc[-1])
+
+    def is_alike(name: str) -> bool:
+        matcher.set_seq1(name.rpartition(".")[2])
+        return name.count(".") == len(loc) - 1 and matcher.ratio() >= MIN_SIMILARITY
+
+    return next(iter(same or difflib.get_close_matches(".".join(loc), filter(is_alike, names), 1, cutoff=0)), None)
 
 
 def _names(kind: type[Section]) -> list[str]:

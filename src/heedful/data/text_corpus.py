@@ -44,20 +44,24 @@ class TextReport(CorpusReport):
 
     def lines(self) -> list[str]:
         if self.valid_corpus is not None:
-            valid = f"{self.valid_documents:,} documents read from {self.valid_corpus}"
+            valid = f"{_documents(self.valid_documents)} read from {self.valid_corpus}"
         elif self.tail:
             valid = "the end of the longest document, held out from the training data"
         else:
-            valid = f"{self.valid_documents:,} documents held out from the training data, drawn with train.seed"
+            valid = f"{_documents(self.valid_documents)} held out from the training data, drawn with train.seed"
         bytes_per_token = self.valid_bytes / max(1, self.valid_tokens)
         return [
-            f"{self.documents:,} documents ({self.bytes:,} bytes) read from {self.corpus} for training",
+            f"{_documents(self.documents)} ({self.bytes:,} bytes) read from {self.corpus} for training",
             *self.unreadable_lines(),
             f"validation set: {valid} ({self.valid_bytes:,} bytes)",
             *self.valid_unreadable_lines(),
             f"vocabulary: {self.vocab_size:,} tokens ({self.kind}), {bytes_per_token:.2f} bytes per token",
             f"{self.tokens:,} tokens for training, {self.valid_tokens:,} for validation",
         ]
+
+
+def _documents(number: int) -> str:
+    return f"{number:,} document{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True, kw_only=True)

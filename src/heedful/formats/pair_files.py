@@ -184,8 +184,8 @@ def training_corpus(data: DataSettings) -> PairCorpus:
     corpus = _choose_files(data.source, data.target, data.pairs, data, "")
     if corpus is None:
         raise SettingError(
-            "no corpus is given; give two line-aligned files as source and target, or files of pairs as pairs"
-            " (in a file of settings, data.source and data.target, or data.pairs)."
+            "no corpus is given; give two line-aligned files (source and target), or files of pairs (pairs);"
+            " in a file of settings they are called data.source, data.target and data.pairs."
         )
     return corpus
 
@@ -202,7 +202,7 @@ def _choose_files(
         if source is not None or target is not None:
             other = "source" if source is not None else "target"
             raise SettingError(
-                f"data.{prefix}pairs ({pairs[0]}) and data.{prefix}{other} ({source or target}) are both given;"
+                f"{prefix}pairs ({pairs[0]}) and {prefix}{other} ({source or target}) are both given;"
                 " keep the files of pairs or the two line-aligned files."
             )
         return _pairs_of(data, pairs)
@@ -212,8 +212,8 @@ def _choose_files(
         return None
     present, missing = ("source", "target") if target is None else ("target", "source")
     raise SettingError(
-        f"data.{prefix}{present} ({source or target}) is given without data.{prefix}{missing}; set both,"
-        f" or data.{prefix}pairs for files of pairs."
+        f"{prefix}{present} ({source or target}) is given without {prefix}{missing}; give both, or files of pairs"
+        f" ({prefix}pairs)."
     )
 
 

@@ -48,7 +48,7 @@ def _questions(path: Path) -> Iterator[Question | str]:
         paragraphs = [paragraph for article in tree["data"] for paragraph in article["paragraphs"]]
         rows = [(paragraph["context"], row) for paragraph in paragraphs for row in paragraph["qas"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        what = f"has no {error}" if isinstance(error, KeyError) else "is not JSON of that form"
+        what = f"has no {error}" if isinstance(error, KeyError) else "cannot be read as questions"
         raise DataError(f"{path} {what}; SQuAD's format is {SHAPE}.") from None
     for context, row in rows:
         yield _question(context, row)

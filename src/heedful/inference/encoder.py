@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from heedful.model.transformer import EncoderModel
 
 CHUNK_TEXTS = 256  # whose hidden states are in memory at once
-BLANK = re.compile(r"\[MASK\]|<mask>")
-CONTEXT_CHARACTER = "0"  # put before text that follows a blank without a space, so that it does not start a new word
+MASK = re.compile(r"\[MASK\]|<mask>")  # as it is written in a text, whatever the vocabulary calls it
+CONTEXT_CHARACTER = "0"  # put before text that follows a mask without a space, so that it does not start a new word
 POOLING = ("mean", "first")
 EncodedPairs = Sequence[tuple[list[int], list[int]]]  # of each text, or pair of texts, without special tokens
 Floats = NDArray[np.float32]
@@ -159,7 +159,7 @@ class Encoder:
                 self._candidate(text, *blank.span(), int(token), float(probabilities[token]))
                 for token in best_tokens(probabilities, min(top, len(probabilities)))
             ]
-            for blank, probabilities in zip(BLANK.finditer(text), softmax(logits), strict=True)
+            for blank, probabilities in zip(MASK.finditer(text), softmax(logits), strict=True)
         ]
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None, first: int = 1) -> list[Label]:
@@ -208,8 +208,8 @@ class Encoder:
 
     def _require(self, kind: LabelKind) -> None:
         if not self.config.labels or self.config.label_kind != kind:
-            why = f"was not trained for {kind}; train such a model (task {kind}) on labeled data with it as init"
-            raise wrong_family_error(self.folder, why)
+            instead = f"or train a model on labeled data with task {kind} and init {self.path}"
+            raise wrong_family_error(self.folder, f"was not trained for {kind}", instead)
 
     def _label_logits(self, rows: EncodedPairs) -> Iterator[Floats]:
         """-> for each row (C) logits of its text, or (T, C) of its tokens, special tokens included."""
@@ -237,14 +237,17 @@ class Encoder:
             raise SettingError(f"{len(texts)} first texts and {len(seconds)} second texts were given; give pairs.")
         encoded = self.tokenizer.encode_batch(texts)
         others = [[] for _ in texts] if seconds is None else self.tokenizer.encode_batch(seconds)
-        rows = []
+        rows, truncated = [], []
         for number, (text, second) in enumerate(zip(encoded, others, strict=True), start):
             first, other, cut = truncate_text_pair(text, second, self.config.max_length)
-            if cut:
-                self.notice(
-                    f"text {number} is longer than the {self.config.max_length} tokens of this model, and is truncated."
-                )
+            truncated += [number] * cut
             rows.append((first, other))
+        if truncated:
+            which = f"text {truncated[0]} is" if len(truncated) == 1 else f"{len(truncated):,} texts are"
+            first_one = f"; the first is text {truncated[0]}" if len(truncated) > 1 else ""
+            self.notice(
+                f"{which} longer than the {self.config.max_length} tokens of this model, and truncated{first_one}."
+            )
         return rows
 
     def _encode_masks(self, text: str) -> tuple[list[int], list[int]]:
@@ -252,9 +255,9 @@ class Encoder:
         mask = self.tokenizer.mask_id
         if mask is None:
             raise SettingError(f"the vocabulary of {self.path} has no mask token.")
-        parts = BLANK.split(text)
+        parts = MASK.split(text)
         if len(parts) == 1:
-            raise SettingError(f"there is no blank in {text[:60]!r}; write [MASK] where a word is missing.")
+            raise SettingError(f"there is no mask in {text[:60]!r}; write [MASK] where a word is missing.")
         ids, places = [self.tokenizer.bos_id], []
         for number, part in enumerate(parts):
             if number:

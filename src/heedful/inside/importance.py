@@ -19,6 +19,7 @@ from heedful.inside.patch import Head, heads, heads_off
 from heedful.model.transformer import DecoderModel, EncoderDecoder
 from heedful.ops.cross_entropy import linear_cross_entropy
 from heedful.storage.folder import ModelFolder
+from heedful.storage.model_kind import model_kind
 
 TOKENS = 2048  # that are run at once
 MASKED = 7  # every seventh token of an encoder's text is to be guessed
@@ -78,9 +79,12 @@ def importance(
     """Measure a model without each of its heads, on sentences and, for a translator, their translations."""
     translates = isinstance(folder.model, EncoderDecoder)
     if translates and references is None:
-        raise SettingError("a translator is measured against references; give the translation of each line.")
+        raise SettingError(
+            "a translator is measured against references; give the translation of each line as reference."
+        )
     if not translates and (references is not None or bleu):
-        raise SettingError(f"a model of the {folder.model.config.family} family has no references and no BLEU.")
+        kind = model_kind(folder.config, folder.task).title
+        raise SettingError(f"{kind} is measured on its text alone; leave out references and BLEU.")
     if references is not None and len(references) != len(sources):
         raise DataError(f"{len(sources)} sentences and {len(references)} references; give one for each.")
     if folder.model.config.family == "encoder" and folder.model.config.head == "none":

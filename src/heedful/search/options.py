@@ -73,7 +73,9 @@ class SearchOptions(SearchSettings):
     def check_beam(self) -> None:
         """Refuse more hypotheses than the beam is wide."""
         if self.n_best > self.beam:
-            raise SettingError(f"n_best ({self.n_best}) must not be above beam ({self.beam}).")
+            raise SettingError(
+                f"n_best ({self.n_best}) must not be above beam ({self.beam}); raise the beam, or ask for fewer."
+            )
 
     def check(self, sentences: int, vocab_size: int, special: set[int]) -> None:
         """Refuse prefixes that no output can begin with."""

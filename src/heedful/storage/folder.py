@@ -229,14 +229,11 @@ def _files_with_digest(path: Path) -> list[str]:
     return [name for name in (WEIGHTS, TOKENIZER, SOURCE_TOKENIZER) if find(path, name)]
 
 
-def wrong_family_error(folder: ModelFolder, why: str) -> FolderError:
-    """The error for a command that needs another family; names the commands for this one."""
+def wrong_family_error(folder: ModelFolder, why: str, instead: str = "") -> FolderError:
+    """The error for a command that needs another kind of model; names the commands for this one."""
     kind = model_kind(folder.config, folder.task)
     commands = " or ".join(f"heedful {command}" for command in kind.commands)
-    return FolderError(
-        f"{folder.path} holds a model of the {folder.config.family} family, which {why}; it is {kind.title}, use "
-        f"{commands}."
-    )
+    return FolderError(f"{folder.path} holds {kind.title}, which {why}; use {commands}{instead and ', '}{instead}.")
 
 
 def parameter_count(weights: Module | WeightFile) -> int:

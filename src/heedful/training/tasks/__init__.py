@@ -44,11 +44,14 @@ def task_for(config: RunConfig, init: ModelFolder | None = None) -> type[Task]:
     if len(inputs) > 1 and inputs != ["source", "pairs"]:  # the reader of pairs explains that
         raise SettingError(f"data.{inputs[0]} and data.{inputs[1]} are both given; a run trains on one of them.")
     what, possible = INPUTS[inputs[0] if inputs else "pairs"]
+    wanted = " or ".join(f"data.{name}" for name, (_, tasks) in INPUTS.items() if config.task in tasks)
     if config.task is not None and config.task not in possible and not inputs:
-        wanted = " or ".join(f"data.{name}" for name, (_, tasks) in INPUTS.items() if config.task in tasks)
         raise SettingError(f"task is {config.task}, but no data are given for it; set {wanted}.")
     if config.task is not None and config.task not in possible:
-        raise SettingError(f"task is {config.task}, but {what} trains {' or '.join(possible)}.")
+        raise SettingError(
+            f"task is {config.task}, but {what} can only train {' or '.join(possible)}; "
+            f"set another task, or give {wanted} instead of data.{inputs[0]}."
+        )
     fitting = [name for name in possible if init is None or TASKS[name].family == init.config.family] or possible
     if config.task is None and len(fitting) > 1 and inputs == ["text"]:
         raise SettingError(

@@ -216,7 +216,7 @@ class TranslationTask(Task):
         except DataError:  # a model that writes almost nothing
             return
         save_calibration(folder.path, result)
-        log(f"confidence, calibrated on the validation set: error {result.errors['words']:.1f} % for words")
+        log(f"confidence is calibrated on the validation set: calibration error {result.errors['words']:.1f} % (words)")
 
     def _tune_length_penalty(self, folder: ModelFolder, best_score: float, budget: TimeBudget, log: Progress) -> None:
         penalty = self.config.search.length_penalty
