@@ -106,9 +106,10 @@ def test_a_gpt_goes_on_and_its_positions_predict_the_next(make_folder):
     assert result.tree.hypotheses[0].ids[0] == result.labels[len(ids) - 1]
 
 
-def test_an_encoder_guesses_what_is_masked(make_folder):
+@pytest.mark.parametrize("mask", ["<mask>", "[MASK]"])  # as for `heedful fill-mask`
+def test_an_encoder_guesses_what_is_masked(make_folder, mask):
     folder = make_folder("encoder")
-    result = record_run(folder, "The old <mask> sleeps.")
+    result = record_run(folder, f"The old {mask} sleeps.")
     assert result.source.ids.count(folder.tokenizer.mask_id) == 1
     assert result.source.words[3] == "<mask>"
     assert result.source.special[0] and result.source.special[-1]

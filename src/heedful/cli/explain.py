@@ -19,7 +19,7 @@ def explain(
     text: Annotated[
         str,
         typer.Argument(
-            help="Input text, or the path of a recording; for an encoder it may contain the mask token, or a TAB before"
+            help="Input text, or the path of a recording; for an encoder it may contain [MASK], or a TAB before"
             " a second text."
         ),
     ],

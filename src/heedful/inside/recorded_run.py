@@ -15,6 +15,7 @@ from torch import Tensor
 from heedful.audio.log_mel import Frames
 from heedful.config import SearchSettings
 from heedful.errors import SettingError
+from heedful.inference.encoder import MASK
 from heedful.inference.record import Trace, activation_names, record
 from heedful.inference.translator import Translator
 from heedful.inside.beam_tree import BeamTree
@@ -174,17 +175,17 @@ def _continue(folder: ModelFolder, text: str, target: str | None, search: dict[s
 
 @torch.inference_mode()
 def _read(folder: ModelFolder, text: str) -> RecordedRun:
-    """Record an encoder; mask tokens may be written in the text, and a second text after a TAB."""
+    """Record an encoder; the text may contain [MASK] or <mask>, and a second text after a TAB."""
     assert isinstance(folder.model, EncoderModel)
     model, tokenizer = folder.model.eval(), folder.tokenizer
     longest = min(model.config.max_length - 2, MOST_TOKENS)
     text, _, second = text.partition("\t")
     others = [*tokenizer.encode(second), tokenizer.eos_id] if second.strip() else []
     longest = max(1, longest - len(others))
-    mask, name = tokenizer.mask_id, tokenizer.pieces([tokenizer.mask_id])[0] if tokenizer.mask_id is not None else ""
-    if mask is not None and name in text:
+    mask = tokenizer.mask_id
+    if mask is not None and MASK.search(text):
         ids: list[int] = []
-        for number, part in enumerate(text.split(name)):
+        for number, part in enumerate(MASK.split(text)):
             ids += [mask] * bool(number) + (tokenizer.encode(part) if part.strip() else [])
         ids, note = ids[:longest], _note(len(ids), longest)
     else:

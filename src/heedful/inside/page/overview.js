@@ -43,7 +43,7 @@ views.overview = {
         "div",
         { class: "controls" },
         segmented(
-          "Work",
+          "Role",
           Object.keys(workSigns)
             .filter((kind) => present.has(kind))
             .map((kind) => ({
