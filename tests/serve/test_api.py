@@ -259,3 +259,10 @@ def test_an_encoder_that_fills_no_masks_is_not_offered_for_them():
 def test_the_page_of_the_api_shows_code_as_code(client):
     page = client.get("/docs").text
     assert "Its language, or <code>auto</code>." in page and "`" not in page
+
+
+def test_the_examples_of_the_page_call_this_server(client):
+    assert f"  {str(client.base_url).rstrip('/')}/translate</pre>" in client.get("/docs").text
+    named = client.get("/docs", headers={"host": "translate.example.org"}).text
+    assert "  http://translate.example.org/translate</pre>" in named
+    assert "<script" not in client.get("/docs", headers={"host": "x.org<script>"}).text

@@ -60,7 +60,7 @@ async def openapi_json(state: ServerState, request: Request) -> Response:
 
 async def docs(state: ServerState, request: Request) -> Response:
     """GET /docs."""
-    return HTMLResponse(openapi.docs_page())
+    return HTMLResponse(openapi.docs_page(str(request.base_url).rstrip("/")))
 
 
 def _read_asset(name: str) -> bytes:

@@ -16,6 +16,7 @@ from heedful.serve.api import schemas
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
+ADDRESS = "SERVER-ADDRESS"  # in the examples of the page, until the address of a request replaces it
 REQUEST_ERRORS = {
     400: "The body is not JSON, not a form or not UTF-8.",
     401: "A valid API key is required.",
@@ -174,9 +175,13 @@ def _add_schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
+def docs_page(address: str) -> str:
+    """The HTML page of the API, without scripts; its examples call the server at `address`."""
+    return _docs_template().replace(ADDRESS, html.escape(address))
+
+
 @cache
-def docs_page() -> str:
-    """The HTML page of the API, without scripts."""
+def _docs_template() -> str:
     document = openapi_document()
     groups: dict[str, list[str]] = {}
     for operation in OPERATIONS:
@@ -212,9 +217,7 @@ def _operation_html(operation: Operation, schemas: dict[str, Any]) -> str:
                 + "".join(f"<td>{_inline_html(cell)}</td>" for cell in cells)
                 + "</tr>"
             )
-        parts.append(
-            f"</tbody></table><pre>curl {_curl_body(operation)} \\\n  http://127.0.0.1:5000{operation.path}</pre>"
-        )
+        parts.append(f"</tbody></table><pre>curl {_curl_body(operation)} \\\n  {ADDRESS}{operation.path}</pre>")
     answer = getattr(operation.answer, "__name__", "")
     if answer in schemas:
         properties = schemas[answer]["properties"].items()

@@ -341,7 +341,7 @@ class TranslateFileRequest(BaseModel):
     """A form with a file to translate."""
 
     file: bytes = Field(
-        description="PO, XLIFF, HTML, Markdown, SRT, VTT, CSV, TSV, JSON or text, with its file name.",
+        description="PO, XLIFF, TMX, HTML, Markdown, SRT, VTT, CSV, TSV, JSON or text, with its file name.",
         json_schema_extra={"format": "binary"},
     )
     source: str = Field("auto", max_length=16, description="Source language; auto takes the first that fits.")
