@@ -48,7 +48,7 @@ def train(model: BartForConditionalGeneration, pairs: Pairs, tokenizer: Tokenize
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     began, computed, epoch, updates, documents = time.perf_counter(), time.process_time(), 0, 0, 0
     while (passed := (time.perf_counter() - began) / seconds) < 1:
-        for rows in plan_batches(pairs.source_lengths, pairs.target_lengths, tokens, 1, epoch):
+        for rows in plan_batches(pairs.sources.lengths, pairs.targets.lengths, tokens, 1, epoch):
             if (passed := (time.perf_counter() - began) / seconds) >= 1:
                 break
             optimizer.param_groups[0]["lr"] = RATE * min(1.0, passed / WARMUP, 1 - passed)

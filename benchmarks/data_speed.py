@@ -166,7 +166,7 @@ def print_waiting(folder: Path, updates: int) -> None:
     between = (moments[-1] - moments[1] - computed) / (updates - 1) + planned
     share = between / (between + computed / (updates - 1))
     train = run.task.corpus.train
-    padded = [padding(epoch, lengths) for lengths in (train.source_lengths, train.target_lengths)]
+    padded = [padding(epoch, lengths) for lengths in (train.sources.lengths, train.targets.lengths)]
     print(f"  beside forward, backward and step {share:.2%} of the CPU time; an epoch is planned in "
           f"{planned * len(epoch):.1f} s of CPU; padding {padded[0]:.1%} of the source, {padded[1]:.1%} of the target",
           flush=True)  # fmt: skip

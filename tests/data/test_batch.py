@@ -55,10 +55,10 @@ def test_to_moves_every_tensor() -> None:
 def test_pairs_know_their_lengths_and_their_end() -> None:
     pairs = Pairs.of([([5, 6], []), ([], [7])])
     assert len(pairs) == 2
-    assert pairs.source_lengths.tolist() == [2, 0] and pairs.target_lengths.tolist() == [0, 1]
-    assert pairs.source(0).tolist() == [5, 6] and pairs.target(-1).tolist() == [7]
+    assert pairs.sources.lengths.tolist() == [2, 0] and pairs.targets.lengths.tolist() == [0, 1]
+    assert pairs.sources[0].tolist() == [5, 6] and pairs.targets[-1].tolist() == [7]
     with pytest.raises(IndexError):
-        pairs.source(2)
+        pairs.sources[2]
 
 
 @pytest.mark.parametrize("module", ["heedful.text", "heedful.data"])

@@ -26,7 +26,7 @@ def pairs_file(tmp_path: Path) -> Path:
 
 
 def lists(pairs: Pairs) -> list[tuple[list[int], list[int]]]:
-    return [(pairs.source(i).tolist(), pairs.target(i).tolist()) for i in range(len(pairs))]
+    return [(pairs.sources[i].tolist(), pairs.targets[i].tolist()) for i in range(len(pairs))]
 
 
 def texts(corpus: ParallelCorpus) -> list[tuple[str, str]]:
@@ -47,7 +47,7 @@ def test_the_corpus_equals_direct_encoding(pairs_file: Path, tmp_path: Path, joi
         for (source, target), (source_text, target_text) in zip(rows, pairs, strict=True):
             assert source == corpus.source_tokenizer.encode(source_text)
             assert target == corpus.target_tokenizer.encode(target_text)
-    assert corpus.train.source_lengths.tolist() == [len(source) for source, _ in lists(corpus.train)]
+    assert corpus.train.sources.lengths.tolist() == [len(source) for source, _ in lists(corpus.train)]
     assert isinstance(corpus.train.sources.ids, np.memmap) and corpus.train.sources.ids.dtype == np.uint16
 
 
@@ -162,7 +162,7 @@ def test_given_tokenizers_are_used(pairs_file: Path, tmp_path: Path) -> None:
     one, two = train_vocabulary(["the dog " * 50]), train_vocabulary(["Der Hund " * 50])
     corpus = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache", tokenizers=(one, two))
     assert corpus.source_tokenizer.to_json() == one.to_json() and corpus.target_tokenizer.to_json() == two.to_json()
-    assert corpus.train.target(0).tolist() == two.encode(texts(corpus)[0][1])
+    assert corpus.train.targets[0].tolist() == two.encode(texts(corpus)[0][1])
     joint = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache", tokenizers=(one, one))
     assert joint.joint and joint.path != corpus.path
     assert prepare_parallel(

@@ -223,7 +223,7 @@ def test_weights_decay_by_the_updates_of_a_pass_and_the_rate_that_are_taken(open
     requested, task = opened
     words = ["train.batch_tokens=16", "train.learning_rate=0.02"]
     requested = load_config(None, words, data=requested.data.model_dump(exclude_unset=True))
-    labels = sum(len(task.corpus.train.target(i)) + 1 for i in range(len(task.corpus.train)))
+    labels = sum(len(task.corpus.train.targets[i]) + 1 for i in range(len(task.corpus.train)))
     decay = task.resolve(requested, None).train.weight_decay
     assert decay * 0.02 * labels / 16 == pytest.approx(0.4, rel=0.1)
     assert decay < 0.3

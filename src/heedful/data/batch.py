@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,8 +20,20 @@ from heedful.data.pairs import Pairs, RaggedIds
 from heedful.text import Specials
 
 
+class MicroBatch:
+    """A batch, or part of one, as a dataclass of tensors, whose first axis is the example, and of numbers."""
+
+    def to(self, device: torch.device | str) -> Self:
+        return self.with_each(lambda tensor: tensor.to(device))
+
+    def with_each(self, change: Callable[[Tensor], Tensor], **changes: Any) -> Self:
+        """The same with every tensor changed, and with `changes` of other attributes."""
+        tensors = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors, **changes)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Batch:
+class Batch(MicroBatch):
     """Padded right: source (B, S) with its end, target (B, T + 1) with its start and its end."""
 
     source: Tensor
@@ -44,24 +57,11 @@ class Batch:
 
     def rows(self, numbers: Tensor) -> Batch:
         """The given rows, in this order."""
-        chosen = self._each(lambda rows: rows[numbers])
-        return replace(chosen, tokens=int(chosen.target_lengths.sum()))
+        return self.with_each(lambda rows: rows[numbers], tokens=int(self.target_lengths[numbers].sum()))
 
     def doubled(self) -> Batch:
         """(2B, …): all rows twice, for R-Drop."""
         return self.rows(torch.arange(len(self)).repeat(2))
-
-    def to(self, device: torch.device | str) -> Batch:
-        return self._each(lambda rows: rows.to(device))
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        return replace(
-            self,
-            source=change(self.source),
-            target=change(self.target),
-            source_lengths=change(self.source_lengths),
-            target_lengths=change(self.target_lengths),
-        )
 
 
 def collate(
@@ -98,27 +98,22 @@ def pad_ids(
 
 
 @dataclass(frozen=True)
-class LabeledBatch:
+class LabeledBatch(MicroBatch):
     """(B, T) ids and token types, padded right; labels: (B,) numbers, (B, T) of each token, or (B, 2) positions."""
 
     ids: Tensor
     types: Tensor
     labels: Tensor
 
-    def to(self, device: torch.device | str) -> LabeledBatch:
-        return replace(self, ids=self.ids.to(device), types=self.types.to(device), labels=self.labels.to(device))
-
 
 @dataclass(frozen=True)
-class TextPairBatch:
+class TextPairBatch(MicroBatch):
     """(B, T) ids and token types of the first and of the second text of each pair, padded right."""
 
-    ids: tuple[Tensor, Tensor]
-    types: tuple[Tensor, Tensor]
-
-    def to(self, device: torch.device | str) -> TextPairBatch:
-        ids, types = ((a.to(device), b.to(device)) for a, b in (self.ids, self.types))
-        return TextPairBatch(ids, types)
+    first: Tensor
+    first_types: Tensor
+    second: Tensor
+    second_types: Tensor
 
 
 def collate_text_pairs(

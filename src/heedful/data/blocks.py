@@ -6,20 +6,20 @@ pure function of the length, the seed and the epoch, as it is for pairs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.data.batch import MicroBatch
 from heedful.data.pairs import Ids
 
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class TokenBlocks:
+class TokenBlocks(MicroBatch):
     """(B, T + 1) tokens of a text: each but the last is an input, each but the first a label."""
 
     ids: Tensor
@@ -27,9 +27,6 @@ class TokenBlocks:
     @property
     def tokens(self) -> int:
         return self.ids.size(0) * (self.ids.size(1) - 1)
-
-    def to(self, device: torch.device | str) -> TokenBlocks:
-        return replace(self, ids=self.ids.to(device))
 
 
 def plan_blocks(tokens: int, block: int, batch_tokens: int, seed: int, epoch: int) -> list[Indices]:

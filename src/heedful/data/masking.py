@@ -7,13 +7,14 @@ A pure function of the tokens and the random generator. Knows no text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.data.batch import MicroBatch
 from heedful.text import Specials, Tokenizer
 
 MASKED, REPLACED = 0.8, 0.9  # cumulative shares of masked and of replaced tokens
@@ -22,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class MaskedBatch:
+class MaskedBatch(MicroBatch):
     """(B, T) each: input ids, token types, labels, and which positions are predicted."""
 
     ids: Tensor
@@ -31,14 +32,9 @@ class MaskedBatch:
     chosen: Tensor
     tokens: int  # positions that are predicted
 
-    def to(self, device: torch.device | str) -> MaskedBatch:
-        moved = {name: getattr(self, name).to(device) for name in ("ids", "types", "labels", "chosen")}
-        return replace(self, **moved)
-
     def rows(self, part: NDArray[np.int64]) -> MaskedBatch:
         """The rows of these numbers."""
-        chosen = self.chosen[part]
-        return MaskedBatch(self.ids[part], self.types[part], self.labels[part], chosen, int(chosen.sum()))
+        return self.with_each(lambda rows: rows[part], tokens=int(self.chosen[part].sum()))
 
 
 @dataclass(frozen=True)

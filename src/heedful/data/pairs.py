@@ -62,20 +62,6 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def source(self, i: int) -> Ids:
-        return self.sources[i]
-
-    def target(self, i: int) -> Ids:
-        return self.targets[i]
-
-    @property
-    def source_lengths(self) -> NDArray[np.int32]:
-        return self.sources.lengths
-
-    @property
-    def target_lengths(self) -> NDArray[np.int32]:
-        return self.targets.lengths
-
     @classmethod
     def of(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Pairs:
         """Pairs in memory, from lists of ids."""

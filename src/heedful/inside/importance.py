@@ -130,7 +130,7 @@ def _steps(folder: ModelFolder, sources: Sequence[str], references: Sequence[str
         targets = tokenizer.encode_batch(list(references or []))
         both = [pair for pair in zip(ids, targets, strict=True) if all(pair) and max(map(len, pair)) <= longest]
         pairs = Pairs.of(both)
-        for rows in plan_batches(pairs.source_lengths, pairs.target_lengths, TOKENS, 0, 0):
+        for rows in plan_batches(pairs.sources.lengths, pairs.targets.lengths, TOKENS, 0, 0):
             batch = collate(pairs, rows, folder.source_tokenizer.specials, tokenizer.specials)
             yield (batch.source, batch.decoder_input), batch.labels.masked_fill(batch.labels == tokenizer.pad_id, -1)
         return

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 
 from heedful.config import RunConfig, TrainSettings
-from heedful.data.batch import Batch
+from heedful.data.batch import Batch, MicroBatch
 from heedful.model.transformer import Model
 from heedful.native.flat_batch import TrainingBatch
 from heedful.native.trainer import native_trainer, training_obstacle
 from heedful.ops.cross_entropy import Loss
 from heedful.ops.precision import autocast, choose_precision
 from heedful.training.losses import rdrop_loss, uniform_label_smoothing
-from heedful.training.tasks.task import MicroBatch, Task
+from heedful.training.tasks.task import Task
 
 
 class LossBackend:

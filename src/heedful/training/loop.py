@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from heedful.config import RunConfig, parse_duration
+from heedful.data.batch import MicroBatch
 from heedful.errors import TrainingError
 from heedful.model.transformer import EncoderDecoder, Model, build_model
 from heedful.ops.cross_entropy import Loss
@@ -28,7 +29,7 @@ from heedful.training.optim.adam import Optimizer
 from heedful.training.run_report import Record, RunReport
 from heedful.training.schedule import learning_rate
 from heedful.training.step import Gradients, StepResult, apply_update
-from heedful.training.tasks.task import Indices, MicroBatch, Scores, Task
+from heedful.training.tasks.task import Indices, Scores, Task
 from heedful.training.time_budget import TimeBudget
 
 LOG_SECONDS = 2.0  # how often progress is shown

@@ -175,12 +175,12 @@ def answer_loss(model: EncoderModel, examples: LabeledBatch, smoothing: float = 
     return Loss(loss, loss.detach(), len(examples.labels))
 
 
-@with_auxiliary_losses(lambda pairs: (pairs.ids[1],))
+@with_auxiliary_losses(lambda pairs: (pairs.second,))
 def similarity_loss(
     model: EncoderModel, pairs: TextPairBatch, smoothing: float = 0.0, sampled_softmax: int = 0
 ) -> Loss:
     """Multiple-negatives ranking loss (Henderson et al., 2017): a text selects its partner among those of the batch."""
-    first, second = (model.embed(ids, types) for ids, types in zip(pairs.ids, pairs.types, strict=True))  # (B, D)
+    first, second = model.embed(pairs.first, pairs.first_types), model.embed(pairs.second, pairs.second_types)  # (B, D)
     scores = SIMILARITY_SCALE * (first @ second.t()).float()  # (B, B)
     loss = F.cross_entropy(scores, torch.arange(len(scores), device=scores.device), reduction="sum")
     return Loss(loss, loss.detach(), len(scores))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from heedful.config import Family, Preset, RunConfig, preset_for_text
 from heedful.config.presets import FINE_TUNING, LABELED_FROM_SCRATCH, LANGUAGE_MODEL, preset
+from heedful.data.batch import MicroBatch
 from heedful.data.bucketing import Lengths, plan_batches
 from heedful.data.corpus import ignore_progress
 from heedful.data.labeled_corpus import LabeledCorpus
@@ -18,7 +19,6 @@ from heedful.inference.encoder import Encoder
 from heedful.storage.folder import ModelFolder
 from heedful.training.tasks.task import (
     Indices,
-    MicroBatch,
     MicroBatches,
     Scores,
     Task,

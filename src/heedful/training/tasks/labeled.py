@@ -57,12 +57,12 @@ class LabeledTask(EncoderTask):
 
     def side_lengths(self, pairs: Pairs) -> Sequence[Lengths]:
         """Both texts are read as one, with a separator and without BOS."""
-        return [pairs.source_lengths + pairs.target_lengths + (pairs.target_lengths > 0)]
+        return [pairs.sources.lengths + pairs.targets.lengths + (pairs.targets.lengths > 0)]
 
     def collate(self, training: bool, indices: Indices) -> LabeledBatch:
         corpus = self.corpus
         pairs, labels = (corpus.train, corpus.train_labels) if training else (corpus.valid, corpus.valid_labels)
-        rows = [(pairs.source(int(i)).tolist(), pairs.target(int(i)).tolist()) for i in indices]
+        rows = [(pairs.sources[int(i)].tolist(), pairs.targets[int(i)].tolist()) for i in indices]
         ids, types = collate_text_pairs(rows, corpus.tokenizer.specials, self.types)
         return LabeledBatch(ids, types, self.batch_labels(pairs, labels, indices, ids.size(1)))
 

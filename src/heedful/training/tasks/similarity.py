@@ -65,12 +65,11 @@ class SimilarityTask(EncoderTask):
         return {"max_length": max(NEW_LENGTH, user_config.data.max_length + 2)}
 
     def side_lengths(self, pairs: Pairs) -> Sequence[Lengths]:
-        return pairs.source_lengths, pairs.target_lengths
+        return pairs.sources.lengths, pairs.targets.lengths
 
     def collate(self, training: bool, indices: Indices) -> TextPairBatch:
         pairs = self.corpus.train if training else self.corpus.valid
-        (first, first_types), (second, second_types) = (self._side(s, indices) for s in (pairs.sources, pairs.targets))
-        return TextPairBatch((first, second), (first_types, second_types))
+        return TextPairBatch(*self._side(pairs.sources, indices), *self._side(pairs.targets, indices))
 
     def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
         """How often the partner of a text is the nearest one, and Spearman's correlation with given similarities."""

@@ -61,7 +61,7 @@ class SummarizationTask(TranslationTask):
 
     def own_defaults(self, section: str) -> dict[str, Any]:
         """A summary may be as long as the longest one of the training set."""
-        longest = int(self.corpus.train.target_lengths.max(initial=1)) + 1
+        longest = int(self.corpus.train.targets.lengths.max(initial=1)) + 1
         return super().own_defaults(section) | ({"max_length": longest} if section == "search" else {})
 
     @classmethod

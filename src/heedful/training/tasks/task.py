@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.config import DataSettings, Family, Preset, RunConfig
 from heedful.config.presets import SELECTABLE, Sections, preset, weight_decay_for
+from heedful.data.batch import MicroBatch
 from heedful.data.bucketing import micro_batches
 from heedful.data.corpus import Accept, Corpus, accept_any
 from heedful.errors import SettingError, quote
@@ -35,12 +35,6 @@ from heedful.training.time_budget import TimeBudget
 Indices = NDArray[np.int64]
 Scores = dict[str, float]
 Progress = Callable[[str], None]
-
-
-class MicroBatch(Protocol):
-    """Part of a batch, as tensors."""
-
-    def to(self, device: torch.device | str) -> Self: ...
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class TranslationTask(Task):
         sections = preset("encoder-decoder", name, user_config.model.architecture)
         sections = {section: sections.get(section, {}) | self.own_defaults(section) for section in SECTIONS}
         user_config = self.with_data_defaults(user_config, init)
-        tokens = int(corpus.train.target_lengths.sum()) + len(corpus.train)  # each target ends in EOS
+        tokens = int(corpus.train.targets.lengths.sum()) + len(corpus.train)  # each target ends in EOS
         if init is not None and init.task != "denoising":
             sections["train"] |= CONTINUED_TRAINING
         config = user_config.with_defaults(sections, preset=name)
@@ -153,7 +153,7 @@ class TranslationTask(Task):
 
     def plan(self, epoch: int) -> list[Indices]:
         train = self.corpus.train
-        return plan_batches(train.source_lengths, train.target_lengths, self.planned_tokens, self.seed, epoch)
+        return plan_batches(train.sources.lengths, train.targets.lengths, self.planned_tokens, self.seed, epoch)
 
     def split_batch(self, batch: Indices, update: int, count: int) -> MicroBatches:
         pairs = self.corpus.train
@@ -163,12 +163,12 @@ class TranslationTask(Task):
                 apply_bpe_dropout(pairs, batch, self.bpe_dropout, self.longest, random),
                 np.arange(len(batch)),
             )
-        tokens = int(pairs.target_lengths[batch].sum()) + len(batch)  # each target ends in EOS
+        tokens = int(pairs.targets.lengths[batch].sum()) + len(batch)  # each target ends in EOS
         return MicroBatches.of(tokens, batch, count, partial(self._collate, pairs))
 
     def validation(self) -> Iterator[Batch]:
         valid = self.corpus.valid
-        for indices in plan_batches(valid.source_lengths, valid.target_lengths, self.batch_tokens, 0, 0):
+        for indices in plan_batches(valid.sources.lengths, valid.targets.lengths, self.batch_tokens, 0, 0):
             yield self._collate(valid, indices)
 
     def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
@@ -241,7 +241,7 @@ class TranslationTask(Task):
 
     def _check_lengths(self, most: int) -> None:
         for name, pairs in (("training", self.corpus.train), ("validation", self.corpus.valid)):
-            longest = 1 + max(int(side.max(initial=0)) for side in (pairs.source_lengths, pairs.target_lengths))
+            longest = 1 + max(int(side.max(initial=0)) for side in (pairs.sources.lengths, pairs.targets.lengths))
             if longest > most:
                 raise SettingError(
                     f"a pair of the {name} set has {longest} tokens, and the model takes {most} (model.max_length); "
