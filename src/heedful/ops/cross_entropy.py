@@ -10,6 +10,7 @@ The sampled softmax (Jean et al., 2015) sums over the labels of the batch and a 
 smoothing needs no sample: the mean of all logits is the product with the mean row of the weight.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +44,7 @@ def linear_cross_entropy(
     if 0 < samples < len(weight):
         return _sampled_cross_entropy(hidden, weight, bias, labels, smoothing, samples)
     if not torch.is_grad_enabled():
-        with torch.no_grad():
-            return _chunked_sums(hidden, weight, bias, labels, smoothing)
+        return _sums(hidden, weight, bias, labels, smoothing)
     smoothed, plain = _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing)  # type: ignore[no-untyped-call]
     return smoothed, plain
 
@@ -73,13 +73,9 @@ def linear_rdrop_cross_entropy(
     `rdrop` / 4 times KL(p, q) + KL(q, p) of their distributions p and q. All logits are materialized.
     """
     hidden = hidden.to(weight.dtype)
-    tokens, weights = sample_softmax_tokens(labels, len(weight), samples or len(weight))
-    logits = hidden @ weight[tokens].t() + weights.log()  # (2N, C)
-    if bias is not None:
-        logits = logits + bias[tokens]
-    index = _index_in_sample(tokens, len(weight))
-    log_probs = logits.float().log_softmax(-1)
-    plain = -log_probs.gather(1, index[labels].unsqueeze(1)).sum() / 2
+    output, shift, places = _sampled(weight, bias, labels, samples or len(weight))
+    log_probs = (hidden @ output.t() + shift).float().log_softmax(-1)  # (2N, C)
+    plain = -log_probs.gather(1, places.unsqueeze(1)).sum() / 2
     p, q = log_probs.chunk(2)
     divergence = ((p.exp() - q.exp()) * (p - q)).sum()
     penalty = _smoothing_penalty(hidden, weight, bias, labels)
@@ -104,9 +100,7 @@ def linear_pointer_cross_entropy(
     """
     hidden, output, shift, places = hidden.to(weight.dtype), weight, bias, labels
     if 0 < samples < len(weight):
-        tokens, weights = sample_softmax_tokens(labels, len(weight), samples)
-        output, places = weight[tokens], _index_in_sample(tokens, len(weight))[labels]
-        shift = weights.log() if bias is None else weights.log() + bias[tokens]
+        output, shift, places = _sampled(weight, bias, labels, samples)
     chunks = [slice(None)] if torch.is_grad_enabled() else _chunks(hidden, len(output))
     parts = [_label_log_probs(hidden[chunk], output, shift, places[chunk]) for chunk in chunks]
     generated, total = (torch.cat(columns) for columns in zip(*parts, strict=True))  # (N) twice
@@ -126,18 +120,16 @@ def _sampled_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, samples: int
 ) -> tuple[Tensor, Tensor]:
     """A softmax over the labels of the batch and a weighted sample of the other tokens."""
-    tokens, weights = sample_softmax_tokens(labels, len(weight), samples)
-    shift = weights.log() if bias is None else weights.log() + bias[tokens]
-    index = _index_in_sample(tokens, len(weight))
-    total, plain = linear_cross_entropy(hidden, weight[tokens], shift, index[labels])
+    total, plain = linear_cross_entropy(hidden, *_sampled(weight, bias, labels, samples))
     return (total + smoothing * _smoothing_penalty(hidden, weight, bias, labels) if smoothing else total), plain
 
 
-def _index_in_sample(tokens: Tensor, vocab_size: int) -> Tensor:
-    """(n) -> (V): the index of each sampled token in the sample; undefined for others."""
-    index = torch.empty(vocab_size, dtype=torch.long, device=tokens.device)
-    index[tokens] = torch.arange(len(tokens), device=tokens.device)
-    return index
+def _sampled(weight: Tensor, bias: Tensor | None, labels: Tensor, samples: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(V, D), (V), (N) -> (C, D), (C), (N): rows and biases of sampled tokens, and the place of each label."""
+    tokens, weights = sample_softmax_tokens(labels, len(weight), samples)
+    places = torch.empty(len(weight), dtype=torch.long, device=tokens.device)
+    places[tokens] = torch.arange(len(tokens), device=tokens.device)
+    return weight[tokens], weights.log() if bias is None else weights.log() + bias[tokens], places[labels]
 
 
 def _smoothing_penalty(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
@@ -158,14 +150,21 @@ def sample_softmax_tokens(labels: Tensor, vocab_size: int, samples: int) -> tupl
     return tokens, weights
 
 
-def _chunked_sums(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+def _sums(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    use_softmax: Callable[[slice, Tensor], None] = lambda chunk, probs: None,
 ) -> tuple[Tensor, Tensor]:
+    """The results of `linear_cross_entropy`; `use_softmax` receives (n, V) probabilities of every chunk of rows."""
     smoothed, plain = hidden.new_zeros((), dtype=torch.float64), hidden.new_zeros((), dtype=torch.float64)
     for chunk in _chunks(hidden, len(weight)):
-        likelihood, uniform, _ = _losses(F.linear(hidden[chunk], weight, bias).float(), labels[chunk])
+        likelihood, uniform, probs = _losses(F.linear(hidden[chunk], weight, bias).float(), labels[chunk])
         smoothed += (1 - smoothing) * likelihood.sum() + smoothing * uniform.sum()
         plain += likelihood.sum()
+        use_softmax(chunk, probs)
     return smoothed.float(), plain.float()
 
 
@@ -194,25 +193,21 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        smoothed, plain = hidden.new_zeros((), dtype=torch.float64), hidden.new_zeros((), dtype=torch.float64)
         d_hidden = torch.empty_like(hidden)
         d_weight = torch.zeros_like(weight)
         d_bias = None if bias is None else torch.zeros_like(bias)
-        vocab_size = len(weight)
-        for chunk in _chunks(hidden, vocab_size):
-            logits = F.linear(hidden[chunk], weight, bias).float()  # (n, V)
-            likelihood, uniform, grad = _losses(logits, labels[chunk])
-            smoothed += (1 - smoothing) * likelihood.sum() + smoothing * uniform.sum()
-            plain += likelihood.sum()
-            grad.sub_(smoothing / vocab_size)  # softmax minus the smoothed label distribution
+
+        def add_gradients(chunk: slice, grad: Tensor) -> None:
+            grad.sub_(smoothing / len(weight))  # softmax minus the smoothed label distribution
             grad[torch.arange(len(grad), device=grad.device), labels[chunk]] -= 1 - smoothing
             grad = grad.to(hidden.dtype)
             torch.mm(grad, weight, out=d_hidden[chunk])
             d_weight.addmm_(grad.t(), hidden[chunk])
             if d_bias is not None:
-                d_bias += grad.sum(0)
+                d_bias.add_(grad.sum(0))
+
+        smoothed, plain = _sums(hidden, weight, bias, labels, smoothing, add_gradients)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
-        smoothed, plain = smoothed.float(), plain.float()
         ctx.mark_non_differentiable(plain)
         return smoothed, plain
 

@@ -3,6 +3,7 @@
 An update divides the sum by the number of tokens over all micro-batches and ranks, so that neither changes the result.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from heedful.data.batch import Batch, LabeledBatch, TextPairBatch
 from heedful.data.blocks import TokenBlocks
 from heedful.data.masking import MaskedBatch
 from heedful.data.token_labels import UNLABELED
-from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
+from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel, Model
 from heedful.ops.cross_entropy import (
     Loss,
     linear_cross_entropy,
@@ -40,10 +41,13 @@ def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0
         return _pointer_loss(model, batch, smoothing, sampled_softmax)
     hidden: Tensor = model(batch.source, batch.decoder_input)  # (B, T, D)
     real = batch.labels != model.config.pad_id  # (B, T)
-    smoothed, likelihood = linear_cross_entropy(
-        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing, sampled_softmax
-    )
-    return Loss(smoothed, likelihood, batch.tokens)
+    return _output_loss(model, hidden[real], batch.labels[real], smoothing, sampled_softmax)
+
+
+def _output_loss(model: Model, hidden: Tensor, labels: Tensor, smoothing: float, sampled_softmax: int = 0) -> Loss:
+    """(N, D), (N) -> cross-entropy of the labels after the output projection."""
+    sums = linear_cross_entropy(hidden, model.output_weight, model.output_bias, labels, smoothing, sampled_softmax)
+    return Loss(*sums, len(labels))
 
 
 def _pointer_loss(model: EncoderDecoder, batch: Batch, smoothing: float, sampled_softmax: int) -> Loss:
@@ -73,9 +77,7 @@ def speech_loss(model: EncoderDecoder, batch: Batch, smoothing: float, ctc_weigh
     hidden = model.decode(batch.decoder_input, context)  # (B, T, D)
     places = torch.arange(batch.labels.size(1), device=hidden.device)
     real = places < batch.target_lengths.unsqueeze(1)  # (B, T): the padding token of some models is eos
-    smoothed, likelihood = linear_cross_entropy(
-        hidden[real], model.output_weight, model.output_bias, batch.labels[real], smoothing
-    )
+    loss = _output_loss(model, hidden[real], batch.labels[real], smoothing)
     if model.ctc is not None and ctc_weight:
         assert context.memory is not None
         ctc = F.ctc_loss(
@@ -87,8 +89,8 @@ def speech_loss(model: EncoderDecoder, batch: Batch, smoothing: float, ctc_weigh
             reduction="sum",
             zero_infinity=True,  # transcripts that have more tokens than the recording has positions
         )
-        smoothed = (1 - ctc_weight) * smoothed + ctc_weight * ctc
-    return Loss(smoothed, likelihood, batch.tokens)
+        loss = replace(loss, smoothed=(1 - ctc_weight) * loss.smoothed + ctc_weight * ctc)
+    return loss
 
 
 def rdrop_loss(model: Any, batch: Any, smoothing: float, sampled_softmax: int, rdrop: float) -> Loss:
@@ -114,15 +116,7 @@ def rdrop_loss(model: Any, batch: Any, smoothing: float, sampled_softmax: int, r
 def language_loss(model: DecoderModel, blocks: TokenBlocks, smoothing: float = 0.0, sampled_softmax: int = 0) -> Loss:
     """Cross-entropy of every token given the tokens before it in its block."""
     hidden: Tensor = model(blocks.ids[:, :-1])  # (B, T, D)
-    smoothed, likelihood = linear_cross_entropy(
-        hidden.flatten(0, 1),
-        model.output_weight,
-        model.output_bias,
-        blocks.ids[:, 1:].flatten(),
-        smoothing,
-        sampled_softmax,
-    )
-    return Loss(smoothed, likelihood, blocks.tokens)
+    return _output_loss(model, hidden.flatten(0, 1), blocks.ids[:, 1:].flatten(), smoothing, sampled_softmax)
 
 
 @with_auxiliary_losses(lambda masked: (masked.ids,))
@@ -130,10 +124,7 @@ def masked_loss(model: EncoderModel, masked: MaskedBatch, smoothing: float = 0.0
     """Cross-entropy of the masked tokens; logits are computed only for those."""
     hidden: Tensor = model(masked.ids, types=masked.types)  # (B, T, D)
     masked_states = model.before_output(hidden[masked.chosen])  # (N, D)
-    smoothed, likelihood = linear_cross_entropy(
-        masked_states, model.output_weight, model.output_bias, masked.labels[masked.chosen], smoothing, sampled_softmax
-    )
-    return Loss(smoothed, likelihood, masked.tokens)
+    return _output_loss(model, masked_states, masked.labels[masked.chosen], smoothing, sampled_softmax)
 
 
 @with_auxiliary_losses(lambda examples: (examples.ids,))
