@@ -3,7 +3,7 @@
 from heedful.config.data_settings import DataSettings, TextSettings
 from heedful.config.loading import SECTIONS, RunConfig, TaskName, load_config, settings_template, validate_section
 from heedful.config.model_config import ModelConfig, NormKind
-from heedful.config.presets import PRESETS, Family, Preset, preset_for, preset_for_text
+from heedful.config.presets import PRESETS, Family, Preset, preset_for
 from heedful.config.search_settings import SearchSettings
 from heedful.config.section import Section
 from heedful.config.train_settings import TrainSettings, parse_duration
@@ -25,7 +25,6 @@ __all__ = [
     "load_config",
     "parse_duration",
     "preset_for",
-    "preset_for_text",
     "settings_template",
     "validate_section",
 ]

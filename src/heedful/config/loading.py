@@ -69,13 +69,13 @@ class RunConfig(Section):
             filled[section] = dict(sections.get(section, {})) | current.model_dump(include=current.model_fields_set)
         if self.task is not None:
             filled["task"] = self.task
-        return _validated(RunConfig, filled)
+        return validate_section(RunConfig, filled)
 
     def replace(self, **sections: Mapping[str, Any]) -> RunConfig:
         """The same run with some settings changed."""
         current = self.model_dump(exclude_unset=True)
         changed = {name: current.get(name, {}) | dict(new) for name, new in sections.items()}
-        return _validated(RunConfig, current | changed)
+        return validate_section(RunConfig, current | changed)
 
 
 SECTIONS = [name for name in RunConfig.model_fields if name not in ("preset", "task")]
@@ -90,12 +90,15 @@ def load_config(path: Path | None, overrides: Iterable[str] = (), **sections: Ma
         tree[name].update(values)
     for override in overrides:
         _override(tree, override)
-    return _validated(RunConfig, tree, context="draft")
+    return validate_section(RunConfig, tree, draft=True)
 
 
 def validate_section(section: type[S], values: Mapping[str, Any], where: str = "", draft: bool = False) -> S:
     """Validate the values of one section; those of a draft one by one, without the checks across settings."""
-    return _validated(section, values, where, "draft" if draft else "")
+    try:
+        return section.model_validate(values, context="draft" if draft else "")
+    except ValidationError as error:
+        raise SettingError(" ".join(_sentence(section, problem, where) for problem in error.errors()[:3])) from None
 
 
 def settings_template() -> str:
@@ -151,7 +154,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
         raise SettingError(f"{quote(override)} is not a setting; write section.key=value, such as train.seed=7.")
     value = _value(text)
     section, dot, key = name.strip().partition(".")
-    if not isinstance(value, str | list) and f"{section}.{key}" in _paths():
+    if not isinstance(value, str | list) and "Path" in str(_settings(RunConfig).get(f"{section}.{key}")):
         value = text  # a file may be called 2024
     if not dot and section in SECTIONS:
         raise SettingError(f"{quote(override)} sets a whole section; write {section}.key=value.")
@@ -174,24 +177,6 @@ def _value(text: str) -> Any:
         return text
 
 
-def _paths() -> set[str]:
-    """The settings whose values are paths."""
-    sections = {name: field.annotation for name, field in RunConfig.model_fields.items() if name in SECTIONS}
-    return {
-        f"{name}.{key}"
-        for name, section in sections.items()
-        for key, field in getattr(section, "model_fields", {}).items()
-        if "Path" in str(field.annotation)
-    }
-
-
-def _validated(kind: type[S], values: Mapping[str, Any], where: str = "", context: str = "") -> S:
-    try:
-        return kind.model_validate(values, context=context)
-    except ValidationError as error:
-        raise SettingError(" ".join(_sentence(kind, problem, where) for problem in error.errors()[:3])) from None
-
-
 def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     loc = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
     name = quote(".".join(([where] if where else []) + loc[:2]))[1:-1]
@@ -211,7 +196,7 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
 
 def _near(kind: type[Section], loc: list[str]) -> str | None:
     """The most similar setting: the same key in another section, or else a close match of the name."""
-    names = _names(kind)
+    names = list(_settings(kind))
     same = [name for name in names if name.rpartition(".")[2] == loc[-1]]
     matcher = difflib.SequenceMatcher(b=loc[-1])
 
@@ -222,12 +207,11 @@ def _near(kind: type[Section], loc: list[str]) -> str | None:
     return next(iter(same or difflib.get_close_matches(".".join(loc), filter(is_alike, names), 1, cutoff=0)), None)
 
 
-def _names(kind: type[Section]) -> list[str]:
-    names = []
+def _settings(kind: type[Section]) -> dict[str, Any]:
+    """The type of every setting and section, by its full name."""
+    types: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
-        inner = field.annotation
+        types[name] = inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
-            names += [name] + [f"{name}.{key}" for key in inner.model_fields]
-        else:
-            names.append(name)
-    return names
+            types |= {f"{name}.{key}": inner_field.annotation for key, inner_field in inner.model_fields.items()}
+    return types

@@ -215,14 +215,9 @@ def speech_preset(name: Preset) -> Sections:
     return {part: sections[part] | SPEECH[part] | SPEECH_SIZES[name][part] for part in ("model", "train")}
 
 
-def preset_for_audio(seconds: float) -> Preset:
-    """The preset for so many seconds of recordings."""
-    return SELECTABLE[bisect(SECONDS, seconds)]
-
-
-def preset_for(pairs: int) -> Preset:
-    """The preset for a corpus of this many sentence pairs."""
-    return SELECTABLE[bisect(PAIRS, pairs)]
+def preset_for(size: float, limits: Sequence[int] = PAIRS) -> Preset:
+    """The preset for a corpus of this many sentence pairs, or as many TOKENS or SECONDS."""
+    return SELECTABLE[bisect(limits, size)]
 
 
 def weight_decay_for(updates: float, rate: float) -> float:
@@ -233,11 +228,6 @@ def weight_decay_for(updates: float, rate: float) -> float:
     0.3 are untested.
     """
     return min(0.3, float(f"{0.4 / (rate * updates):.1g}"))
-
-
-def preset_for_text(tokens: int) -> Preset:
-    """The preset for plain text of this many tokens."""
-    return SELECTABLE[bisect(TOKENS, tokens)]
 
 
 def presets_up_to(largest: Preset) -> Sequence[Preset]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from heedful.config import Family, Preset, RunConfig, preset_for_text
-from heedful.config.presets import FINE_TUNING, LABELED_FROM_SCRATCH, LANGUAGE_MODEL, preset
+from heedful.config import Family, Preset, RunConfig
+from heedful.config.presets import FINE_TUNING, LABELED_FROM_SCRATCH, LANGUAGE_MODEL, TOKENS, preset, preset_for
 from heedful.data.batch import MicroBatch
 from heedful.data.bucketing import Lengths, plan_batches
 from heedful.data.corpus import ignore_progress
@@ -58,7 +58,7 @@ class EncoderTask(Task):
         """Examples of the training set or of the validation set as tensors."""
 
     def preset_for_corpus(self) -> Preset:
-        return preset_for_text(sum(int(side.sum()) for side in self.side_lengths(self.corpus.train)))
+        return preset_for(sum(int(side.sum()) for side in self.side_lengths(self.corpus.train)), TOKENS)
 
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         defaults, derived = {"train": LANGUAGE_MODEL["train"] | FINE_TUNING}, dict[str, Any]()

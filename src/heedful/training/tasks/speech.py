@@ -11,7 +11,7 @@ import numpy as np
 
 from heedful.audio.log_mel import FRAMES_PER_SECOND, FeatureFrames
 from heedful.config import Family, Preset, RunConfig
-from heedful.config.presets import CONTINUED_TRAINING, Sections, preset_for_audio, speech_preset
+from heedful.config.presets import CONTINUED_TRAINING, SECONDS, Sections, preset_for, speech_preset
 from heedful.data.audio_batch import SpecAugment, collate_audio, pad_with_silence
 from heedful.data.audio_corpus import AudioCorpus, AudioForm, AudioPairs, prepare_audio
 from heedful.data.batch import Batch
@@ -71,7 +71,7 @@ class SpeechTask(Task):
         return speech_preset(name)
 
     def preset_for_corpus(self) -> Preset:
-        return preset_for_audio(self.corpus.report.seconds)
+        return preset_for(self.corpus.report.seconds, SECONDS)
 
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         name = user_config.preset or self.preset_for_corpus()

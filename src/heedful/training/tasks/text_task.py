@@ -6,7 +6,8 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar, Self
 
-from heedful.config import Preset, RunConfig, preset_for_text
+from heedful.config import Preset, RunConfig
+from heedful.config.presets import TOKENS, preset_for
 from heedful.data.blocks import plan_blocks
 from heedful.data.corpus import Accept, accept_any
 from heedful.data.text_corpus import TextCorpus, prepare_text
@@ -35,7 +36,7 @@ class TextTask(Task):
         """The token that a text begins with."""
 
     def preset_for_corpus(self) -> Preset:
-        return preset_for_text(len(self.corpus.train))
+        return preset_for(len(self.corpus.train), TOKENS)
 
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         length, tokenizer = len(self.corpus.train), self.corpus.tokenizer
