@@ -203,7 +203,7 @@ def test_lanes_give_the_same_translations_and_forget_cancelled_requests(translat
     lines = [pair.source for pair in PAIRS[:12]]
     parts = translator.parts(lines, [""] * len(lines))
     options = translator.options({"n_best": 2})
-    scheduler = Scheduler(TorchSearchLanes(translator.torch, lambda: translator.next_token))
+    scheduler = Scheduler(TorchSearchLanes(translator.torch, translator.next_token))
     requests = scheduler.add([translator.search_request(part, options) for part in parts])
     results = {result.queued: result.get() for result in scheduler.step()}
     cancelled = {requests[2], requests[5]} - results.keys()

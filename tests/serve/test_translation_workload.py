@@ -34,7 +34,7 @@ def translator(folders) -> Translator:
 @pytest.fixture
 def work(translator) -> TranslationWorkload:
     clock = Clock()
-    lanes = TorchSearchLanes(translator.torch, lambda: translator.next_token, clock)
+    lanes = TorchSearchLanes(translator.torch, translator.next_token, clock)
     return TranslationWorkload(translator, lanes, clock)
 
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from heedful.inference.alignment import HeadChoice, align_words, choose_heads, cross_attention, symmetrize
-from heedful.inference.forced_decoding import ForcedDecoder, frame_pair
-from heedful.inference.native_choice import computed_natively
+from heedful.inference.forced_decoding import frame_pair
+from heedful.inference.loaded_models import LoadedModels
 from heedful.inference.results import Alignment
-from heedful.native import Engine
-from heedful.native.forced_decoder import EngineForcedDecoder
-from heedful.ops.threads import num_threads
 from heedful.storage.folder import ModelFolder, wrong_family_error
-from heedful.storage.weight_file import WeightFile
 from heedful.text import words_of_spans
 from heedful.text.normalization import replace_surrogates
 from heedful.text.words import WORD
@@ -38,7 +33,7 @@ class Aligner:
         """`marks` treats punctuation marks as words; otherwise white space separates words."""
         if folder.config.family != "encoder-decoder":
             raise wrong_family_error(folder, "has no cross-attention")
-        self.folder, self.model, self.choice = folder, forced_decoder(folder), choice
+        self.folder, self.model, self.choice = folder, LoadedModels([folder]).forced_decoders[0], choice
         self.words = MARKS if marks else WORD
         self.notice: Callable[[str], None] = lambda text: None  # told what a user should know of a pair
 
@@ -85,17 +80,6 @@ class Aligner:
             )
             return False
         return True
-
-
-def forced_decoder(folder: ModelFolder) -> ForcedDecoder:
-    """The model in float32: in the native engine, or in PyTorch."""
-    if computed_natively(folder, "float32", "cpu"):
-        assert isinstance(folder.weights, WeightFile)
-        return EngineForcedDecoder(Engine(folder.weights, int8=False), num_threads())
-    from heedful.inference.torch_forced_decoder import TorchForcedDecoder
-
-    model: Any = folder.model.eval()
-    return TorchForcedDecoder(model)
 
 
 def align_both(forward: Aligner, backward: Aligner, pairs: Iterable[Text]) -> Iterator[Alignment]:

@@ -10,31 +10,27 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.config import Family
 from heedful.config.model_config import LabelKind
 from heedful.data.labeled_corpus import frame_text_pair, truncate_text_pair
 from heedful.data.token_labels import encode_passage, encode_words, windows
 from heedful.errors import SettingError
-from heedful.inference.native_choice import computed_natively, model_precision
+from heedful.inference.native_choice import LoadedModel
 from heedful.inference.token_predictions import Answer, TaggedWord, best_answer, softmax, tag_words
-from heedful.native import Engine
 from heedful.native.engine_encoder import EngineEncoder
 from heedful.ops.threads import num_threads
 from heedful.search.token_sampler import best_tokens
-from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
-from heedful.storage.weight_file import WeightFile
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from heedful.model.transformer import EncoderModel
+    from heedful.model.transformer import EncoderModel  # noqa: F401  the base class names it in quotes
 
 CHUNK_TEXTS = 256  # whose hidden states are in memory at once
 MASK = re.compile(r"\[MASK\]|<mask>")  # as it is written in a text, whatever the vocabulary calls it
@@ -82,40 +78,23 @@ class EncoderBackend(Protocol):
     def label_logits(self, texts: Sequence[Sequence[int]], types: Sequence[Sequence[int]]) -> Sequence[Floats]: ...
 
 
-class Encoder:
+class Encoder(LoadedModel["EncoderModel"]):
     """A trained encoder-only model."""
 
+    family: ClassVar[Family] = "encoder"
+    lacks: ClassVar[str] = "is not an encoder"
+
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
-        if folder.config.family != "encoder":
-            raise wrong_family_error(folder, "is not an encoder")
-        self.device, self.precision = device, model_precision(folder, precision, device)
-        self.tokenizer, self.config = folder.tokenizer, folder.config
-        self.folder, self.path = folder, folder.path
+        super().__init__(folder, precision, device)
         self.notice: Callable[[str], None] = log.warning  # called with warnings about a text
 
     @property
-    def model(self) -> EncoderModel:
-        """The model as a PyTorch module, read on first use; from then on PyTorch computes."""
-        model: Any = self.folder.model
-        encoder: EncoderModel = model.to(self.device).eval()
-        return encoder
-
-    @cached_property
-    def _engine(self) -> Engine:
-        assert isinstance(self.folder.weights, WeightFile)
-        return Engine(self.folder.weights, self.precision == "int8")
-
-    @property
     def _backend(self) -> EncoderBackend:
-        if computed_natively(self.folder, self.precision, self.device):
-            return EngineEncoder(self._engine, num_threads())
+        if (engine := self.engine) is not None:
+            return EngineEncoder(engine, num_threads())
         from heedful.inference.torch_encoder import TorchEncoder
 
         return TorchEncoder(self.model, self.precision)
-
-    @classmethod
-    def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Encoder:
-        return cls(model_folder.load_folder(path), precision, device)
 
     def tokenize(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> dict[str, Tensor]:
         """Texts, or pairs of them, as the arguments of a call: input_ids, attention_mask, token_type_ids, (B, S)."""
@@ -208,7 +187,7 @@ class Encoder:
 
     def _require(self, kind: LabelKind) -> None:
         if not self.config.labels or self.config.label_kind != kind:
-            instead = f"or train a model on labeled data with task {kind} and init {self.path}"
+            instead = f"or train a model on labeled data with task {kind} and init {self.folder.path}"
             raise wrong_family_error(self.folder, f"was not trained for {kind}", instead)
 
     def _label_logits(self, rows: EncodedPairs) -> Iterator[Floats]:
@@ -254,7 +233,7 @@ class Encoder:
         """The ids of a text with special tokens and masks, and the positions of the masks."""
         mask = self.tokenizer.mask_id
         if mask is None:
-            raise SettingError(f"the vocabulary of {self.path} has no mask token.")
+            raise SettingError(f"the vocabulary of {self.folder.path} has no mask token.")
         parts = MASK.split(text)
         if len(parts) == 1:
             raise SettingError(f"there is no mask in {text[:60]!r}; write [MASK] where a word is missing.")

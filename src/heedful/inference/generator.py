@@ -9,30 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.config import Family
 from heedful.errors import HeedfulError, SettingError
 from heedful.inference.engine_window import EngineWindow
-from heedful.inference.native_choice import computed_natively, model_precision
+from heedful.inference.native_choice import LoadedModel
 from heedful.inference.scheduler import QueuedRequest, RequestResult, Scheduler
-from heedful.native import Engine
 from heedful.ops.threads import num_threads
 from heedful.search import SearchOptions
 from heedful.search.loops import MAX_COPIES, SAMPLED_RUN, loop_tokens, max_copies
 from heedful.search.token_sampler import best_tokens, draw_token, penalize_repeated, sample_numbers
-from heedful.storage import folder as model_folder
-from heedful.storage.folder import ModelFolder, wrong_family_error
-from heedful.storage.weight_file import WeightFile
+from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 
 if TYPE_CHECKING:
-    from heedful.model.transformer import DecoderModel
+    from heedful.model.transformer import DecoderModel  # noqa: F401  the base class names it in quotes
 
 MAX_TOKENS = 200
 MAX_ROWS = 64  # samples generated in one batch; a request for more runs alone
@@ -200,41 +196,24 @@ class GenerationBatch:
             start += len(text.running)
 
 
-class Generator:
+class Generator(LoadedModel["DecoderModel"]):
     """A trained language model that continues text."""
 
+    family: ClassVar[Family] = "decoder"
+    lacks: ClassVar[str] = "does not continue text"
+
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
-        if folder.config.family != "decoder":
-            raise wrong_family_error(folder, "does not continue text")
-        self.folder, self.config, self.tokenizer = folder, folder.config, folder.tokenizer
-        self.device = device
-        self.precision = model_precision(folder, precision, device)
+        super().__init__(folder, precision, device)
         special = {self.config.pad_id, self.config.bos_id, *self.tokenizer.extras.values()} - {self.config.eos_id}
         self.forbidden = sorted(special)
 
-    @property
-    def model(self) -> DecoderModel:
-        """The model as a PyTorch module, read on first use; from then on PyTorch computes."""
-        model: Any = self.folder.model
-        decoder: DecoderModel = model.to(self.device).eval()
-        return decoder
-
-    @cached_property
-    def _engine(self) -> Engine:
-        assert isinstance(self.folder.weights, WeightFile)
-        return Engine(self.folder.weights, self.precision == "int8")
-
     def open_window(self) -> Window:
         """An empty context window, in the native engine or in PyTorch."""
-        if computed_natively(self.folder, self.precision, self.device):
-            return EngineWindow(self._engine, num_threads())
+        if (engine := self.engine) is not None:
+            return EngineWindow(engine, num_threads())
         from heedful.inference.context_window import TorchWindow
 
         return TorchWindow(self.model, self.precision)
-
-    @classmethod
-    def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Generator:
-        return cls(model_folder.load_folder(path), precision, device)
 
     def generate(self, prompt: str = "", **options: Any) -> str:
         """Continue the prompt. Options are those of `stream`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.errors import SettingError
 from heedful.inference.forced_decoding import ForcedDecoder
 from heedful.inference.native_choice import resolve_precision, why_not_native
+from heedful.inference.scheduler import SearchBackend
 from heedful.inference.shortlist import Shortlist
 from heedful.native import Engine, WeightSource
 from heedful.native.forced_decoder import EngineForcedDecoder
@@ -134,6 +135,13 @@ class LoadedModels:
     def aligns(self) -> bool:
         """Whether there is an attention over the source to read alignments off, and something to compute it."""
         return self.configs[0].has_cross_attention and (bool(self.engines) or find_spec("torch") is not None)
+
+    def torch_lanes(self, **options: Any) -> SearchBackend:
+        """Searches in PyTorch, or in the engine for searches that only PyTorch knows."""
+        torch = self.torch
+        from heedful.inference.torch_search import TorchSearchLanes
+
+        return TorchSearchLanes(torch, self.next_token, **options)
 
     @property
     def next_token(self) -> NextToken:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
-from heedful.config import ModelConfig
+from heedful.config import Family, ModelConfig
 from heedful.errors import SettingError
-from heedful.native import library
+from heedful.native import Engine, library
 from heedful.native.support import unsupported_setting
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
-from heedful.storage.folder import ModelFolder
+from heedful.storage.folder import ModelFolder, load_folder, wrong_family_error
 from heedful.storage.weight_file import WeightFile
+
+M = TypeVar("M")  # the class of a model as a PyTorch module
 
 
 def why_not_native(configs: Sequence[ModelConfig], device: str) -> str:
@@ -23,20 +27,44 @@ def why_not_native(configs: Sequence[ModelConfig], device: str) -> str:
     return "" if library() is not None else "is not available"
 
 
-def computed_natively(folder: ModelFolder, precision: str, device: str) -> bool:
-    """Whether the engine computes a GPT or a BERT: weights on disk, on a CPU, in float32 or int8.
+class LoadedModel(Generic[M]):
+    """A GPT or a BERT, in the native engine or as a PyTorch module, read on first use."""
 
-    A model that was read as a PyTorch module is computed by PyTorch, with its hooks and changed weights.
-    """
-    on_disk = isinstance(folder.weights, WeightFile)
-    return on_disk and precision != "bfloat16" and not why_not_native([folder.config], device)
+    family: ClassVar[Family]
+    lacks: ClassVar[str]  # what a model of another family does not do, as a clause
+    _engine: Engine | None = None
 
+    def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
+        """With precision "auto" the engine computes in float32."""
+        if folder.config.family != self.family:
+            raise wrong_family_error(folder, self.lacks)
+        self.folder, self.config, self.tokenizer, self.device = folder, folder.config, folder.tokenizer, device
+        self.precision = resolve_precision(precision, device, self._why_not_native(), "float32")
 
-def model_precision(folder: ModelFolder, precision: str, device: str) -> str:
-    """The precision of a GPT or a BERT; `auto` is float32 where the engine computes."""
-    writes = f"`heedful convert {folder.path} NEW` writes one"
-    why = "" if isinstance(folder.weights, WeightFile) else f"reads heedful's own model folders only ({writes})"
-    return resolve_precision(precision, device, why or why_not_native([folder.config], device), "float32")
+    @classmethod
+    def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Self:
+        return cls(load_folder(path), precision, device)
+
+    @property
+    def model(self) -> M:
+        """The model as a PyTorch module, with its hooks and changed weights; from now on PyTorch computes."""
+        module: Any = self.folder.model
+        return cast(M, module.to(self.device).eval())
+
+    @property
+    def engine(self) -> Engine | None:
+        """The model in the native engine; None if PyTorch computes it, which it does in bfloat16."""
+        if self.precision == "bfloat16" or self._why_not_native():
+            return None
+        assert isinstance(self.folder.weights, WeightFile)
+        self._engine = self._engine or Engine(self.folder.weights, self.precision == "int8")
+        return self._engine
+
+    def _why_not_native(self) -> str:
+        if isinstance(self.folder.weights, WeightFile):
+            return why_not_native([self.config], self.device)
+        writes = f"`heedful convert {self.folder.path} NEW` writes one"
+        return f"reads heedful's own model folders only ({writes})"
 
 
 def resolve_precision(precision: str, device: str, why_not: str, native: str) -> str:

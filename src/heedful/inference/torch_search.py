@@ -39,7 +39,7 @@ class TorchSearchLanes:
     def __init__(
         self,
         backend: TorchBackend,
-        next_token: Callable[[], NextToken],
+        next_token: NextToken,
         clock: Callable[[], float] = time.monotonic,
         lanes: int = LANES,
         sampling: bool = False,
@@ -112,9 +112,9 @@ class TorchSearchLanes:
     def _search(self, batch: list[QueuedSearch], cancelled: set[int]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         requests = [queued.request for queued in batch]
         if self.max_lanes > 1:
-            yield from self.backend.search_steps(self.next_token(), requests, cancelled)
+            yield from self.backend.search_steps(self.next_token, requests, cancelled)
             return
-        hypotheses = self.backend.search_batch(self.next_token(), requests, self.sampling, self.observer)
+        hypotheses = self.backend.search_batch(self.next_token, requests, self.sampling, self.observer)
         if self.observer is not None:
             numbers, sources = [queued.number for queued in batch], [request.source for request in requests]
             self.observer.finish(numbers, sources, hypotheses)

@@ -27,7 +27,7 @@ from heedful.inference.timestamp_rules import SuppressTokens, TimestampRules
 from heedful.inference.transcript_formats import SpeechSegment
 from heedful.inference.whisper_tokens import WhisperTokens
 from heedful.native.decoder_session import DecoderSession
-from heedful.search import Hypothesis, Observer, RowConstraint, SearchOptions, SearchRequest
+from heedful.search import Hypothesis, RowConstraint, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
 
@@ -166,19 +166,13 @@ class Transcriber(LoadedModels):
         if native and (engines := self.engines):
             searches = 1 if few else min(self.threads, MAX_SEARCHES)
             return NativeSearchPool(engines[0], searches, max(1, self.threads // searches), lookahead=AHEAD)
-        return self._torch_lanes(1, observer)
+        return self.torch_lanes(lanes=1, observer=observer, lookahead=AHEAD)
 
     def shared_backend(self) -> SearchBackend:
         """What computes the searches of many clients: in the engine all threads compute one step for all of them."""
         if engines := self.engines:
             return NativeSearchPool(engines[0], 1, self.threads, lookahead=AHEAD)
-        return self._torch_lanes(SERVED_LANES)
-
-    def _torch_lanes(self, lanes: int, observer: Observer | None = None) -> SearchBackend:
-        torch, next_token = self.torch, self.next_token
-        from heedful.inference.torch_search import TorchSearchLanes
-
-        return TorchSearchLanes(torch, lambda: next_token, lanes=lanes, observer=observer, lookahead=AHEAD)
+        return self.torch_lanes(lanes=SERVED_LANES, lookahead=AHEAD)
 
     def transcribe_features(self, recordings: Iterable[FeatureFrames], **search: Any) -> Iterator[str]:
         """The text of each recording whose features are known."""

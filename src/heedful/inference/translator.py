@@ -232,20 +232,13 @@ class Translator(LoadedModels):
         if len(engines) == 1 and not (sampling or options.constraints or observer):
             searches = 1 if few else self.workers
             return NativeSearchPool(engines[0], searches, max(1, self.threads // searches), batched_calls=True)
-        torch = self.torch
-        from heedful.inference.torch_search import TorchSearchLanes
-
-        next_token = self.next_token
-        return TorchSearchLanes(torch, lambda: next_token, lanes=1, sampling=sampling, observer=observer)
+        return self.torch_lanes(lanes=1, sampling=sampling, observer=observer)
 
     def shared_backend(self) -> SearchBackend:
         """What computes the searches of many clients, each with options of its own."""
         if len(engines := self.engines) == 1:
             return NativeSearchPool(engines[0], self.threads)
-        torch = self.torch
-        from heedful.inference.torch_search import TorchSearchLanes
-
-        return TorchSearchLanes(torch, lambda: self.next_token)
+        return self.torch_lanes()
 
     def restore(
         self,
