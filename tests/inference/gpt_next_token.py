@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from heedful.inference.context_window import ContextWindow
@@ -22,15 +23,16 @@ class GPTNextToken:
         )  # fmt: skip
 
     def start(self, source: Tensor, source_lengths: Tensor) -> _SearchCache:
-        pairs = zip(source.tolist(), source_lengths.tolist(), strict=True)
-        return _SearchCache(ContextWindow(self.model, (ids[:length] for ids, length in pairs)))
+        window = ContextWindow(self.model)
+        for ids, length in zip(source.tolist(), source_lengths.tolist(), strict=True):
+            window.add(ids[:length])
+        return _SearchCache(window)
 
     def step(self, ids: Tensor, cache: Any) -> Tensor:
         if cache.started:
             cache.window.append(ids.tolist())
         cache.started = True
-        log_probs: Tensor = cache.window.next()
-        return log_probs
+        return torch.from_numpy(cache.window.next())
 
 
 @dataclass

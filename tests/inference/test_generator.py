@@ -100,10 +100,12 @@ def test_temperature_0_is_greedy_and_a_beam_of_one(generator: Generator) -> None
 def test_cached_equals_uncached_also_when_the_window_slides(positions: str) -> None:
     model = generator_of(positions=positions, max_length=16).model
     ids = torch.randint(4, 260, (2, 5), generator=torch.Generator().manual_seed(0))
-    window, seen = ContextWindow(model, ids.tolist()), ids
+    window, seen = ContextWindow(model), ids
+    for row in ids.tolist():
+        window.add(row)
     with torch.inference_mode():
         for _ in range(40):
-            log_probs = window.next()
+            log_probs = torch.from_numpy(window.next())
             start = -(-max(0, seen.size(1) - 16) // 4) * 4
             whole = model.project(model(seen[:, start:])[:, -1]).log_softmax(-1)
             torch.testing.assert_close(log_probs, whole, rtol=1e-4, atol=1e-4)
@@ -124,7 +126,8 @@ def test_the_cost_of_a_token_is_one_position_but_when_the_window_slides(generato
     hook = generator.model.embedding.register_forward_hook(
         lambda module, inputs, result: seen.append(inputs[0].size(1))
     )
-    window = ContextWindow(generator.model, [[5, 6, 7]])
+    window = ContextWindow(generator.model)
+    window.add([5, 6, 7])
     with torch.inference_mode():
         for _ in range(100):
             window.append(window.next().argmax(1).tolist())

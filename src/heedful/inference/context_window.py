@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.inference.engine_window import newest
 from heedful.model.kv_cache import KVCache
 from heedful.model.transformer import DecoderModel
 from heedful.ops.precision import autocast
@@ -22,28 +23,27 @@ READ_TOKENS = 4096  # of prompts that are computed at once
 class ContextWindow:
     """The tokens that the model attends to in each row: all so far, or the newest ones once they exceed its limit.
 
-    Rows of any length share a batch; they are added and removed at any time. The window slides by a quarter of its
-    length, so that the remaining three quarters are only rarely computed again.
+    Rows of any length share a batch; they are added and removed at any time.
     """
 
-    def __init__(self, model: DecoderModel, rows: Iterable[Sequence[int]] = ()) -> None:
-        self.model = model
+    def __init__(self, model: DecoderModel, precision: str = "float32") -> None:
+        self.model, self.precision = model, precision
         self.longest = model.config.max_length
-        self.step = max(1, self.longest // 4)
-        self.rows = [self._newest(ids) for ids in rows]  # ids in the window
+        self.rows: list[list[int]] = []  # ids in the window
         self.cache: KVCache | None = None
         self.read: list[int] = []  # the row of each place in the KV cache
 
     def add(self, ids: Sequence[int]) -> None:
         """One more row, below the others."""
-        self.rows.append(self._newest(ids))
+        self.rows.append(newest(ids, self.longest))
 
-    def _newest(self, ids: Sequence[int]) -> list[int]:
-        over = len(ids) - self.longest
-        return list(ids if over <= 0 else ids[-(-over // self.step) * self.step :])
-
-    def next(self) -> Tensor:
+    @torch.inference_mode()
+    def next(self) -> NDArray[np.float32]:
         """-> (R, V) log-probabilities of the token that comes next."""
+        with autocast(self.precision, self.model.embedding.weight.device):
+            return self._next().cpu().numpy()
+
+    def _next(self) -> Tensor:
         hidden = []  # (R, D), in the order of the cache
         if self.cache is not None:
             hidden.append(self.model.step(self._ids(self.rows[row][-1:] for row in self.read), self.cache))
@@ -86,7 +86,7 @@ class ContextWindow:
         for row, token in enumerate(ids):
             self.rows[row].append(token)
             if len(self.rows[row]) > self.longest:
-                self.rows[row] = self._newest(self.rows[row])
+                self.rows[row] = newest(self.rows[row], self.longest)
                 slid.add(row)
         if slid:
             self._keep([(place, row) for place, row in enumerate(self.read) if row not in slid])
@@ -104,16 +104,3 @@ class ContextWindow:
             self.cache.select(self._ids(place for place, _ in places))
         else:
             self.cache = None
-
-
-class TorchWindow(ContextWindow):
-    """A context window that computes in `precision` and returns NumPy arrays."""
-
-    def __init__(self, model: DecoderModel, precision: str) -> None:
-        super().__init__(model)
-        self.precision = precision
-
-    @torch.inference_mode()
-    def next(self) -> NDArray[np.float32]:  # type: ignore[override]
-        with autocast(self.precision, self.model.embedding.weight.device):
-            return super().next().cpu().numpy()

@@ -27,16 +27,20 @@ class WindowRow:
         return WindowRow(list(self.ids), self.sentence, self.node)
 
 
+def newest(ids: Sequence[int], longest: int) -> list[int]:
+    """The tokens that stay in a window: it slides by a quarter of its length, as all that stays is computed again."""
+    over, slide = len(ids) - longest, max(1, longest // 4)
+    return list(ids if over <= 0 else ids[-(-over // slide) * slide :])
+
+
 class EngineWindow:
     """Rows of any length share a batch; they are added and removed at any time.
 
-    Rows with the same prompt share its keys and values. Once a row exceeds the model's limit, its window slides by a
-    quarter of its length and the newest part is computed again.
+    Rows with the same prompt share its keys and values.
     """
 
     def __init__(self, engine: Engine, threads: int) -> None:
         self.session, self.longest = DecoderSession(engine, threads), engine.config.max_length
-        self.slide = max(1, self.longest // 4)
         self.state: list[WindowRow] = []
         self.sentences: set[int] = set()  # in the session
 
@@ -47,11 +51,7 @@ class EngineWindow:
 
     def add(self, ids: Sequence[int]) -> None:
         """One more row, below the others."""
-        self.state.append(WindowRow(self._newest(ids)))
-
-    def _newest(self, ids: Sequence[int]) -> list[int]:
-        over = len(ids) - self.longest
-        return list(ids if over <= 0 else ids[-(-over // self.slide) * self.slide :])
+        self.state.append(WindowRow(newest(ids, self.longest)))
 
     def next(self) -> npt.NDArray[np.float32]:
         """-> (R, V) log-probabilities of the token that comes next."""
@@ -80,7 +80,7 @@ class EngineWindow:
         for row, token in zip(self.state, ids, strict=True):
             row.ids.append(token)
             if len(row.ids) > self.longest:
-                row.ids, row.sentence = self._newest(row.ids), -1
+                row.ids, row.sentence = newest(row.ids, self.longest), -1
         self._drop_unused()
 
     def select(self, rows: Sequence[int]) -> None:

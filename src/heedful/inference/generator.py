@@ -211,9 +211,9 @@ class Generator(LoadedModel["DecoderModel"]):
         """An empty context window, in the native engine or in PyTorch."""
         if (engine := self.engine) is not None:
             return EngineWindow(engine, num_threads())
-        from heedful.inference.context_window import TorchWindow
+        from heedful.inference.context_window import ContextWindow
 
-        return TorchWindow(self.model, self.precision)
+        return ContextWindow(self.model, self.precision)
 
     def generate(self, prompt: str = "", **options: Any) -> str:
         """Continue the prompt. Options are those of `stream`."""
