@@ -189,7 +189,7 @@ def test_foreign_vocabularies_keep_their_ids() -> None:
     assert (marian.eos_id, marian.unk_id, marian.pad_id, marian.bos_id) == (0, 1, 3, 3)
     bert = Tokenizer(foreign(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
     assert (bert.pad_id, bert.unk_id, bert.bos_id, bert.eos_id, bert.mask_id) == (0, 1, 2, 3, 4)
-    named = Tokenizer(foreign(["x", "y", "<pad>", "<unk>", "</s>"]), names={"bos": "y"})
+    named = Tokenizer(foreign(["x", "y", "<pad>", "<unk>", "</s>"]), ids={"bos": 1})
     assert (named.bos_id, named.pad_id, named.vocab_size) == (1, 2, 5)
 
 

@@ -101,7 +101,7 @@ def read_vocabulary(checkpoint: Path, vocab_size: int) -> Tokenizer:
     ranks, eos = _ranks(folder, name), eos_of(vocab_size)
     inner = byte_pair_vocabulary(ranks)
     inner.add_special_tokens([each for each in special_tokens(vocab_size) if each.encode() not in ranks])
-    return Tokenizer.from_json(inner.to_str(), None, str(folder / name), {"pad": eos, "bos": eos + 1, "eos": eos})
+    return Tokenizer.from_json(inner.to_str(), str(folder / name), {"pad": eos, "bos": eos + 1, "eos": eos})
 
 
 def eos_of(vocab_size: int) -> int:

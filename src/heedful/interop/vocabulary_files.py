@@ -33,7 +33,7 @@ def read(path: Path, config: ModelConfig) -> tuple[Tokenizer, Tokenizer]:
     elif config.source_vocab_size is not None:
         if (path / TARGET).is_symlink():
             raise FolderError(f"{path / TARGET} is a link out of its folder; copy what it points to into the folder.")
-        target, source = _whole(path / TARGET, _ids(config)), _whole(path, {"pad": config.pad_id})
+        target, source = (_whole(place, folder.special_ids(config, place is path)) for place in (path / TARGET, path))
     else:
         target = source = _single(path, config)
     folder.check_vocabulary(path, target, config.vocab_size)
@@ -47,23 +47,19 @@ def has_two(path: Path) -> bool:
 
 
 def _single(path: Path, config: ModelConfig) -> Tokenizer:
-    ids = {} if config.family == "encoder" else _ids(config)
+    ids = {} if config.family == "encoder" else folder.special_ids(config)
     if find(path, "tokenizer.json"):
         return _whole(path, ids)
     if config.family == "encoder-decoder" and find(path, "merges.txt"):
         with explain_errors(str(path / "vocab.json")):
             inner = _framed(_bytes(path))
-        return _used(Tokenizer.from_json(inner.to_str(), None, str(path / "vocab.json"), ids))
+        return _used(Tokenizer.from_json(inner.to_str(), str(path / "vocab.json"), ids))
     if config.family == "encoder-decoder":
         raise FolderError(f"{path} has neither source.spm and target.spm nor tokenizer.json; it needs a vocabulary.")
     name, build = ("vocab.json", _bytes) if config.family == "decoder" else ("vocab.txt", _words)
     with explain_errors(str(path / name)):
         inner = build(path)
-    return _used(Tokenizer.from_json(inner.to_str(), None, str(path / name), ids))
-
-
-def _ids(config: ModelConfig) -> dict[str, int]:
-    return {"pad": config.pad_id, "bos": config.bos_id, "eos": config.eos_id}
+    return _used(Tokenizer.from_json(inner.to_str(), str(path / name), ids))
 
 
 def _whole(path: Path, ids: dict[str, int]) -> Tokenizer:
@@ -123,13 +119,14 @@ def _words(path: Path) -> tokenizers.Tokenizer:
 
 def _marian(path: Path, config: ModelConfig) -> tuple[Tokenizer, Tokenizer]:
     """source.spm and target.spm with one vocab.json, or with one for each language."""
-    source_table = table = _table(path, "vocab.json")
-    ids = _ids(config)
+    source_table = target_table = _table(path, "vocab.json")
     if config.source_vocab_size is not None:
-        table = _table(path, "target_vocab.json")
-    target = SentencePieceTokenizer(_model(path, "target.spm"), table, ids, str(path / "target.spm"))
-    own = {"pad": config.pad_id} if config.source_vocab_size is not None else ids
-    return target, SentencePieceTokenizer(_model(path, "source.spm"), source_table, own, str(path / "source.spm"))
+        target_table = _table(path, "target_vocab.json")
+    target, source = (
+        SentencePieceTokenizer(_model(path, name), table, folder.special_ids(config, of_source), str(path / name))
+        for name, table, of_source in (("target.spm", target_table, False), ("source.spm", source_table, True))
+    )
+    return target, source
 
 
 def _table(path: Path, name: str) -> dict[str, int]:

@@ -136,12 +136,16 @@ def load_folder(path: Path | str) -> ModelFolder:
 
 def load_tokenizer(path: Path, model_config: ModelConfig, source: bool = False) -> Tokenizer:
     """Load a vocabulary with the special ids of the model; a separate source vocabulary keeps its own eos."""
-    ids = {"pad": model_config.pad_id, "bos": model_config.bos_id, "eos": model_config.eos_id}
-    separate = source and model_config.source_vocab_size is not None
-    tokenizer = Tokenizer.load(path, ids={"pad": model_config.pad_id} if separate else ids)
+    tokenizer = Tokenizer.load(path, special_ids(model_config, source))
     check_vocabulary(path, tokenizer, (source and model_config.source_vocab_size) or model_config.vocab_size)
     framed = model_config.family == "encoder-decoder" and not model_config.features
     return tokenizer.use_start() if framed else tokenizer
+
+
+def special_ids(model_config: ModelConfig, source: bool = False) -> dict[str, int]:
+    """The special ids of the target vocabulary, or of the source vocabulary as far as a separate one has the same."""
+    ids = {"pad": model_config.pad_id, "bos": model_config.bos_id, "eos": model_config.eos_id}
+    return {"pad": ids["pad"]} if source and model_config.source_vocab_size is not None else ids
 
 
 def read_description(path: Path) -> dict[str, Any]:

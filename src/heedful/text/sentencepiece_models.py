@@ -28,7 +28,7 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> None:
         self.model, self.table, self.where = model, dict(table), where
         self._processor = _processor(model, where)
-        self._assign_specials(self.table, None, ids)
+        self._assign_specials(self.table, ids)
         self._check_parts(where)
         self._unknown = self.unk_id
         self._piece_of = {number: piece for piece, number in self.table.items()}

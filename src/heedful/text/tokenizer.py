@@ -6,7 +6,7 @@ The boundary between text and everything that works on ids. Does not know how a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -56,25 +56,19 @@ class Tokenizer:
     start: tuple[int, ...] = ()  # ids at the beginning of every text
     _steps: Sequence[normalizers.Normalizer] = ()  # of a normalizer whose results are measured
 
-    def __init__(
-        self,
-        inner: tokenizers.Tokenizer,
-        names: Mapping[str, str] | None = None,
-        ids: Mapping[str, int] | None = None,
-    ) -> None:
-        """`ids` or `names` override which tokens are special (pad, unk, bos, eos, mask)."""
+    def __init__(self, inner: tokenizers.Tokenizer, ids: Mapping[str, int] | None = None) -> None:
+        """`ids` override which tokens are special (pad, unk, bos, eos, mask)."""
         inner.encode_special_tokens = True  # encode a literal "<s>" as text; not stored in the JSON
         inner.no_padding()
         inner.no_truncation()
         self._inner = inner
-        self._assign_specials(inner.get_vocab(with_added_tokens=True), names, ids)
+        self._assign_specials(inner.get_vocab(with_added_tokens=True), ids)
 
-    def _assign_specials(
-        self, vocabulary: Mapping[str, int], names: Mapping[str, str] | None, ids: Mapping[str, int] | None
-    ) -> None:
+    def _assign_specials(self, vocabulary: Mapping[str, int], ids: Mapping[str, int] | None) -> None:
         """Find the special tokens in the vocabulary."""
         self._size = max(vocabulary.values(), default=-1) + 1
-        self._ids = {part: _find_special(vocabulary, part, (names or {}).get(part)) for part in NAMES} | dict(ids or {})
+        known = {part: [name for name in names if name in vocabulary] for part, names in NAMES.items()}
+        self._ids = {part: vocabulary[names[0]] if names else None for part, names in known.items()} | dict(ids or {})
 
     @property
     def vocab_size(self) -> int:
@@ -113,12 +107,12 @@ class Tokenizer:
 
     def normalize(self, text: str) -> str:
         """The normalized text, which is also what decoding returns."""
-        with self._explained():
+        with explain_errors(self.where):
             return self._apply_normalizer(self._bounded(replace_surrogates(text)))
 
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens."""
-        with self._explained():
+        with explain_errors(self.where):
             ids = self._inner.encode(self._bounded(replace_surrogates(text)), add_special_tokens=False).ids
             return [*self.start, *ids]
 
@@ -128,14 +122,14 @@ class Tokenizer:
 
     def use_start(self) -> Self:
         """Begin every text with the token that the file's post-processor puts before it, such as BART's <s>."""
-        with self._explained():
+        with explain_errors(self.where):
             framed = self._inner.encode("", add_special_tokens=True).ids
         self.start = tuple(framed[:1]) if len(framed) == 2 and framed[1] == self.eos_id else ()
         return self
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text without special tokens, computed on all cores."""
-        with self._explained():
+        with explain_errors(self.where):
             bounded = [self._bounded(replace_surrogates(text)) for text in texts]
             encodings = self._inner.encode_batch_fast(bounded, add_special_tokens=False)
             return [[*self.start, *encoding.ids] if self.start else encoding.ids for encoding in encodings]
@@ -146,7 +140,7 @@ class Tokenizer:
 
     def spans(self, text: str) -> list[Span]:
         """The span of characters of each id of `encode(text)`."""
-        with self._explained():
+        with explain_errors(self.where):
             encoding = self._inner.encode(self._bounded(replace_surrogates(text)), add_special_tokens=False)
             return [(0, 0)] * len(self.start) + list(encoding.offsets)
 
@@ -160,11 +154,11 @@ class Tokenizer:
 
     def decode_text(self, ids: Iterable[int]) -> str:
         """Text with its line ends; special tokens are skipped."""
-        with self._explained():
+        with explain_errors(self.where):
             return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=True))
 
     def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
-        with self._explained():
+        with explain_errors(self.where):
             texts = self._inner.decode_batch([[int(i) for i in ids] for ids in batch], skip_special_tokens=True)
         return [_one_line(text) for text in texts]
 
@@ -180,13 +174,7 @@ class Tokenizer:
         return str(self._inner.to_str(pretty=False))
 
     @classmethod
-    def from_json(
-        cls,
-        text: str,
-        names: Mapping[str, str] | None = None,
-        where: str = "tokenizer",
-        ids: Mapping[str, int] | None = None,
-    ) -> Tokenizer:
+    def from_json(cls, text: str, where: str = "tokenizer", ids: Mapping[str, int] | None = None) -> Tokenizer:
         """Inverse of `to_json`; `where` names the file in error messages."""
         if text.startswith(SENTENCEPIECE):
             from heedful.text.sentencepiece_models import SentencePieceTokenizer
@@ -195,7 +183,7 @@ class Tokenizer:
         growth = check_steps(text, where)
         with explain_errors(where):
             inner = tokenizers.Tokenizer.from_str(text)
-        tokenizer = cls(inner, names, ids)
+        tokenizer = cls(inner, ids)
         tokenizer.where = where
         if growth > USUAL_GROWTH:
             tokenizer._steps = list(_flatten(inner.normalizer))
@@ -209,13 +197,11 @@ class Tokenizer:
             raise FolderError(f"{path} cannot be written: {error.strerror}.") from None
 
     @classmethod
-    def load(
-        cls, path: Path, names: Mapping[str, str] | None = None, ids: Mapping[str, int] | None = None
-    ) -> Tokenizer:
+    def load(cls, path: Path, ids: Mapping[str, int] | None = None) -> Tokenizer:
         text = read_text(path.parent, path.name, MOST_BYTES)
         if text is None:
             raise FolderError(f"{path} does not exist; a model folder holds its vocabulary there.")
-        return cls.from_json(text, names, str(path), ids)
+        return cls.from_json(text, str(path), ids)
 
     def _apply_normalizer(self, text: str) -> str:
         return self._inner.normalizer.normalize_str(text) if self._inner.normalizer else text
@@ -231,9 +217,6 @@ class Tokenizer:
                     "the model cannot be used for this text."
                 )
         return text
-
-    def _explained(self) -> AbstractContextManager[None]:
-        return explain_errors(self.where)
 
     def _check_parts(self, where: str) -> None:
         missing = [part for part in NAMES if self._ids[part] is None and part not in OPTIONAL]
@@ -279,11 +262,6 @@ def _flatten(normalizer: normalizers.Normalizer) -> Iterator[normalizers.Normali
             yield from _flatten(normalizer[index])
     else:
         yield normalizer
-
-
-def _find_special(vocabulary: Mapping[str, int], part: str, name: str | None) -> int | None:
-    candidates = (name,) if name is not None else NAMES[part]
-    return next((vocabulary[name] for name in candidates if name in vocabulary), None)
 
 
 def _one_line(text: str) -> str:
