@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 ABI = 8  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
@@ -94,6 +99,17 @@ STRUCTURES = (  # in the order of heedful_abi
     BatchStruct,
     QuinticStruct,
 )
+
+
+def pointer(array: npt.NDArray[Any] | None) -> c_void_p:
+    """The address of an array; null for None."""
+    return c_void_p(None if array is None else array.ctypes.data)
+
+
+def concatenate(sequences: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """All ids, and the length of each sequence."""
+    ids = np.fromiter((token for sequence in sequences for token in sequence), np.int32)
+    return ids, np.array([len(sequence) for sequence in sequences], np.int32)
 
 
 def open_library(path: Path) -> ctypes.CDLL:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.audio.log_mel import FeatureFrames
+from heedful.native.capi import pointer
 from heedful.native.engine import Engine
 
 Ints = npt.NDArray[np.int32]
@@ -42,11 +43,8 @@ class DecoderSession:
         elif self.engine.config.family == "encoder-decoder":
             ids = _ints([token for source in sources if not isinstance(source, FeatureFrames) for token in source])
         first = self.engine.checked(
-            self.engine.library.heedful_decoder_add(
-                self.session, *(None if array is None else _pointer(array) for array in (ids, frames)),
-                _pointer(lengths), len(sources),
-            )
-        )  # fmt: skip
+            self.engine.library.heedful_decoder_add(self.session, *map(pointer, (ids, frames, lengths)), len(sources))
+        )
         return np.arange(first, first + len(sources), dtype=np.int32)
 
     def drop(self, number: int) -> None:
@@ -71,16 +69,11 @@ class DecoderSession:
         log_probs = np.empty((count, self.engine.config.vocab_size), np.float32)
         self.engine.checked(
             self.engine.library.heedful_decoder_step(
-                self.session, len(rows), _pointer(rows), _pointer(nodes), _pointer(tokens),
-                None if chosen is None else _pointer(chosen), _pointer(log_probs),
+                self.session, len(rows), *map(pointer, (rows, nodes, tokens, chosen, log_probs))
             )
-        )  # fmt: skip
+        )
         return log_probs
 
 
 def _ints(values: npt.ArrayLike) -> Ints:
     return np.ascontiguousarray(values, np.int32)
-
-
-def _pointer(array: npt.NDArray[np.generic]) -> c_void_p:
-    return c_void_p(array.ctypes.data)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from heedful.audio.log_mel import FeatureFrames
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
-from heedful.native.capi import CONSTRAINT, EngineError, SearchOptionsStruct, WeightStruct
+from heedful.native.capi import CONSTRAINT, EngineError, SearchOptionsStruct, WeightStruct, pointer
 from heedful.native.isa import LibraryChoice, choose_library
 from heedful.native.support import config_struct, position_tensors
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
@@ -131,15 +131,13 @@ class EngineSearch:
         )  # fmt: skip
         ids, frames = source_pointers(source)
         forced_ids = _numbers(prefix)
-        allowed = c_void_p(None if shortlist is None else shortlist.ctypes.data)
         count = 0 if shortlist is None else len(shortlist)
         continues = None if phrases is None else phrases.continues
         number = self.engine.checked(
             self.engine.library.heedful_search_add(
-                self.search, ids, frames, len(source), byref(settings), forced_ids, len(prefix), allowed, count,
-                None if phrases is None else _numbers(phrases.flattened()),
-                c_void_p(None if continues is None else continues.ctypes.data),
-                self.constraints.function if options.constraints else None,
+                self.search, ids, frames, len(source), byref(settings), forced_ids, len(prefix),
+                pointer(shortlist), count, None if phrases is None else _numbers(phrases.flattened()),
+                pointer(continues), self.constraints.function if options.constraints else None,
             )
         )  # fmt: skip
         self.options[number] = options

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_void_p
 
 import numpy as np
 import numpy.typing as npt
 
+from heedful.native.capi import concatenate, pointer
 from heedful.native.engine import Engine
 
 Floats = npt.NDArray[np.float32]
@@ -21,15 +21,13 @@ class EngineEncoder:
 
     def hidden_states(self, texts: Sequence[Sequence[int]], types: Sequence[Sequence[int]]) -> list[Floats]:
         """Token ids and token types of each text -> (S, D) its hidden states."""
-        lengths = [len(text) for text in texts]
-        self.engine.check_length(max(lengths, default=0))
-        ids, kinds = (np.fromiter((i for row in rows for i in row), np.int32, sum(lengths)) for rows in (texts, types))
-        hidden = np.empty((sum(lengths), self.engine.config.d_model), np.float32)
-        counts = np.array(lengths, np.int32)
+        (ids, lengths), (kinds, _) = concatenate(texts), concatenate(types)
+        self.engine.check_length(lengths.max(initial=0))
+        hidden = np.empty((len(ids), self.engine.config.d_model), np.float32)
         library = self.engine.library
         self.engine.checked(
             library.heedful_encode(
-                self.engine.model, self.threads, *map(_pointer, (ids, kinds, counts)), len(texts), _pointer(hidden)
+                self.engine.model, self.threads, *map(pointer, (ids, kinds, lengths)), len(texts), pointer(hidden)
             )
         )
         return np.split(hidden, np.cumsum(lengths)[:-1])
@@ -58,9 +56,5 @@ class EngineEncoder:
     def _head(self, name: str, rows: Floats, width: int) -> Floats:
         rows, output = np.ascontiguousarray(rows, np.float32), np.empty((len(rows), width), np.float32)
         function = getattr(self.engine.library, f"heedful_encoder_{name}")
-        self.engine.checked(function(self.engine.model, self.threads, _pointer(rows), len(rows), _pointer(output)))
+        self.engine.checked(function(self.engine.model, self.threads, pointer(rows), len(rows), pointer(output)))
         return output
-
-
-def _pointer(array: npt.NDArray[np.generic]) -> c_void_p:
-    return c_void_p(array.ctypes.data)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import byref, c_void_p
+from ctypes import byref
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from heedful.native.capi import ForcedPairsStruct
+from heedful.native.capi import ForcedPairsStruct, concatenate, pointer
 from heedful.native.engine import Engine
 
 Floats = npt.NDArray[np.float32]
@@ -41,27 +41,16 @@ class EngineForcedDecoder:
         log_probs = np.empty(sum(labels for labels, _ in shapes), np.float32)
         weights = np.empty(len(heads) * sum(labels * length for labels, length in shapes), np.float32)
         arrays = [
-            *_concatenated(sources),
+            *concatenate(sources),
             np.array(hidden, np.int32) if hidden else None,
-            *_concatenated(targets),
+            *concatenate(targets),
             np.array(heads, np.int32),
         ]
-        addresses = [c_void_p(None if array is None else array.ctypes.data) for array in arrays]
-        batch = ForcedPairsStruct(*addresses, len(pairs), len(heads))
-        self.engine.checked(
-            self.engine.library.heedful_force(
-                self.engine.model, self.threads, byref(batch), c_void_p(log_probs.ctypes.data),
-                c_void_p(weights.ctypes.data),
-            )
-        )  # fmt: skip
+        batch = ForcedPairsStruct(*map(pointer, arrays), len(pairs), len(heads))
+        results = pointer(log_probs), pointer(weights)
+        self.engine.checked(self.engine.library.heedful_force(self.engine.model, self.threads, byref(batch), *results))
         by_pair = [(len(heads), *shape) for shape in shapes]
         return _split(log_probs, [(labels,) for labels, _ in shapes]), _split(weights, by_pair)
-
-
-def _concatenated(sequences: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """All ids, and the length of each sequence."""
-    ids = np.fromiter((token for sequence in sequences for token in sequence), np.int32)
-    return ids, np.array([len(sequence) for sequence in sequences], np.int32)
 
 
 def _split(values: Floats, shapes: Sequence[tuple[int, ...]]) -> list[Floats]:
