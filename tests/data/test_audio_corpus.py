@@ -15,13 +15,14 @@ from heedful.audio.log_mel import log_mel
 from heedful.config import ModelConfig, load_config
 from heedful.data.audio_batch import SpecAugment, collate_audio, pad_with_silence
 from heedful.data.audio_corpus import AudioCorpus, AudioForm, prepare_audio
+from heedful.data.corpus import CorpusCache
 from heedful.errors import DataError, SettingError
 from tests.audio.sounds import WORDS, tone, word, write_corpus
 
 
 def prepare(manifest: Path, *settings: str, **data: Any) -> AudioCorpus:
     config = load_config(None, settings, data={"audio": manifest, **data})
-    return prepare_audio(config, manifest.parent / "cache", AudioForm())
+    return prepare_audio(config, *CorpusCache(manifest.parent / "cache"), AudioForm())
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from heedful.config import RunConfig, load_config
+from heedful.data.corpus import CorpusCache
 from heedful.errors import SettingError
 from heedful.training import preset_selection, setup
 from heedful.training.distributed import Distributed
@@ -118,7 +119,7 @@ def opened(corpus, tmp_path_factory):
     files = {"source": corpus / "train.en", "target": corpus / "train.de"}
     files |= {"valid_source": corpus / "valid.en", "valid_target": corpus / "valid.de"}
     requested = load_config(None, ["train.time=1m"], data=files)
-    return requested, task_for(requested).open(requested, tmp_path_factory.mktemp("store"), lambda message: None, None)
+    return requested, task_for(requested).open(requested, None, CorpusCache(tmp_path_factory.mktemp("store")))
 
 
 SMALL_ENOUGH = ["preset=tiny", "model.d_model=64", "model.d_ff=64", "model.encoder_layers=1", "model.decoder_layers=1"]

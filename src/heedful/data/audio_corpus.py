@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from heedful.audio.audio_files import AudioFile, TooLongError
 from heedful.audio.log_mel import FRAMES_PER_SECOND, FeatureFrames, Frames, log_mel
 from heedful.config import RunConfig
-from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any, ignore_progress
+from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers
 from heedful.data.data_report import CorpusReport, Lengths
 from heedful.data.pairs import RaggedIds, RaggedWriter, id_type, map_array, open_ragged
 from heedful.data.scan import split_examples
@@ -121,11 +121,7 @@ class AudioForm:
 
 
 def prepare_audio(
-    config: RunConfig,
-    cache_dir: Path,
-    form: AudioForm,
-    progress: Progress = ignore_progress,
-    accept: Accept = accept_any,
+    config: RunConfig, cache_dir: Path, progress: Progress, accept: Accept, form: AudioForm
 ) -> AudioCorpus:
     """The encoded recordings of a run, from `cache_dir` if they are there already."""
     data = config.data

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import tokenizers as tokenizers_library
 
@@ -39,6 +39,14 @@ def accept_any(name: str) -> None:
 
 def ignore_progress(message: str) -> None:
     """Show no progress."""
+
+
+class CorpusCache(NamedTuple):
+    """The folder of encoded corpora, and what hears of the work and of the name of a corpus."""
+
+    folder: Path
+    progress: Progress = ignore_progress
+    accept: Accept = accept_any
 
 
 @dataclass(frozen=True, kw_only=True)

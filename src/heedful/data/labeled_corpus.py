@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from heedful.config import RunConfig
 from heedful.config.model_config import LabelKind
-from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers, accept_any
+from heedful.data.corpus import Accept, Corpus, CorpusBuilder, Progress, Tokenizers
 from heedful.data.data_report import CorpusReport, describe_dropped_lines
 from heedful.data.pairs import Pairs, PairsWriter, id_type, map_array, open_pairs
 from heedful.data.scan import split_examples
@@ -225,12 +225,12 @@ def _is_number(text: str) -> bool:
 
 def prepare_labeled(
     config: RunConfig,
+    cache_dir: Path,
+    progress: Progress,
+    accept: Accept,
     form: LabeledFormat[Any],
     tokenizer: Tokenizer | None,
     max_length: int,
-    cache_dir: Path,
-    progress: Progress,
-    accept: Accept = accept_any,
 ) -> LabeledCorpus:
     """The encoded examples of a run, from `cache_dir` if they are there already.
 

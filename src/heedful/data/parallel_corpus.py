@@ -75,8 +75,8 @@ def prepare_parallel(
     config: RunConfig,
     cache_dir: Path,
     progress: Progress = ignore_progress,
-    tokenizers: Tokenizers | None = None,
     accept: Accept = accept_any,
+    tokenizers: Tokenizers | None = None,
 ) -> ParallelCorpus:
     """The encoded parallel corpus of a run, from `cache_dir` if it is there already.
 

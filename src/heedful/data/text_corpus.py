@@ -84,8 +84,8 @@ def prepare_text(
     config: RunConfig,
     cache_dir: Path,
     progress: Progress = ignore_progress,
-    tokenizer: Tokenizer | None = None,
     accept: Accept = accept_any,
+    tokenizer: Tokenizer | None = None,
     masked: bool = False,
 ) -> TextCorpus:
     """The encoded text of a run, from `cache_dir` if it is there already.

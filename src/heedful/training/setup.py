@@ -15,6 +15,7 @@ import torch
 
 from heedful import config as settings
 from heedful.config import SECTIONS, RunConfig, Section, parse_duration
+from heedful.data.corpus import CorpusCache
 from heedful.data.token_trees import TokenTrees, TreeBank
 from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
@@ -33,7 +34,7 @@ from heedful.training.run_report import Column, RunReport
 from heedful.training.schedule import peak_rate
 from heedful.training.step import build_optimizer
 from heedful.training.tasks import task_for
-from heedful.training.tasks.task import Progress, Task, describe_layers
+from heedful.training.tasks.task import Task, describe_layers
 
 SETTINGS = "run.json"
 PONDER = Column("valid_ponder", "steps a token")  # adaptive computation time
@@ -72,8 +73,8 @@ def open_run(
                 f" with init {out}."
             )
 
-    cache = cache_folder(config, out)
-    task = _open_task(partial(task_type.open, config, cache, init=init, accept=accept), cache, distributed, report)
+    cache = CorpusCache(cache_folder(config, out), report.log, accept)
+    task = _open_task(partial(task_type.open, config, init), cache, distributed, report)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     threads = torch.get_num_threads()
@@ -172,14 +173,16 @@ def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
     return None
 
 
-def _open_task(open_: Callable[[Progress], Task], cache: Path, distributed: Distributed, report: RunReport) -> Task:
+def _open_task(
+    open_: Callable[[CorpusCache], Task], cache: CorpusCache, distributed: Distributed, report: RunReport
+) -> Task:
     """The task with its encoded corpus; the main rank encodes it and the others open it from the cache."""
     if not distributed.main:
         distributed.from_main(0.0)
-        return open_(lambda message: None)
-    with explain_os_errors(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-    task = open_(report.log)
+        return open_(cache)
+    with explain_os_errors(cache.folder):
+        cache.folder.mkdir(parents=True, exist_ok=True)
+    task = open_(cache)
     for line in task.corpus.report.lines():
         report.log(line)
     report.log(f"encoded corpus: {task.corpus.path}{', ready from an earlier run' if task.corpus.reused else ''}")

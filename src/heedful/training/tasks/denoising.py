@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from heedful.config import Family, RunConfig
 from heedful.config.presets import DENOISING
 from heedful.data.batch import Batch, collate
 from heedful.data.blocks import held_out_blocks, read_blocks
-from heedful.data.corpus import Accept, accept_any
+from heedful.data.corpus import CorpusCache
 from heedful.data.infilling import infill
 from heedful.data.pairs import Ids, Pairs
 from heedful.errors import SettingError
@@ -26,7 +25,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.training.losses import translation_loss
 from heedful.training.run_report import Column
 from heedful.training.tasks.summarization import MAX_SOURCE_LENGTH
-from heedful.training.tasks.task import Indices, MicroBatches, Progress
+from heedful.training.tasks.task import Indices, MicroBatches
 from heedful.training.tasks.text_task import TextTask
 
 
@@ -41,12 +40,10 @@ class DenoisingTask(TextTask):
     columns = (Column("valid_loss", "loss", 4), Column("valid_perplexity", "perplexity"))
 
     @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> Self:
+    def open(cls, config: RunConfig, init: ModelFolder | None, cache: CorpusCache) -> Self:
         if init is not None and (init.tokenizer.mask_id is None or init.config.source_vocab_size is not None):
             raise SettingError(f"{init.path} has no mask token, or two vocabularies; leave train.init out.")
-        return super().open(config, folder, progress, init, accept)
+        return super().open(config, init, cache)
 
     def start_id(self) -> int:
         return self.corpus.tokenizer.bos_id

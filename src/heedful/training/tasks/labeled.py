@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,14 +12,14 @@ from torch import Tensor
 from heedful.config import RunConfig
 from heedful.data.batch import LabeledBatch, collate_text_pairs
 from heedful.data.bucketing import Lengths
-from heedful.data.corpus import Accept, accept_any
+from heedful.data.corpus import CorpusCache
 from heedful.data.labeled_corpus import LabeledCorpus, LabeledFormat, Labels, prepare_labeled
 from heedful.data.pairs import Pairs
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 from heedful.text.sentence_splitting import MARKS
 from heedful.training.tasks.encoder_task import EncoderTask
-from heedful.training.tasks.task import Indices, Progress
+from heedful.training.tasks.task import Indices
 
 
 class LabeledTask(EncoderTask):
@@ -34,13 +33,9 @@ class LabeledTask(EncoderTask):
         self.corpus: LabeledCorpus = corpus
 
     @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> Self:
+    def open(cls, config: RunConfig, init: ModelFolder | None, cache: CorpusCache) -> Self:
         longest = init.config.max_length if init else cls._new_length(config)
-        return cls(
-            prepare_labeled(config, cls.form, init.tokenizer if init else None, longest, folder, progress, accept)
-        )
+        return cls(prepare_labeled(config, *cache, cls.form, init.tokenizer if init else None, longest))
 
     @classmethod
     def known(cls, user_config: RunConfig) -> dict[str, Any]:

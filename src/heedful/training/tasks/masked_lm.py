@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
 
 from heedful.config import Family, RunConfig
 from heedful.data.blocks import held_out_blocks, read_blocks
-from heedful.data.corpus import Accept, accept_any
+from heedful.data.corpus import CorpusCache
 from heedful.data.masking import MaskedBatch, Masking, add_special_tokens
 from heedful.data.pairs import Ids
 from heedful.errors import SettingError
@@ -18,7 +17,7 @@ from heedful.inference.encoder import Encoder
 from heedful.storage.folder import ModelFolder
 from heedful.training.losses import masked_loss
 from heedful.training.run_report import Column
-from heedful.training.tasks.task import Indices, MicroBatches, Progress, device_of
+from heedful.training.tasks.task import Indices, MicroBatches, device_of
 from heedful.training.tasks.text_task import TextTask
 
 FRAME = 2  # [CLS] and [SEP] around the text of a block
@@ -39,12 +38,10 @@ class MaskedLMTask(TextTask):
     )
 
     @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> Self:
+    def open(cls, config: RunConfig, init: ModelFolder | None, cache: CorpusCache) -> Self:
         if init is not None and init.tokenizer.mask_id is None:
             raise SettingError(f"{init.path} has no mask token; give a BERT as train.init.")
-        return super().open(config, folder, progress, init, accept)
+        return super().open(config, init, cache)
 
     def prepare(self, config: RunConfig) -> None:
         super().prepare(config)

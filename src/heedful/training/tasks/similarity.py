@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from heedful.config import RunConfig
 from heedful.data.batch import TextPairBatch, collate_text_pairs
 from heedful.data.bucketing import Lengths
-from heedful.data.corpus import Accept, accept_any
+from heedful.data.corpus import CorpusCache
 from heedful.data.labeled_corpus import LabeledExample, read_labeled
 from heedful.data.pairs import Pairs, RaggedIds
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
@@ -50,14 +49,12 @@ class SimilarityTask(EncoderTask):
             self.columns = self.columns[:2]
 
     @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> Self:
+    def open(cls, config: RunConfig, init: ModelFolder | None, cache: CorpusCache) -> Self:
         if not config.text.joint:
             raise SettingError("text.joint is false, but both texts of a pair are read by one encoder; leave it out.")
         scored = read_labeled(config.data.valid_labeled, numbers=True) if config.data.valid_labeled else []
         tokenizers = (init.tokenizer, init.tokenizer) if init else None
-        return cls(prepare_parallel(config, folder, progress, tokenizers, accept), scored)
+        return cls(prepare_parallel(config, *cache, tokenizers), scored)
 
     def new_model(self, user_config: RunConfig) -> dict[str, Any]:
         if "max_length" in user_config.model.model_fields_set:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from heedful.data.audio_batch import SpecAugment, collate_audio, pad_with_silenc
 from heedful.data.audio_corpus import AudioCorpus, AudioForm, AudioPairs, prepare_audio
 from heedful.data.batch import Batch
 from heedful.data.bucketing import micro_batches, plan_batches
-from heedful.data.corpus import Accept, accept_any
+from heedful.data.corpus import CorpusCache
 from heedful.errors import SettingError
 from heedful.evaluation.word_errors import evaluate_speech
 from heedful.inference.transcriber import Transcriber
@@ -60,11 +59,9 @@ class SpeechTask(Task):
         self.augment: SpecAugment | None = None
 
     @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> SpeechTask:
+    def open(cls, config: RunConfig, init: ModelFolder | None, cache: CorpusCache) -> SpeechTask:
         form = _form_of(init) if init else AudioForm(config.model.features or AudioForm().bins)
-        return cls(prepare_audio(config, folder, form, progress, accept), form)
+        return cls(prepare_audio(config, *cache, form), form)
 
     @classmethod
     def preset(cls, name: Preset, user_config: RunConfig) -> Sections:

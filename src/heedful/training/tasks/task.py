@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from heedful.config import DataSettings, Family, Preset, RunConfig
 from heedful.config.presets import SELECTABLE, Sections, preset, weight_decay_for
 from heedful.data.batch import MicroBatch
 from heedful.data.bucketing import micro_batches
-from heedful.data.corpus import Accept, Corpus, accept_any
+from heedful.data.corpus import Corpus, CorpusCache
 from heedful.errors import SettingError, quote
 from heedful.ops.cross_entropy import Loss
 from heedful.storage.folder import ModelFolder
@@ -73,13 +72,8 @@ class Task(ABC):
 
     @classmethod
     @abstractmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> Self:
-        """Read and encode the corpus of a run, or open it from the cache in `folder`.
-
-        `accept` gets the name of the encoded corpus before anything is encoded, and may raise.
-        """
+    def open(cls, config: RunConfig, init: ModelFolder | None, cache: CorpusCache) -> Self:
+        """Read and encode the corpus of a run, or open it from the cache."""
 
     @classmethod
     def preset(cls, name: Preset, user_config: RunConfig) -> Sections:

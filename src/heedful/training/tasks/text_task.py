@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from pathlib import Path
 from typing import ClassVar, Self
 
 from heedful.config import Preset, RunConfig
 from heedful.config.presets import TOKENS, preset_for
 from heedful.data.blocks import plan_blocks
-from heedful.data.corpus import Accept, accept_any
+from heedful.data.corpus import CorpusCache
 from heedful.data.text_corpus import TextCorpus, prepare_text
 from heedful.storage.folder import ModelFolder
-from heedful.training.tasks.task import Indices, Progress, Task, resolved_model, vocabulary_settings
+from heedful.training.tasks.task import Indices, Task, resolved_model, vocabulary_settings
 
 
 class TextTask(Task):
@@ -26,10 +25,8 @@ class TextTask(Task):
         self.block = self.batch_tokens = self.micro_batch_tokens = self.seed = self.valid_tokens = 0
 
     @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> Self:
-        return cls(prepare_text(config, folder, progress, init.tokenizer if init else None, accept, cls.masked))
+    def open(cls, config: RunConfig, init: ModelFolder | None, cache: CorpusCache) -> Self:
+        return cls(prepare_text(config, *cache, init.tokenizer if init else None, cls.masked))
 
     @abstractmethod
     def start_id(self) -> int:

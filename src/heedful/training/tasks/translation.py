@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from heedful.config.presets import CONTINUED_TRAINING, SELECTABLE, Sections, pre
 from heedful.data.batch import Batch, collate
 from heedful.data.bpe_dropout import BPEDropout, apply_bpe_dropout
 from heedful.data.bucketing import plan_batches
-from heedful.data.corpus import Accept, accept_any, ignore_progress
+from heedful.data.corpus import CorpusCache, ignore_progress
 from heedful.data.pairs import Pairs
 from heedful.data.parallel_corpus import ParallelCorpus, prepare_parallel
 from heedful.errors import DataError, SettingError
@@ -70,12 +69,10 @@ class TranslationTask(Task):
         self.bpe_dropout: tuple[BPEDropout, BPEDropout] | None = None
 
     @classmethod
-    def open(
-        cls, config: RunConfig, folder: Path, progress: Progress, init: ModelFolder | None, accept: Accept = accept_any
-    ) -> TranslationTask:
+    def open(cls, config: RunConfig, init: ModelFolder | None, cache: CorpusCache) -> TranslationTask:
         tokenizers = (init.source_tokenizer, init.tokenizer) if init else None
         config = cls.with_data_defaults(config, init)
-        return cls(prepare_parallel(config, folder, progress, tokenizers, accept))
+        return cls(prepare_parallel(config, *cache, tokenizers))
 
     @classmethod
     def with_data_defaults(cls, config: RunConfig, init: ModelFolder | None) -> RunConfig:
