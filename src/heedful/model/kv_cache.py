@@ -19,8 +19,9 @@ class LayerKVCache:
     """Keys and values of one decoder layer, or the state of a recurrent one."""
 
     def __init__(self) -> None:
-        self.keys: Tensor | None = None  # (R, H, capacity, d), of which `length` steps are filled
-        self.values: Tensor | None = None
+        self.buffers: tuple[
+            Tensor, ...
+        ] = ()  # keys and values, (R, H, capacity, d), of which `length` steps are filled
         self.length = 0
         self.left_padding: Tensor | None = None  # (R,) steps before the first token of each row; None: 0 in all rows
         self.state: tuple[Tensor, ...] = ()  # of a recurrent layer, (R, …) each
@@ -34,9 +35,9 @@ class LayerKVCache:
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(R, H, T, d) twice -> all keys and all values so far, (R, H, length, d)."""
         start, self.length = self.length, self.length + key.size(2)
-        self.keys = _write(self.keys, key, start)
-        self.values = _write(self.values, value, start)
-        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+        both = zip(self.buffers or (None, None), (key, value), strict=True)
+        self.buffers = tuple(_write(buffer, new, start) for buffer, new in both)
+        return self.buffers[0][:, :, : self.length], self.buffers[1][:, :, : self.length]
 
     def advance(self, steps: int, *state: Tensor) -> None:
         """Replace the state by the one `steps` tokens later."""
@@ -45,25 +46,20 @@ class LayerKVCache:
     def select(self, rows: Tensor, sources: Tensor | None) -> None:
         """Reorder the rows, and drop finished sources."""
         self.state = tuple(tensor.index_select(0, rows) for tensor in self.state)
-        if self.keys is not None and self.values is not None:
-            self.keys = _select(self.keys, rows, self.length)
-            self.values = _select(self.values, rows, self.length)
+        self.buffers = tuple(_select(buffer, rows, self.length) for buffer in self.buffers)
         if sources is not None and self.memory is not None:
             self.memory = self.memory[0].index_select(0, sources), self.memory[1].index_select(0, sources)
 
     def shift(self, steps: int) -> None:
         """Insert so many steps of padding before the first step, or remove them if negative."""
-        if self.keys is not None and self.values is not None:
-            self.keys = _shift(self.keys, steps, self.length)
-            self.values = _shift(self.values, steps, self.length)
+        self.buffers = tuple(_shift(buffer, steps, self.length) for buffer in self.buffers)
         self.length += steps
 
     def join(self, other: LayerKVCache) -> None:
         """Append the rows of another cache of the same length."""
         self.state = tuple(torch.cat(tensors) for tensors in zip(self.state, other.state, strict=True))
-        if self.keys is not None and self.values is not None and other.keys is not None and other.values is not None:
-            self.keys = torch.cat((self.keys[:, :, : self.length], other.keys[:, :, : self.length]))
-            self.values = torch.cat((self.values[:, :, : self.length], other.values[:, :, : self.length]))
+        both = zip(self.buffers, other.buffers, strict=True)
+        self.buffers = tuple(torch.cat((a[:, :, : self.length], b[:, :, : self.length])) for a, b in both)
 
 
 class KVCache:
@@ -87,7 +83,7 @@ class KVCache:
     def not_padding(self, steps: int) -> Tensor | None:
         """-> (R, 1, 1, S): the mask over left padding once `steps` tokens are appended; None if there is no padding."""
         first = self.layers[0]
-        if first.left_padding is None or first.keys is None:
+        if first.left_padding is None or not first.buffers:
             return None
         positions = torch.arange(self.length + steps, device=first.left_padding.device)
         return (positions >= first.left_padding.unsqueeze(1))[:, None, None]
@@ -119,7 +115,7 @@ class KVCache:
     def _left_padding(self, length: int) -> Tensor:
         """-> (R,): the left padding of each row if all rows are `length` steps long."""
         first = self.layers[0]
-        rows = first.state[0] if first.keys is None else first.keys
+        rows = (first.buffers or first.state)[0]
         padding = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         return (padding if first.left_padding is None else first.left_padding) + length - self.length
 
