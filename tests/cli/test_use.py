@@ -113,6 +113,17 @@ def test_a_closed_pipe_is_no_error(trained: Path, corpus: Path) -> None:
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
 
 
+@pytest.mark.parametrize(
+    "words", [["translate", "nowhere"], ["translate", "--unknown"], ["demo", "--out", "/dev/null/x"]]
+)
+def test_an_error_that_has_no_reader_exits_with_2(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "heedful", *words], stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 2
+
+
 def test_a_closed_pipe_ends_a_training_run_without_an_error(corpus: Path, tmp_path: Path) -> None:
     files = f"--source {corpus / 'train.en'} --target {corpus / 'train.de'} --out {tmp_path / 'run'}"
     command = f"{sys.executable} -m heedful train {files} 2>&1 | head -n 1"

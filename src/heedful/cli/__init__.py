@@ -6,7 +6,10 @@ import errno
 import gc
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from heedful.cli import renamed
 from heedful.errors import HeedfulError, SettingError, quote
@@ -36,8 +39,7 @@ def main() -> None:
         sys.stdout.flush()
         sys.exit(code)
     except HeedfulError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(partial(print, f"error: {error}", file=sys.stderr))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except (BrokenPipeError, SystemExit) as error:
@@ -51,17 +53,26 @@ def main() -> None:
             raise
         where = quote(str(error.filename)) if error.filename else "the output"
         advice = remedy(Path(str(error.filename or "")), error)
-        print(f"error: {where}: {error.strerror or error}; {advice}.", file=sys.stderr)
         if not error.filename:  # the failing file may be standard output
             abandon(sys.stdout)
-        sys.exit(2)
+        _fail(partial(print, f"error: {where}: {error.strerror or error}; {advice}.", file=sys.stderr))
     except Exception as error:  # typer shows usage errors itself; anything else is a bug and keeps its traceback
         if not hasattr(error, "show"):
             raise
-        error.show()
-        sys.exit(2)
+        _fail(error.show)
     finally:
         flush_stderr()
+
+
+def _fail(show: Callable[[], None]) -> NoReturn:
+    """Show an error and exit with code 2, also if the reader of standard error has closed it (`2>&1 | head -1`)."""
+    from heedful.cli.streams import abandon
+
+    try:
+        show()
+    except BrokenPipeError:
+        abandon(sys.stderr)
+    sys.exit(2)
 
 
 def _refuse_old_names(words: list[str]) -> None:
