@@ -124,6 +124,20 @@ def test_an_error_that_has_no_reader_exits_with_2(words: list[str]) -> None:
     assert done.returncode == 2
 
 
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback() -> None:
+    code = (
+        "import signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(name, path, target=None):\n"
+        "        if name == 'typer': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from heedful.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_closed_pipe_ends_a_training_run_without_an_error(corpus: Path, tmp_path: Path) -> None:
     files = f"--source {corpus / 'train.en'} --target {corpus / 'train.de'} --out {tmp_path / 'run'}"
     command = f"{sys.executable} -m heedful train {files} 2>&1 | head -n 1"

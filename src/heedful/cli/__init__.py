@@ -18,7 +18,15 @@ GC_THRESHOLD = 10_000  # allocations between garbage collections: importing torc
 
 
 def main() -> None:
-    """Run one command; an error that the user can correct is one sentence on stderr and exit code 2."""
+    """Run one command. Ctrl-C exits with 130 and without a traceback, also while modules are imported."""
+    try:
+        _run_command()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _run_command() -> None:
+    """An error that the user can correct is one sentence on stderr and exit code 2."""
     gc.set_threshold(GC_THRESHOLD)
     import typer
 
@@ -40,8 +48,8 @@ def main() -> None:
         sys.exit(code)
     except HeedfulError as error:
         _fail(partial(print, f"error: {error}", file=sys.stderr))
-    except (KeyboardInterrupt, typer.Abort):
-        sys.exit(130)
+    except typer.Abort as error:  # what typer makes of Ctrl-C
+        raise KeyboardInterrupt from error
     except (BrokenPipeError, SystemExit) as error:
         # The reader of standard output has closed it (`| head`); typer and rich turn that into exit code 1.
         if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
