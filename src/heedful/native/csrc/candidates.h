@@ -40,27 +40,23 @@ class Candidates {
             bias[c] = c < C ? (batch.logit_bias ? batch.logit_bias[c] : 0.0f) : -1e30f;
             if (c < C && matrix.bias) bias[c] += matrix.bias[batch.candidate(c)];
         }
-        ExceptionCollector exceptions;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-        {
-            Buffer<Scalar> buffer;
+        struct Workspace {
+            Buffer<Scalar> rows;
             Buffer<float> embeddings;
-#pragma omp for
-            for (int first = 0; first < P; first += PANEL)
-                exceptions.run([&] {
-                    float* panel = embeddings.ensure(size_t(PANEL) * D);
-                    for (int c = first; c < first + PANEL; ++c, panel += D)
-                        if (c < C)
-                            std::memcpy(panel, matrix.weight + size_t(batch.candidate(c)) * D, D * sizeof(float));
-                        else
-                            std::fill_n(panel, D, 0.0f);
-                    const size_t size = size_t(PANEL) * D;
-                    const Scalar* rows = as_operand<Scalar>(embeddings.get(), size, buffer.ensure(size));
-                    pack_columns(rows, D, PANEL, D, forward + size_t(first) * D);
-                    pack_rows(rows, D, PANEL, D, backward + size_t(first) * PANEL, size_t(P) * PANEL);
-                });
-        }
-        exceptions.rethrow();
+        };
+        parallel_for_with(P / PANEL, threads, [] { return Workspace(); }, [&](Workspace& own, size_t number) {
+            const int first = int(number) * PANEL;
+            float* panel = own.embeddings.ensure(size_t(PANEL) * D);
+            for (int c = first; c < first + PANEL; ++c, panel += D)
+                if (c < C)
+                    std::memcpy(panel, matrix.weight + size_t(batch.candidate(c)) * D, D * sizeof(float));
+                else
+                    std::fill_n(panel, D, 0.0f);
+            const size_t size = size_t(PANEL) * D;
+            const Scalar* rows = as_operand<Scalar>(own.embeddings.get(), size, own.rows.ensure(size));
+            pack_columns(rows, D, PANEL, D, forward + size_t(first) * D);
+            pack_rows(rows, D, PANEL, D, backward + size_t(first) * PANEL, size_t(P) * PANEL);
+        });
     }
 
     void compute_means(int threads) {

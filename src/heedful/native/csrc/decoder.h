@@ -47,18 +47,10 @@ class Decoder {
             const float* x = decoder.encode_layers(embedded, batches[b]);
             std::copy_n(x, batches[b].count() * D, hidden + begin * D);
         };
-        if (batches.size() < size_t(threads)) {
+        if (batches.size() < size_t(threads))
             for (size_t b = 0; b < batches.size(); ++b) compute(*this, b);
-            return;
-        }
-        ExceptionCollector exceptions;
-#pragma omp parallel num_threads(threads)
-        {
-            Decoder own(model, 1);
-#pragma omp for schedule(dynamic)
-            for (size_t b = 0; b < batches.size(); ++b) exceptions.run([&] { compute(own, b); });
-        }
-        exceptions.rethrow();
+        else
+            parallel_for_with(batches.size(), threads, [&] { return Decoder(model, 1); }, compute);
     }
 
     // The heads of an encoder, over rows of hidden states: logits of the vocabulary (R, V), pooled states (R, D), and logits of
@@ -155,10 +147,7 @@ class Decoder {
 
     template <typename Work>
     void for_each_row(int rows, Work work, int least = MIN_PARALLEL_ROWS) const {
-        ExceptionCollector exceptions;
-#pragma omp parallel for num_threads(threads) if (threads > 1 && rows >= least)
-        for (int r = 0; r < rows; ++r) exceptions.run([&] { work(r); });
-        exceptions.rethrow();
+        parallel_for(rows, rows >= least ? threads : 1, work);
     }
 
     const Model& model;

@@ -85,15 +85,10 @@ inline void force(const Model& model, int threads, const ForcedPairs& all, float
         if (tokens < FORCED_GROUP_TOKENS && p + 1 < pairs.size()) continue;
         groups.push_back(p + 1), tokens = 0;
     }
-    ExceptionCollector exceptions;
-#pragma omp parallel num_threads(threads) if (threads > 1 && groups.size() > 2)
-    {
-        Decoder decoder(model, 1);
-#pragma omp for schedule(dynamic)
-        for (size_t g = 1; g < groups.size(); ++g)
-            exceptions.run([&] { force_group(decoder, &pairs[groups[g - 1]], groups[g] - groups[g - 1], all); });
-    }
-    exceptions.rethrow();
+    const size_t count = groups.size() - 1;
+    parallel_for_with(count, count > 1 ? threads : 1, [&] { return Decoder(model, 1); }, [&](Decoder& decoder, size_t g) {
+        force_group(decoder, &pairs[groups[g]], groups[g + 1] - groups[g], all);
+    });
 }
 
 }  // namespace heedful

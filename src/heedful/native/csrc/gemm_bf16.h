@@ -45,11 +45,12 @@ inline bool prefers_bf16() {
 #endif
 }
 
-// c = a b + bias, or c += a b if `accumulate`. a: (m, k) with row stride lda; b: panels of (k, n), panel_stride apart;
-// c: (m, n) with row stride ldc; bias: (n).
+// c = a b + bias, or c += a b if `accumulate`. a: (m, k) with row stride lda; b: panels of (k, n), panel_stride apart, or
+// contiguous if it is 0; c: (m, n) with row stride ldc; bias: (n).
 template <bool accumulate>
-void gemm(const BF16* a, long lda, int m, int k, const BF16* b, int n, float* c, long ldc, const float* bias,
-          size_t panel_stride) {
+void gemm(const BF16* a, long lda, int m, int k, const BF16* b, int n, float* c, long ldc, const float* bias = nullptr,
+          size_t panel_stride = 0) {
+    if (!panel_stride) panel_stride = size_t(k) * PANEL;
     for (int first = 0; first < n; first += PANEL, b += panel_stride) {
         const float* panel_bias = bias ? bias + first : nullptr;
 #if defined(__AMX_BF16__)
@@ -63,12 +64,6 @@ void gemm(const BF16* a, long lda, int m, int k, const BF16* b, int n, float* c,
             micro_kernel<ROWS, accumulate>(a + i * lda, lda, k, b, c + i * ldc + first, ldc, panel_bias);
 #endif
     }
-}
-
-template <bool accumulate>
-void gemm(const BF16* a, long lda, int m, int k, const BF16* b, int n, float* c, long ldc,
-          const float* bias = nullptr) {
-    gemm<accumulate>(a, lda, m, k, b, n, c, ldc, bias, size_t(k) * PANEL);
 }
 
 // c += yᵀ x: the gradient of a weight. y: (rows, n) with row stride ldy; x: (rows, k) in panels; c: (n, k). `transposed`

@@ -57,10 +57,11 @@ void gemm_panel(const float* a, long lda, long a_step, int m, int k, const float
 }
 
 // c = a b + bias, or c += a b if `accumulate`. a: (m, k) with row stride lda and column stride a_step; b: panels of (k, n),
-// panel_stride apart; c: (m, n) with row stride ldc, n rounded up to whole registers; bias: (n).
+// panel_stride apart, or contiguous if it is 0; c: (m, n) with row stride ldc, n rounded up to whole registers; bias: (n).
 template <bool accumulate>
 void gemm(const float* a, long lda, long a_step, int m, int k, const float* b, int n, float* c, long ldc,
-          const float* bias, size_t panel_stride) {
+          const float* bias = nullptr, size_t panel_stride = 0) {
+    if (!panel_stride) panel_stride = size_t(k) * PANEL;
     for (int first = 0; first < n; first += PANEL, b += panel_stride) {
         const float* panel_bias = bias ? bias + first : nullptr;
         if (n - first > LANES)
@@ -70,23 +71,11 @@ void gemm(const float* a, long lda, long a_step, int m, int k, const float* b, i
     }
 }
 
-// The same with contiguous panels.
-template <bool accumulate>
-void gemm(const float* a, long lda, long a_step, int m, int k, const float* b, int n, float* c, long ldc,
-          const float* bias = nullptr) {
-    gemm<accumulate>(a, lda, a_step, m, k, b, n, c, ldc, bias, size_t(k) * PANEL);
-}
-
 // The same with contiguous rows of a.
 template <bool accumulate>
-void gemm(const float* a, long lda, int m, int k, const float* b, int n, float* c, long ldc, const float* bias,
-          size_t panel_stride) {
+void gemm(const float* a, long lda, int m, int k, const float* b, int n, float* c, long ldc, const float* bias = nullptr,
+          size_t panel_stride = 0) {
     gemm<accumulate>(a, lda, 1L, m, k, b, n, c, ldc, bias, panel_stride);
-}
-template <bool accumulate>
-void gemm(const float* a, long lda, int m, int k, const float* b, int n, float* c, long ldc,
-          const float* bias = nullptr) {
-    gemm<accumulate>(a, lda, 1L, m, k, b, n, c, ldc, bias);
 }
 
 // c += yᵀ x: the gradient of a weight. y: (rows, n) with row stride ldy; x: (rows, k) in panels; c: (n, k). y is repacked

@@ -132,22 +132,13 @@ void TransformerTrainer<Scalar>::pack_weights(int threads) {
         linear->forward.ensure(round_up_panel(linear->out) * linear->in);
         linear->backward.ensure(round_up_panel(linear->in) * linear->out);
     }
-    ExceptionCollector exceptions;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        Buffer<Scalar> buffer;
-#pragma omp for schedule(dynamic)
-        for (size_t i = 0; i < all_linears.size(); ++i) {
-            const Linear<Scalar>& linear = *all_linears[i];
-            const size_t size = size_t(linear.in) * linear.out;
-            exceptions.run([&] {
-                const Scalar* rows = as_operand<Scalar>(weights[linear.weight], size, buffer.ensure(size));
-                pack_columns(rows, linear.in, linear.out, linear.in, linear.forward.get());
-                pack_rows(rows, linear.in, linear.out, linear.in, linear.backward.get(), size_t(linear.out) * PANEL);
-            });
-        }
-    }
-    exceptions.rethrow();
+    parallel_for_with(all_linears.size(), threads, [] { return Buffer<Scalar>(); }, [&](Buffer<Scalar>& buffer, size_t i) {
+        const Linear<Scalar>& linear = *all_linears[i];
+        const size_t size = size_t(linear.in) * linear.out;
+        const Scalar* rows = as_operand<Scalar>(weights[linear.weight], size, buffer.ensure(size));
+        pack_columns(rows, linear.in, linear.out, linear.in, linear.forward.get());
+        pack_rows(rows, linear.in, linear.out, linear.in, linear.backward.get(), size_t(linear.out) * PANEL);
+    });
 }
 
 // Groups of at least `tokens` tokens of an encoder-decoder, in order.
