@@ -122,6 +122,20 @@ def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, t
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
+def test_annotated_terms_are_the_same_after_resuming(corpus: Path, tmp_path: Path) -> None:
+    requested = settings(corpus, tmp_path / "store", "train.glossary_augmentation=0.8")
+    whole, killed = open_(requested, tmp_path / "whole"), open_(requested, tmp_path / "killed")
+    train(whole)
+    assert whole.task.corpus.report.annotated > 10
+    killed.loss_of = killing(killed, 6, 2)  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        train(killed)
+    shutil.rmtree(tmp_path / "store")  # annotated and encoded anew
+    train(open_(requested, tmp_path / "killed", resume=True))
+    actual, expected = files(tmp_path / "killed"), files(tmp_path / "whole")
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
+
+
 def test_the_engine_can_be_set(corpus: Path, finished: Path, tmp_path: Path) -> None:
     run = open_(settings(corpus, finished / "store", *ENGINE, "train.backend=torch"), tmp_path / "torch")
     assert run.backend.native is None
