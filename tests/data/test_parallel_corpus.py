@@ -253,6 +253,13 @@ def test_an_empty_corpus_is_told(tmp_path: Path) -> None:
     told(caught, pairs_file, "no lines in")
 
 
+def test_a_catalog_of_unfinished_translations_gets_advice_of_its_own(tmp_path: Path) -> None:
+    catalog = write(tmp_path / "a.po", '#, fuzzy\nmsgid "dog"\nmsgstr "Hund"\n')
+    with pytest.raises(DataError) as caught:
+        prepare_parallel(config(pairs=catalog), tmp_path / "cache")
+    told(caught, catalog, "1 dropped: fuzzy", "only finished translations are read")
+
+
 @pytest.mark.parametrize(
     ("pairs", "settings", "words"),
     [

@@ -95,7 +95,7 @@ def test_fuzzy_obsolete_and_missing_entries_are_counted(tmp_path: Path) -> None:
     assert [str(counts) for counts in dropped.by_file] == [
         f"{path} (PO): 6 read, dropped: 1 fuzzy, 1 no translation, 1 obsolete"
     ]
-    with pytest.raises(DataError, match=r"has no segments in 'fr'; it has de \(1\): change target_language"):
+    with pytest.raises(DataError, match=r"has no segments in 'fr'; it has de: change target_language"):
         read(path, target="fr")
     assert read(path, source="de", target="en")[0][0] == ("öffnen", "open")
 
@@ -245,6 +245,32 @@ HOSTILE = {
     ),
     "depth": ("<tmx>" + "<a>" * MAX_DEPTH, "elements inside each other"),
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.csv", "en,de,fr\na,b,c\n", "it has en, de, fr: choose with source_language and target_language"),
+        ("a.jsonl", '{"translation": {"en": "a", "de": "b"}}\n', "no fields source and target; it has en, de: choose"),
+        ("a.tmx", "", "a.tmx is empty; give another file"),
+        (
+            "folder/a.docx",
+            "PK",
+            "holds no file of pairs that can be read .*a.docx: not a format of pairs.*; give another",
+        ),
+    ],
+)
+def test_a_file_of_which_no_pair_is_known_is_refused(tmp_path: Path, name: str, text: str, words: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=words):
+        open_pairs_of([path.parent if "/" in name else path], WantedLanguages(), strict=False)
+
+
+def test_two_language_codes_are_a_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("en,de\na,b\n", encoding="utf-8")
+    assert list(open_pairs_of([tmp_path / "a.csv"], WantedLanguages(), strict=False).pairs()) == [("a", "b")]
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ DROP, TRAIN, VALID = 0, 1, 2  # what a line is assigned to
 Assignment = NDArray[np.uint8]
 
 CHUNK_PAIRS, CHUNK_CHARACTERS = 20_000, 4_000_000  # encoded at once
+UNFINISHED = re.compile("fuzzy|no translation|state ")  # reasons for which localization files drop a segment
 MIN_SLOT_PAIRS = 100  # pairs with placeholders from which on a vocabulary has slots for them
 MAX_VOCABULARY_PAIRS = 1_000_000  # a larger corpus is sampled to train the vocabulary
 
@@ -371,6 +373,8 @@ def _chunks(pairs: Iterable[tuple[str, str, int]]) -> Iterator[list[tuple[str, s
 def _nothing_left(report: ParallelReport) -> DataError:
     lengths = any(report.dropped.get(reason) for reason in (LONG, RATIO))
     advice = "check that it is the right file, UTF-8, and that every line of a TSV file is source TAB target"
+    if any(count and UNFINISHED.match(reason) for reason, count in report.dropped.items()):
+        advice = "only finished translations are read: give a file that has some, or finish and confirm these"
     advice = f"{advice}, or raise data.max_length and data.max_ratio" if lengths else advice
     return DataError(
         f"no pair of {report.corpus} is left for training: of {report.read:,} read,"

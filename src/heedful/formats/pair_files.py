@@ -145,8 +145,8 @@ def _open_folder(folder: Path, languages: WantedLanguages) -> tuple[list[PairFor
         except DataError as error:
             skipped.append(f"{path}: {error}")
     if not formats:
-        why = f" ({skipped[0]})" if skipped else ""
-        raise DataError(f"the folder {folder} holds no file of pairs in these languages{why}; give another.")
+        why = f" ({skipped[0].rstrip('.')})" if skipped else ""
+        raise DataError(f"the folder {folder} holds no file of pairs that can be read{why}; give another.")
     return formats, skipped
 
 

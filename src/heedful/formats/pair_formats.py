@@ -6,23 +6,25 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from heedful.errors import DataError
 from heedful.formats.encoded_text import detect_encoding, read_leniently, utf8_chunks
 from heedful.formats.format_names import packed_stem
-from heedful.formats.json_files import read_json_lines
+from heedful.formats.json_files import NO_PAIR, read_json_lines
 from heedful.formats.language_tags import WantedLanguages, best_match, match_rank
 from heedful.formats.line_files import DroppedLines, open_bytes, open_unpacked, read_pairs, read_tsv
 from heedful.formats.parquet import read_parquet
 from heedful.formats.po import parse_po, read_po
 from heedful.formats.segment import Segment, TaggedText
-from heedful.formats.tables import pair_columns, read_table
+from heedful.formats.tables import header_languages, pair_columns, read_table
 from heedful.formats.tmx import is_tmx, read_tmx, tmx_languages
 from heedful.formats.xliff import XliffParser, is_xliff
 from heedful.formats.xml_parser import XmlError
 
 HEAD = 8192  # bytes that show the format of a file
+CHECKED_OBJECTS = 100  # of a file of objects, in which a pair is looked for
 EXTENSIONS = {
     ".tmx": "tmx", ".xlf": "xliff", ".xliff": "xliff", ".sdlxliff": "xliff", ".mqxliff": "xliff", ".mxliff": "xliff",
     ".po": "po", ".pot": "po", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl",
@@ -134,7 +136,7 @@ class PoPairs(PairFormat):
     def check_languages(self) -> None:
         language, source = self._languages()
         if not _direction(source, language, self.languages):
-            raise _language_error(self.path, "target_language", self.languages.target, {language: 1})
+            raise _language_error(self.path, "target_language", self.languages.target, {language: 0})
 
     def _languages(self) -> tuple[str, str]:
         try:
@@ -159,6 +161,13 @@ class TablePairs(PairFormat):
     @property
     def description(self) -> str:
         return "TSV" if self.tabs else "CSV"
+
+    def check_languages(self) -> None:
+        with open_unpacked(self.path) as file:
+            codes = header_languages(file, str(self.path), self.tabs)
+        if len(codes) > 2 and not pair_columns(codes, self.languages):
+            wanted = "source_language and target_language"
+            raise _language_error(self.path, wanted, None, dict.fromkeys(codes, 0))
 
     def segments(self) -> Iterator[Segment]:
         with open_unpacked(self.path) as file:
@@ -189,6 +198,10 @@ class JsonLinesPairs(PairFormat):
     def description(self) -> str:
         return "JSON Lines"
 
+    def check_languages(self) -> None:
+        with open_unpacked(self.path) as file:
+            _check_fields(self.path, read_json_lines(file, self.languages))
+
     def segments(self) -> Iterator[Segment]:
         with open_unpacked(self.path) as file:
             yield from read_json_lines(file, self.languages)
@@ -201,6 +214,9 @@ class ParquetPairs(PairFormat):
     @property
     def description(self) -> str:
         return "Parquet"
+
+    def check_languages(self) -> None:
+        _check_fields(self.path, read_parquet(self.path, self.languages))
 
     def segments(self) -> Iterator[Segment]:
         yield from read_parquet(self.path, self.languages)
@@ -288,6 +304,16 @@ def _has_header(path: Path, languages: WantedLanguages) -> bool:
     return encoding.name.startswith("utf-16") or (named and pair_columns(names, languages) is not None)
 
 
+def _check_fields(path: Path, segments: Iterator[Segment]) -> None:
+    """Refuse a file whose first objects all lack source and target."""
+    first = list(islice(segments, CHECKED_OBJECTS))
+    if first and all(segment.problem == NO_PAIR for segment in first):
+        raise DataError(
+            f"{path} has no fields source and target; it has {first[0].source.text}: choose with source_language and"
+            " target_language."
+        )
+
+
 def _direction(source: str, target: str, wanted: WantedLanguages) -> str:
     """How a file in these languages (empty: unknown) is read: forward, reversed, or empty for not at all."""
 
@@ -309,7 +335,7 @@ def _reversed(segment: Segment) -> Segment:
 def _language_error(path: Path, option: str, wanted: str | None, counts: Mapping[str, int]) -> DataError:
     if not counts:
         return DataError(f"{path} has no segments; give another file.")
-    present = ", ".join(f"{tag or 'unnamed'} ({count:,})" for tag, count in counts.items())
+    present = ", ".join(f"{tag or 'unnamed'} ({count:,})" if count else tag for tag, count in counts.items())
     if wanted:
         return DataError(f"{path} has no segments in {wanted!r}; it has {present}: change {option}.")
     return DataError(f"{path} does not say which languages to read; it has {present}: choose with {option}.")

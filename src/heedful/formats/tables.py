@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -21,6 +22,7 @@ from heedful.formats.segment import Segment, TaggedText
 MAX_CELL = 1 << 20  # characters
 SOURCE_NAMES = ("source", "src", "source_text", "text", "original")
 TARGET_NAMES = ("target", "tgt", "trg", "target_text", "translation")
+LANGUAGE_CODE = re.compile(r"[a-z]{2}(?:[-_][A-Za-z]{2,4})?")
 SHORT_ROW = "fewer columns than needed"
 
 
@@ -66,8 +68,26 @@ def _column(names: Sequence[str], usual: Sequence[str], language: str | None) ->
     return next((names.index(name) for name in usual if name in names), None)
 
 
+def header_languages(file: BinaryIO, name: str, tabs: bool) -> list[str]:
+    """The first row, if every cell of it is a language code; else an empty list."""
+    first = next(_text_lines(utf8_chunks(file, name)), "")
+    try:
+        row = next(table_dialect(first, tabs).reader([first]), [])
+    except csv.Error:  # of a row that is reported when it is read
+        return []
+    return [cell.strip() for cell in row] if _are_languages(row) else []
+
+
+def _are_languages(row: Sequence[str]) -> bool:
+    codes = [cell.strip() for cell in row]
+    return len(set(codes)) == len(codes) > 1 and all(map(LANGUAGE_CODE.fullmatch, codes))
+
+
 def read_table(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages) -> Iterator[Segment]:
-    """Pairs of a CSV or TSV file: by the names in its header, otherwise the first two columns."""
+    """Pairs of a CSV or TSV file: by the names in its header, otherwise the first two columns.
+
+    A first row of language codes alone is a header, whether languages are wanted or not.
+    """
     lines = _text_lines(utf8_chunks(file, name))
     first = next(lines, "")
     dialect = table_dialect(first, tabs)
@@ -82,8 +102,8 @@ def read_table(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages
             continue
         if row is None:
             return
-        if header and (named := pair_columns(row, languages)):
-            columns, header = named, False
+        if header and ((named := pair_columns(row, languages)) or _are_languages(row)):
+            columns, header = named or columns, False
             continue
         header = False
         if row:

@@ -92,14 +92,18 @@ class XmlParser(ABC, Generic[U]):
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[U]:
         """The units of a file in UTF-8."""
+        received = 0  # bytes
         try:
             for chunk in chunks:
+                received += len(chunk)
                 self.window += chunk
                 self.parser.Parse(chunk, False)
                 yield from self._take()
             self.parser.Parse(b"", True)
         except expat.ExpatError as error:
             yield from self._take()
+            if not received:
+                raise DataError(f"{self.name} is empty; give another file.") from None
             raise XmlError(self.name, error.lineno, expat.ErrorString(error.code)) from None
         yield from self._take()
         self.finish()
