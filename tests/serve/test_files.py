@@ -61,6 +61,14 @@ def test_wrong_files_get_one_sentence(client, name, data, fields, status, words)
     assert (answer.status_code, words in answer.json()["error"]) == (status, True), answer.text
 
 
+def test_a_glossary_is_a_field_of_the_form(client):
+    answer = send(client, "a.txt", b"the dog", glossary='{"dog": ["Xylophon"]}')
+    assert "Xylophon" in client.get(answer.json()["translatedFileUrl"]).text
+    assert "Xylophon" not in client.get(send(client, "a.txt", b"the dog").json()["translatedFileUrl"]).text
+    wrong = send(client, "a.txt", b"the dog", glossary="dog = Hund")
+    assert wrong.status_code == 422 and "glossary" in wrong.json()["error"]
+
+
 def test_other_requests(client):
     assert client.post("/translate_file", json={"target": "de"}).status_code == 415
     assert client.get("/download_file/none.po").status_code == 404

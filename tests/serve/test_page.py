@@ -184,6 +184,18 @@ def test_a_file_in_its_own_format_is_translated_by_the_server(opened, tmp_path):
     assert page.run("window.savedName") == "film.de.srt"
 
 
+def test_a_file_is_translated_with_the_glossary_of_the_page(opened, tmp_path):
+    page = opened()
+    catch_saved(page)
+    page.run("document.querySelector('#glossary').value = 'dog = Xylophon'")
+    for name, text in (("film.srt", "1\n00:00:01,000 --> 00:00:02,000\nThe dog\n"), ("a.html", "<p>The dog</p>")):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        put(page, path)
+        page.wait(f"window.savedName === '{path.stem}.de{path.suffix}'")
+        page.wait("window.saved.length && window.saved.at(-1).includes('Xylophon')")
+
+
 def catch_saved(page: Page) -> None:
     """Keep what the page saves as a file."""
     page.run(

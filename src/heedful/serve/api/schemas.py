@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, Json
 
 Code = Annotated[str, Field(min_length=1, max_length=16)]
 Texts = str | list[str]
@@ -346,6 +346,7 @@ class TranslateFileRequest(BaseModel):
     )
     source: str = Field("auto", max_length=16, description="Source language; auto takes the first that fits.")
     target: str = Field(max_length=16, description="Target language.")
+    glossary: Json[RequestGlossary] = Field(default_factory=dict, description="Terms, as a JSON object.")
     api_key: str | None = Field(None, description="API key, if not sent as a header.")
 
 

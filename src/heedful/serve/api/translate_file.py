@@ -35,7 +35,7 @@ async def translate_file(state: ServerState, request: Request) -> Response:
     arguments: dict[str, Any] = {"data": content, "name": name, "format": SUPPORTED[extension]}
     pair = model.served.pair
     arguments["languages"] = (pair.source.replace("_", "-") if pair else None, body.target.replace("_", "-"))
-    data = await _translate(state, model, arguments)
+    data = await _translate(state, model, arguments, body.glossary)
     stored = state.files.add(f"{PurePosixPath(name).stem}.{body.target}{extension}", data)
     return JsonResponse({"translatedFileUrl": f"{request.base_url}download_file/{stored}"})
 
@@ -51,7 +51,9 @@ async def download_file(state: ServerState, request: Request) -> Response:
     return Response(data, media_type="application/octet-stream", headers=headers)
 
 
-async def _translate(state: ServerState, model: ModelProcess, arguments: dict[str, Any]) -> bytes:
+async def _translate(
+    state: ServerState, model: ModelProcess, arguments: dict[str, Any], glossary: dict[str, Any]
+) -> bytes:
     """Parse, translate and write a file; a model process parses and writes it."""
     texts, tagged = await model.request({"read_file": arguments})
     length, limit = sum(map(len, texts)), state.settings.limits.max_characters
@@ -59,8 +61,9 @@ async def _translate(state: ServerState, model: ModelProcess, arguments: dict[st
         raise HttpError(413, f"the file has {length:,} characters to translate; send {limit:,} at most.", param="file")
     aligns = tagged and model.info.get("aligns")
     calibrated = bool(model.info.get("calibrated"))
+    fields = ("text", "alignment", "confidence")
     translations = await state.translate(
-        model, texts, 1, ("text", "alignment", "confidence"), alignments=aligns, confidence=calibrated
+        model, texts, 1, fields, alignments=aligns, confidence=calibrated, glossary=glossary
     )
     written: bytes = await model.request({"write_file": arguments | {"translations": translations}})
     return written

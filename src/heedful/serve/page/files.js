@@ -27,11 +27,11 @@ export function chunks(text, limit) {
   return chunk ? [...result, chunk] : result;
 }
 
-export async function translateFile(text, html, model, settings, progress) {
+export async function translateFile(text, html, model, glossary, settings, progress) {
   const parts = html ? [text] : chunks(text, Math.min(settings.charLimit, 4000)); // HTML is not cut
   let out = "";
   for (const [number, q] of parts.entries()) {
-    const body = { q, source: model.source, target: model.target, format: html ? "html" : "text" };
+    const body = { q, source: model.source, target: model.target, format: html ? "html" : "text", glossary };
     for (let again = 0; ; again += 1) {
       try {
         out += (await (await post("/translate", body)).json()).translatedText;
@@ -47,10 +47,11 @@ export async function translateFile(text, html, model, settings, progress) {
 }
 
 // Translates a file in a format of its own (PO, XLIFF, SRT, …) on the server, and returns the translated file.
-export async function translateDocument(file, model) {
+export async function translateDocument(file, model, glossary) {
   const form = new FormData();
   form.append("source", model.source);
   form.append("target", model.target);
+  form.append("glossary", JSON.stringify(glossary));
   form.append("file", file, file.name);
   const { translatedFileUrl } = await (await send("/translate_file", form)).json();
   return (await fetch(new URL(translatedFileUrl).pathname)).blob();

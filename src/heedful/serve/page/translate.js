@@ -256,7 +256,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     const html = /\.html?$/i.test(chosen.name), kind = (/\.\w+$/.exec(chosen.name) || [""])[0].toLowerCase();
     if (!html && kind !== ".txt" && settings.supportedFilesFormat.includes(kind)) {
       alternatives.replaceChildren(h("h3", {}, `Translating ${chosen.name}…`));
-      await saved(chosen, async () => save(targetName(chosen), await translateDocument(chosen, model), "application/octet-stream"));
+      await saved(chosen, async () => save(targetName(chosen), await translateDocument(chosen, model, terms()), "application/octet-stream"));
       return;
     }
     const text = await chosen.text();
@@ -268,7 +268,7 @@ export function translating({ model, models, settings, carried, show, label }) {
     const bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the file" });
     alternatives.replaceChildren(h("h3", {}, `Translating ${chosen.name}…`), bar);
     await saved(chosen, async () => {
-      const translated = await translateFile(text, html, model, settings, (share) => (bar.value = share));
+      const translated = await translateFile(text, html, model, terms(), settings, (share) => (bar.value = share));
       save(targetName(chosen), translated, html ? "text/html" : "text/plain");
     });
   }
