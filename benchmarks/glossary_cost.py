@@ -2,14 +2,16 @@
 
     python benchmarks/glossary_cost.py runs/x pairs.tsv test.en --terms 1000 --rounds 5
 
-The terms are rare words of the pairs with their likeliest translations, by a lexical table. Both sides alternate; CPU
-time is that of the process, one thread.
+The terms are words of the pairs with their likeliest translations, by a lexical table; with --random each has a rare
+word of the other side, chosen at random, which a model would never write. Both sides alternate; CPU time is that of
+the process, one thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import random
 import statistics
 import time
 from collections import Counter
@@ -24,6 +26,7 @@ from heedful.storage.folder import load_folder
 
 SAMPLE = 50_000  # pairs of the lexical table
 COMMONEST = 300  # words that are no terms
+RARE = 3  # occurrences of a rare word at most
 
 
 def rare_terms(pairs: list[tuple[str, str]], count: int) -> list[Term]:
@@ -44,16 +47,26 @@ def rare_terms(pairs: list[tuple[str, str]], count: int) -> list[Term]:
     return terms
 
 
+def random_terms(pairs: list[tuple[str, str]], count: int) -> list[Term]:
+    """The same source words, each with a rare word of the target side."""
+    written = Counter(word for _, target in pairs for word in WORD.findall(target))
+    rare = sorted(word for word, occurrences in written.items() if occurrences <= RARE and len(word) > 3)
+    draw = random.Random(1)
+    return [Term(term.source, (draw.choice(rare),)) for term in rare_terms(pairs, count)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("pairs", type=Path, help="TSV file from which terms are taken")
     parser.add_argument("source", type=Path, help="lines to translate")
     parser.add_argument("--terms", type=int, default=1000)
+    parser.add_argument("--random", action="store_true", help="terms that the model would never write")
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    glossary = Glossary(rare_terms(list(itertools.islice(read_tsv(arguments.pairs), SAMPLE)), arguments.terms))
+    pairs = list(itertools.islice(read_tsv(arguments.pairs), SAMPLE))
+    glossary = Glossary((random_terms if arguments.random else rare_terms)(pairs, arguments.terms))
     lines = arguments.source.read_text(encoding="utf-8").splitlines()[: arguments.lines]
     matched = sum(bool(glossary.find(line)) for line in lines)
     print(f"{len(glossary):,} terms, {matched:,} of {len(lines):,} lines with a term")

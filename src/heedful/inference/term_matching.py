@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_TERMS = 24  # of one sentence; placeholders need phrases too
 PIECE = re.compile(rf"[{SPACELESS}]|(?:(?![{SPACELESS}])\w)+|[^\w\s]")
 SPACELESS_START = re.compile(f"[{SPACELESS}]")
+WORD_CHARACTER = re.compile(rf"[^\W{SPACELESS}]")
 
 
 class TermMatch(NamedTuple):
@@ -116,7 +117,8 @@ def _with_capitals(forms: Sequence[str]) -> tuple[str, ...]:
 
 def uses_term(text: str, match: TermMatch) -> bool:
     """Whether a translation contains one of the forms, between word boundaries."""
-    return any(_boundaries(form).search(text) for form in match.forms)
+    text = " ".join(text.split())
+    return any(_occurs(" ".join(form.split()), text) for form in match.forms)
 
 
 def uses_form_of_term(text: str, match: TermMatch) -> bool:
@@ -125,10 +127,20 @@ def uses_form_of_term(text: str, match: TermMatch) -> bool:
     return any(all(any(are_forms(w, v) for v in written) for w in PIECE.findall(form)) for form in match.forms)
 
 
-def _boundaries(form: str) -> re.Pattern[str]:
-    first = "" if SPACELESS_START.match(form[:1]) or not form[:1].isalnum() else rf"(?<![^\W{SPACELESS}])"
-    last = "" if SPACELESS_START.match(form[-1:]) or not form[-1:].isalnum() else rf"(?![^\W{SPACELESS}])"
-    return re.compile(first + r"\s+".join(map(re.escape, form.split())) + last)
+def _occurs(form: str, text: str) -> bool:
+    """Whether a text contains a form that no letter of the same word precedes or follows."""
+    start = text.find(form)
+    while start >= 0:
+        end = start + len(form)
+        if not (_in_one_word(text[start - 1 : start], form[:1]) or _in_one_word(form[-1:], text[end : end + 1])):
+            return True
+        start = text.find(form, start + 1)
+    return False
+
+
+def _in_one_word(left: str, right: str) -> bool:
+    """Whether two characters that follow each other are parts of one word."""
+    return bool(WORD_CHARACTER.match(left) and WORD_CHARACTER.match(right))
 
 
 class TermEncoder:
