@@ -72,7 +72,7 @@ def header_languages(file: BinaryIO, name: str, tabs: bool) -> list[str]:
     """The first row, if every cell of it is a language code; else an empty list."""
     first = next(_text_lines(utf8_chunks(file, name)), "")
     try:
-        row = next(table_dialect(first, tabs).reader([first]), [])
+        row: list[str] = next(table_dialect(first, tabs).reader([first]), [])
     except csv.Error:  # of a row that is reported when it is read
         return []
     return [cell.strip() for cell in row] if _are_languages(row) else []
