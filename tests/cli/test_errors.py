@@ -310,7 +310,10 @@ def test_bad_options_of_translate(call: Call, trained: Path, corpus: Path, words
         (["translate", "FOLDER", "-i", "TEXT", "-o", "no/out"], ("no/out", "create the folder no first")),
         (["embed", "FOLDER", "-i", "TEXT", "-o", "no/out.npy"], ("no/out.npy", "create the folder no first")),
         (["explain", "FOLDER", "x", "--out", "no/x.html"], ("no/x.html", "create the folder no first")),
-        (["explain", "FOLDER", "x", "--json", "."], (". could not be written: Is a directory", "name of a file")),
+        (
+            ["explain", "FOLDER", "x", "--json", "."],
+            (". could not be written: Is a directory; it is a folder, give the name of a file.",),
+        ),
         (["heads", "FOLDER", "--source", "TEXT", "--png", "TEXT/x.png"], ("x.png", "a part of the path is a file")),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",

@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the corpus and the model.")] = Path("runs/demo"),
 ) -> None:
-    """Train a translator on the embedded corpus. Small, English-German; it is measured and translates examples."""
+    """Train a translator on the embedded corpus. It is small, English-German; its BLEU and examples are printed."""
     from heedful import config
     from heedful import demo as corpus
     from heedful.errors import FolderError

@@ -72,7 +72,9 @@ class CleaningReport:
 
     def lines(self) -> list[str]:
         """The table as text, with examples."""
-        rows = [(reason, dropped.count, "in the file") for reason, dropped in self.unreadable.items()]
+        rows = [
+            (reason, dropped.count, "lines that cannot be read as pairs") for reason, dropped in self.unreadable.items()
+        ]
         rows += [(name, self.dropped[name].count, FILTERS[name]) for name in self.dropped]
         width = max([len(name) for name, _, _ in rows] + [7])
         lines = [f"{'filter':<{width}}  {'dropped':>9}  reason"]

@@ -44,7 +44,9 @@ def read_vectors(path: Path, model: Path | None = None, lines: Path | None = Non
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; write it with `heedful embed FOLDER -i lines -o {path}`.") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}; give a .npy file of `heedful embed`."
+        ) from None
     except (ValueError, EOFError):
         raise DataError(f"{path} is not a NumPy array (.npy); write it with `heedful embed`.") from None
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind != "f":

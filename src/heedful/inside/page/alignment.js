@@ -43,7 +43,7 @@ views.alignment = {
         sure: (j, i) => set.has(`${j} ${i}`),
         verbs: ["comes from", "becomes"],
       }),
-      h("h3", {}, "To take away"),
+      h("h3", {}, "Save the alignment"),
       h("p", { class: "small" }, "Pharaoh format: source word – target word, both counted from 0."),
       h("code", { class: "pharaoh" }, pharaoh),
       h(
