@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import heedful
 from heedful import demo
 from heedful.training.run_report import read_metrics
 from tests.cli.conftest import Call, process, run_here
@@ -78,6 +79,24 @@ def test_a_gpt_writes_and_repeats_itself_with_its_seed(call: Call, gpt: Path) ->
 def test_words_that_are_not_utf_8_are_replaced(call: Call, gpt: Path, bert: Path) -> None:
     assert "caf\ufffd" in call("generate", gpt, "caf\udce9", "--max-tokens", "1").out
     assert "caf\ufffd" in call("fill-mask", bert, "caf\udce9 [MASK]").out
+
+
+def test_embeddings_are_compared_with_given_similarities(call: Call, bert: Path, tmp_path: Path) -> None:
+    """Against correlations by SciPy's definition, in NumPy."""
+    pairs = [("The dog sleeps.", "The dog sleeps."), ("The dog sleeps.", "A dog."), ("No.", "Where is the station?")]
+    numbers = [4.0, 2.5, 3.0]
+    rows = [f"{number}\t{first}\t{second}\n" for number, (first, second) in zip(numbers, pairs, strict=True)]
+    (tmp_path / "scores.tsv").write_text("".join(rows))
+    first, second = (heedful.load(bert).embed([pair[side] for pair in pairs]) for side in (0, 1))
+    cosines = (first * second).sum(1)
+    ranks = cosines.argsort().argsort(), np.array(numbers).argsort().argsort()
+    pearson, spearman = (100 * np.corrcoef(*values)[0, 1] for values in ((cosines, numbers), ranks))
+    printed = call("embed", bert, "--labeled", tmp_path / "scores.tsv").out.split()
+    assert printed[0] == "Pearson" and float(printed[1]) == pytest.approx(pearson, abs=0.01)
+    assert printed[6] == "Spearman" and float(printed[7]) == pytest.approx(spearman, abs=0.01)
+    (tmp_path / "scores.tsv").write_text("1\talone\n2\ta\tb\n")
+    failed = call("embed", bert, "--labeled", tmp_path / "scores.tsv")
+    assert failed.code == 2 and "example 1 of" in failed.err and "has no second text" in failed.err
 
 
 def test_the_prompt_may_come_from_standard_input(gpt: Path) -> None:

@@ -69,7 +69,9 @@ def test_questions_that_cannot_be_used(tmp_path: Path) -> None:
     bad = [elsewhere, {"id": "3", "question": " ", "answers": []}, {"question": "no id"}, "text"]
     assert len(read_squad(squad(tmp_path / "a.json", good, *bad), dropped)) == 1
     assert sum(dropped.counts().values()) == len(bad)
-    with pytest.raises(DataError, match=r"question 2 of .*a\.json has an answer that is not at its place"):
+    with pytest.raises(
+        DataError, match=r"question 2 of .*a\.json has an answer whose text does not stand at its answer_start"
+    ):
         read_squad(tmp_path / "a.json")
     for text in ("[]", "{", '{"data": 3}', '{"data": [{}]}', "{}"):
         with pytest.raises(DataError, match="SQuAD's format is"):

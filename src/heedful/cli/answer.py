@@ -43,11 +43,19 @@ def answer(
     if labeled is not None:
         examples = read_squad(labeled)
         answers = encoder.answer_batch([(each.question, each.context) for each in examples], not must_answer)
-        result = answer_scores([each.text for each in answers], [[text for _, text in e.answers] for e in examples])
-        print(f"exact match {result['valid_exact']:6.2f} %   of {len(examples):,} questions")
-        print(f"F1          {result['valid_f1']:6.2f} %")
+        rows = [(found.text, [text for _, text in each.answers]) for found, each in zip(answers, examples, strict=True)]
+        parts = {"questions": rows, "with an answer": [row for row in rows if row[1]]}
+        parts["without an answer"] = [row for row in rows if not row[1]]
+        for name, part in parts.items() if parts["without an answer"] else [("questions", rows)]:
+            if part:
+                result = answer_scores(*zip(*part, strict=True))
+                scores = f"exact match {result['valid_exact']:6.2f} %   F1 {result['valid_f1']:6.2f} %"
+                print(f"{scores}   of {len(part):,} {name}")
         return
     assert question is not None
     context = "\n".join(input_lines(input))
+    if not context.strip():
+        where = "standard input" if input == DASH else str(input)
+        raise SettingError(f"the passage is empty ({where}); give the text that holds the answer.")
     best = encoder.answer(replace_surrogates(question), context, not must_answer)
     print(dumps(asdict(best), ensure_ascii=False) if json else " ".join(best.text.split()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from heedful.cli.options import EncoderCompute, OutputFile
 from heedful.cli.streams import DASH, check_outputs, input_lines, output_lines
 
 if TYPE_CHECKING:
+    from heedful.data.labeled_corpus import LabeledExample
     from heedful.inference.encoder import Encoder
 
 
@@ -56,18 +58,25 @@ def classify(
 def measure(encoder: Encoder, path: Path) -> None:
     """Print accuracy and macro-F1 on labeled examples, or the correlations of a regression model."""
     from heedful.data.labeled_corpus import read_labeled
-    from heedful.evaluation.metrics import correlation_scores, label_scores
+    from heedful.evaluation.metrics import label_scores
 
-    numbers = encoder.config.label_kind == "regression"
-    examples = read_labeled(path, numbers=numbers)
-    both = [example.text for example in examples], [example.second for example in examples]
-    if numbers:
-        result = correlation_scores(encoder.score(*both), [float(example.label) for example in examples])
-        print(f"Pearson  {result['valid_pearson']:6.2f} %   of {len(examples):,} examples")
-        print(f"Spearman {result['valid_spearman']:6.2f} %")
+    if encoder.config.label_kind == "regression":
+        print_correlations(read_labeled(path, numbers=True), encoder.score)
         return
+    examples = read_labeled(path)
+    both = [example.text for example in examples], [example.second for example in examples]
     predictions = encoder.classify(*both)
     predicted, expected = [best.label for best in predictions], [example.label for example in examples]
     result = label_scores(predicted, expected)
     print(f"accuracy {result['valid_accuracy']:6.2f} %   of {len(examples):,} examples")
     print(f"macro-F1 {result['valid_macro_f1']:6.2f} %   over {len({*predicted, *expected})} labels")
+
+
+def print_correlations(examples: list[LabeledExample], score: Callable[[list[str], list[str]], list[float]]) -> None:
+    """Print the correlations of given numbers with the scores of the same pairs of texts."""
+    from heedful.evaluation.metrics import correlation_scores
+
+    scores = score([example.text for example in examples], [example.second for example in examples])
+    result = correlation_scores(scores, [float(example.label) for example in examples])
+    print(f"Pearson  {result['valid_pearson']:6.2f} %   of {len(examples):,} examples")
+    print(f"Spearman {result['valid_spearman']:6.2f} %")

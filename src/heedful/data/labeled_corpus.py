@@ -91,6 +91,7 @@ class LabeledReport(CorpusReport):
     truncated: int = 0
     windows: int = 0  # encoded examples beyond the first of each example
     labels: dict[str, int] = field(default_factory=dict)
+    unanswerable: int = 0  # questions for training without an answer
 
     def lines(self) -> list[str]:
         valid = "held out from the training data" if self.valid_corpus is None else f"read from {self.valid_corpus}"
@@ -103,6 +104,8 @@ class LabeledReport(CorpusReport):
         ]
         if self.labels:
             lines.append(f"{len(self.labels)} labels: {counts}{', …' if len(self.labels) > 20 else ''}")
+        if self.unanswerable:
+            lines.append(f"questions without an answer: {self.unanswerable:,} of those for training")
         if self.windows:
             lines.append(f"windows of long texts: {self.windows:,} in addition to the examples")
         return lines + ([f"texts truncated to the model's maximum length: {self.truncated:,}"] * (self.truncated > 0))
@@ -279,6 +282,7 @@ class LabeledBuilder(CorpusBuilder[LabeledFile, LabeledReport, LabeledCorpus]):
         counts = self.form.label_counts(train)
         report.kept, report.valid_kept = len(train), len(valid)
         report.labels = counts if self.form.kind in ("classification", "tagging") else {}
+        report.unanswerable = len(train) - counts["start"] if self.form.kind == "question-answering" else 0
         for name, examples in (("train", train), ("valid", valid)):
             rows = [
                 row for each in examples for row in self.form.encode(each, list(counts), tokenizer, self.max_length)

@@ -33,7 +33,7 @@ def read_squad(path: Path, dropped: DroppedLines | None = None) -> list[Question
             questions.append(question)
             continue
         if dropped is None:
-            raise DataError(f"question {number} of {path} {question}.")
+            raise DataError(f"question {number} of {path} {question}; mend or remove it.")
         dropped.add(BadLine(question, number, question))
     if not questions:
         why = dropped.first("question") if dropped else ""
@@ -68,5 +68,5 @@ def _question(context: Any, row: Any) -> Question | str:
         not isinstance(start, int) or start < 0 or context[start : start + len(text)] != text
         for start, text in question.answers
     ):
-        return "has an answer that is not at its place in the context"
+        return "has an answer whose text does not stand at its answer_start, in characters, in the context"
     return question

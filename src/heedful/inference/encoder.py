@@ -122,6 +122,11 @@ class Encoder(LoadedModel["EncoderModel"]):
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
+    def similarity(self, texts: Sequence[str], seconds: Sequence[str], pooling: str = "mean") -> list[float]:
+        """The cosine similarity of the two texts of each pair."""
+        first, second = self.embed(texts, pooling), self.embed(seconds, pooling)
+        return [float(cosine) for cosine in (first * second).sum(1)]
+
     def fill_mask(self, text: str, top: int = 5) -> list[list[MaskCandidate]]:
         """The most probable tokens for each [MASK] or <mask>; each is predicted with all others masked."""
         if self.config.head == "none":

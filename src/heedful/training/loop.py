@@ -82,7 +82,7 @@ class TrainingRun:
     def publish(self, scores: Scores) -> None:
         """Write the averaged model to the run folder."""
         folder = self.task.published(self.model_folder())
-        save_folder(folder, self.task.card(self.config, describe_training(self.state), scores))
+        save_folder(folder, self.task.card(self.config, describe_training(self.state, self.task.counted), scores))
 
 
 def train(run: TrainingRun) -> TrainState:
@@ -235,10 +235,10 @@ def updates_in_time(run: TrainingRun) -> int:
     return run.budget.updates_in_time(run.config.train.max_updates, run.final_searches)
 
 
-def describe_training(state: TrainState) -> str:
+def describe_training(state: TrainState, counted: str) -> str:
     """How long a model was trained, for its model card."""
     averaged = f"; the weights of the last {state.average} checkpoints are averaged" if state.average > 1 else ""
-    return f"Trained for {state.update:,} updates on {state.tokens:,} tokens{averaged}."
+    return f"Trained for {state.update:,} updates on {state.tokens:,} {counted}{averaged}."
 
 
 def default_interval(total: int) -> int:

@@ -46,6 +46,7 @@ class RunReport:
     def __init__(self, folder: Path, console: Console | None = None, callback: Callback | None = None) -> None:
         self.folder, self.callback = folder, callback
         self.columns: Sequence[Column] = ()
+        self.counted = "tokens"
         self.console = console or Console(stderr=True)
         self.records: list[Record] = []
         self.enabled = True
@@ -93,7 +94,7 @@ class RunReport:
 
     def progress(self, record: Record, total: int, seconds_per_update: float) -> None:
         """Show the current update, loss and speed."""
-        speed = f"{record['tokens_per_second']:,.0f} tokens/s"
+        speed = f"{record['tokens_per_second']:,.{self.counted == 'examples':d}f} {self.counted}/s"
         status = f"loss {record['loss']:.3f} · learning rate {record['learning_rate']:.2e} · {speed}"
         if "ponder" in record:
             status += f" · {record['ponder']:.2f} steps a token"

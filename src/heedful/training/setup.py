@@ -88,7 +88,7 @@ def open_run(
     check_options(config, task_type)
     task.prepare(config)
     auxiliary = [PONDER] * config.model.act_halting + [EXPERTS] * bool(config.model.experts)
-    report.columns = (*task.columns, *auxiliary)
+    report.columns, report.counted = (*task.columns, *auxiliary), task.counted
     if distributed.main:
         with explain_os_errors(out):
             out.mkdir(parents=True, exist_ok=True)

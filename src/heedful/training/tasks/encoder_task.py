@@ -32,6 +32,7 @@ class EncoderTask(Task):
     """An encoder that starts from a pretrained one, or from nothing."""
 
     family: ClassVar[Family] = "encoder"
+    counted: ClassVar[str] = "examples"
     epochs: ClassVar[tuple[int, int]]  # from a pretrained encoder, and from nothing, unless train.max_updates is set
     batch_tokens = seed = types = longest = 0
 

@@ -75,11 +75,11 @@ class SimilarityTask(EncoderTask):
         nearest = (first @ second.T).argmax(1)
         scores = {"valid_accuracy": 100 * float((nearest == np.arange(len(first))).mean())}
         if self.scored:
-            first, second = (
-                encoder.embed([getattr(each, side) for each in self.scored]) for side in ("text", "second")
-            )
+            texts, seconds = [example.text for example in self.scored], [example.second for example in self.scored]
             expected = [float(example.label) for example in self.scored]
-            scores["valid_spearman"] = correlation_scores((first * second).sum(1).tolist(), expected)["valid_spearman"]
+            scores["valid_spearman"] = correlation_scores(encoder.similarity(texts, seconds), expected)[
+                "valid_spearman"
+            ]
         return scores
 
     def rank(self, scores: Scores) -> list[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +24,7 @@ class TaggingTask(LabeledTask):
     """Sentences with a tag for each word; models are ranked by F1 of the entities, and by loss where it is equal."""
 
     form = TaggingFormat()
+    counted: ClassVar[str] = "words"
     loss_function = staticmethod(classification_loss)
     columns = (
         Column("valid_loss", "loss", 4),

@@ -59,6 +59,7 @@ class Task(ABC):
     family: ClassVar[Family]  # of the models that it trains
     folder_task: ClassVar[str] = ""  # name in the model folder, where the family alone does not tell the task
     guesses_tokens: ClassVar[bool] = False  # whether it trains the output head of an encoder
+    counted: ClassVar[str] = "tokens"  # what a batch has so many of that the loss is divided by; shown with the speed
     columns: tuple[Column, ...]  # validation scores as they are displayed
     loss_function: ClassVar[Callable[..., Loss]]
     suits_its_size_to_time: ClassVar[bool] = False  # whether a short time budget selects a smaller preset
