@@ -148,6 +148,27 @@ def bart(path: Path, seed: int = 0, whole: bool = True, **changes: Any) -> Any:
     return model
 
 
+def pegasus(path: Path, seed: int = 0, **changes: Any) -> Any:
+    """A PegasusForConditionalGeneration with the tokenizer.json that transformers writes for it."""
+    inner = tokenizers.Tokenizer(models.Unigram())
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<pad>", "</s>", "<mask_1>", "<mask_2>", "<unk_2>", "<unk>"]
+    trainer = trainers.UnigramTrainer(vocab_size=200, special_tokens=special, unk_token="<unk>", show_progress=False)
+    inner.train_from_iterator(LINES, trainer)
+    vocab = [(piece, score) for piece, score in json.loads(inner.to_str())["model"]["vocab"]]
+    tokenizer = transformers.PegasusTokenizer(vocab=vocab, offset=3)
+    tokenizer.save_pretrained(path)
+    settings = {
+        "vocab_size": len(tokenizer), "d_model": 16, "encoder_layers": 2, "decoder_layers": 1,
+        "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+        "max_position_embeddings": 64, "activation_function": "relu", "scale_embedding": True, "pad_token_id": 0,
+        "decoder_start_token_id": 0, "eos_token_id": 1, "forced_eos_token_id": None, **changes,
+    }  # fmt: skip
+    model = shaken(transformers.PegasusForConditionalGeneration(transformers.PegasusConfig(**settings)), seed)
+    model.save_pretrained(path)
+    return model
+
+
 @cache
 def word_pieces(lowercase: bool = True) -> str:
     inner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))

@@ -1,7 +1,8 @@
-"""BART folders against transformers: the same numbers, the same summaries, and back."""
+"""BART and PEGASUS folders against transformers: the same numbers, the same summaries, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import heedful
 from heedful import interop
 from heedful.inference.summarizer import Summarizer
 from heedful.interop.conversion import convert
-from tests.interop.makers import bart
+from tests.interop.makers import bart, pegasus
 
 TEXTS = ["The old man sleeps.", "Where is the station? Here it is.", "Ein Hund!"]
 SIZES: dict[str, dict[str, Any]] = {
@@ -23,29 +24,59 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_numbers_and_summaries_are_those_of_transformers(tmp_path: Path, size: str) -> None:
-    theirs = bart(tmp_path, seed=3, whole=size != "relu", **SIZES[size])
-    summarizer = heedful.load(tmp_path, kind=Summarizer, precision="float32")
-    tokenizer = summarizer.source_tokenizer
+PEGASUS_SIZES: dict[str, dict[str, Any]] = {
+    "small": {},
+    "wide": {"d_model": 48, "encoder_ffn_dim": 80, "decoder_ffn_dim": 80, "decoder_layers": 3},
+    "gelu": {"encoder_layers": 1, "activation_function": "gelu", "d_model": 24},
+}
+
+
+def check_against_transformers(theirs: Any, path: Path) -> int:
+    """Logits, and the tokens of greedy and beam search; how many beam searches ended before the limit."""
+    summarizer = heedful.load(path, kind=Summarizer, precision="float32")
+    tokenizer, eos = summarizer.source_tokenizer, theirs.config.eos_token_id
+    finished = 0
     for text in TEXTS:
         ids = [*tokenizer.encode(text), tokenizer.eos_id]
-        assert ids[0] == 0 and ids[-1] == 2
-        source, target = torch.tensor([ids]), torch.tensor([[2, 0, 9, 8, 7]])
+        assert ids[-1] == eos
+        source, target = torch.tensor([ids]), torch.tensor([[theirs.config.decoder_start_token_id, 0, 9, 8, 7]])
         with torch.no_grad():
             expected = theirs(input_ids=source, decoder_input_ids=target).logits
             model = summarizer.models[0]
             torch.testing.assert_close(model.project(model(source, target)), expected, atol=2e-4, rtol=1e-4)
-        output = theirs.generate(
-            source, num_beams=1, do_sample=False, max_length=21, min_length=6, no_repeat_ngram_size=2
-        )
-        generated = [token for token in output[0, 1:].tolist() if token != 2]
-        options = {"beam": 1, "max_length": 20, "min_length": 5, "no_repeat_ngram": 2, "loop_guard": False}
-        assert list(summarizer.translations([text], **options)[0][0].ids) == generated
+        for beam in (1, 4):
+            for shortest, repeated in ((0, 0), (5, 2)):
+                # no length penalty, as the formulas differ; "never": until nothing better can be found
+                beams = {"length_penalty": 0.0, "early_stopping": "never"} if beam > 1 else {}
+                output = theirs.generate(
+                    source, num_beams=beam, do_sample=False, max_length=31, min_length=shortest and shortest + 1,
+                    no_repeat_ngram_size=repeated, bad_words_ids=[[theirs.config.pad_token_id]], **beams,
+                )[0, 1:].tolist()  # fmt: skip
+                options = {"beam": beam, "max_length": 30, "min_length": shortest, "no_repeat_ngram": repeated}
+                best = summarizer.translations([text], **options, length_penalty=0.0, loop_guard=False)[0][0]
+                if beam == 1 or eos in output:  # at the limit they rank what is cut off with what is finished
+                    assert list(best.ids) == [token for token in output if token != eos]
+                    finished += beam > 1
+    return finished
 
 
-def test_a_tokenizer_file_frames_a_text_as_transformers_does(tmp_path: Path) -> None:
-    bart(tmp_path)
+@pytest.mark.parametrize("size", SIZES)
+def test_bart_writes_the_summaries_of_transformers(tmp_path: Path, size: str) -> None:
+    folders = {seed: tmp_path / str(seed) for seed in range(3)}
+    models = [bart(folder, seed, size != "relu", **SIZES[size]) for seed, folder in folders.items()]
+    assert sum(map(check_against_transformers, models, folders.values())) > 3
+
+
+@pytest.mark.parametrize("size", PEGASUS_SIZES)
+def test_pegasus_writes_the_summaries_of_transformers(tmp_path: Path, size: str) -> None:
+    folders = {seed: tmp_path / str(seed) for seed in range(3)}
+    models = [pegasus(folder, seed, **PEGASUS_SIZES[size]) for seed, folder in folders.items()]
+    assert sum(map(check_against_transformers, models, folders.values())) > 3
+
+
+@pytest.mark.parametrize("make", [bart, pegasus])
+def test_a_tokenizer_file_frames_a_text_as_transformers_does(tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    make(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     ours = interop.open_folder(tmp_path).source_tokenizer
     for text in TEXTS:
