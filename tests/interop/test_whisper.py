@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,15 @@ def test_a_folder_is_converted_both_ways(folder: Path, theirs: Any, tmp_path: Pa
         assert torch.equal(tensor, loaded.state_dict()[name]), name
     extractor = transformers.WhisperFeatureExtractor.from_pretrained(tmp_path / "theirs")
     assert extractor.n_samples == 32_000
+    transcriber = heedful.load(folder, kind=Transcriber, precision="float32")
+    recordings = [np.concatenate([word("ma", seed), word("ti"), word("so")]) for seed in range(3)]
+    for samples in recordings:  # their generation, with the settings in the folder
+        features = extractor(samples, sampling_rate=16_000, return_tensors="pt").input_features
+        generated = loaded.generate(features)[0].tolist()
+        (window,) = transcriber.windows(samples)
+        _, *ids = next(transcriber.transcribe_windows([window], beam=1, loop_guard=False)).ids
+        text, expected = (list(takewhile(lambda number: number < EOS, each)) for each in (ids, generated))
+        assert text == expected != []  # up to a time, which begins another segment there
     assert json.loads((tmp_path / "ours" / "config.json").read_text())["model"]["full_window"] is True
     with pytest.raises(SettingError, match="only translators are written for CTranslate2"):
         convert(folder, tmp_path / "ct2", "ctranslate2")

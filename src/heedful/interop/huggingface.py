@@ -12,6 +12,7 @@ from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, N_FFT, SAMPLE_RATE
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
+from heedful.inference.whisper_tokens import WhisperTokens
 from heedful.interop import vocabulary_files
 from heedful.interop.architecture import Architecture
 from heedful.interop.bert import Bert
@@ -140,7 +141,24 @@ def _generation(opened: ModelFolder) -> dict[str, Any]:
     start = {"decoder_start_token_id": config.bos_id, "forced_eos_token_id": config.eos_id}
     wide = {"num_beams": search.beam, "length_penalty": 0.0, "early_stopping": True}
     beam = wide if search.beam > 1 and search.length_penalty == 0 else {"num_beams": 1}
-    return ids | start | {"bad_words_ids": [[number] for number in never], "max_length": config.max_length} | beam
+    common = ids | start | {"bad_words_ids": [[number] for number in never], "max_length": config.max_length} | beam
+    tokens = WhisperTokens.of(opened.tokenizer, config.vocab_size) if config.features else None
+    return common if tokens is None else common | _whisper_generation(tokens)
+
+
+def _whisper_generation(tokens: WhisperTokens) -> dict[str, Any]:
+    """What Whisper's folders say about its special tokens; without it, transformers writes empty transcripts."""
+    settings: dict[str, Any] = {
+        "suppress_tokens": list(tokens.suppressed),
+        "begin_suppress_tokens": list(tokens.blank),
+        "no_timestamps_token_id": tokens.no_timestamps,
+        "is_multilingual": bool(tokens.languages),
+        "return_timestamps": False,
+    }
+    if tokens.languages:
+        settings["lang_to_id"] = {f"<|{code}|>": number for code, number in tokens.languages.items()}
+        settings["task_to_id"] = {"transcribe": tokens.transcribe}
+    return settings
 
 
 def feature_settings(config: ModelConfig) -> dict[str, Any]:
