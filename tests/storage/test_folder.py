@@ -344,6 +344,12 @@ def test_a_file_is_not_a_folder(copy: Path) -> None:
         folder.load_folder(copy / "config.json")
 
 
+def test_a_run_before_its_first_validation_is_told(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(FolderError, match=r"holds a run without a model yet: .* continue the run if it was stopped"):
+        folder.load_folder(tmp_path)
+
+
 def test_saving_over_a_model_leaves_other_files_alone(copy: Path) -> None:
     (copy / "notes.txt").write_text("mine")
     loaded = folder.load_folder(copy)

@@ -40,6 +40,7 @@ MAX_TASK_NAME = 50  # characters
 STORED_PRECISIONS = ("float32", "int8")  # of the weights on disk
 WEIGHTS, CONFIG, SEARCH, CARD = "model.safetensors", "config.json", "generation_config.json", "README.md"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"
+RUN_SETTINGS = "run.json"  # of the training run that writes its model into the folder
 NEW_WEIGHTS = "new_weights_sha256"  # in config.json, while the weights of a model are replaced
 
 
@@ -154,6 +155,11 @@ def read_description(path: Path) -> dict[str, Any]:
         what = "is not a folder" if path.exists() else "does not exist"
         raise FolderError(f"{path} {what}; give the folder of a trained model, such as runs/x.")
     description = read_json(path, CONFIG)
+    if description is None and find(path, RUN_SETTINGS):
+        raise FolderError(
+            f"{path} holds a run without a model yet: the first validation writes one; wait for it, or continue the"
+            " run if it was stopped (--resume, in Python resume=True)."
+        )
     if description is None:
         raise FolderError(f"{path} is not a model folder: it has no {CONFIG}; give the folder of a training run.")
     return description

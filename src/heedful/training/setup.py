@@ -23,7 +23,7 @@ from heedful.interop import open_folder
 from heedful.model.transformer import EncoderDecoder, Model, build_model
 from heedful.storage import folder as model_folder
 from heedful.storage.atomic import atomic_write, check_folder, explain_os_errors
-from heedful.storage.folder import ModelFolder, parameter_count
+from heedful.storage.folder import RUN_SETTINGS, ModelFolder, parameter_count
 from heedful.training import checkpoint
 from heedful.training.checks import check_options, check_run
 from heedful.training.distributed import Distributed
@@ -36,7 +36,6 @@ from heedful.training.step import build_optimizer
 from heedful.training.tasks import task_for
 from heedful.training.tasks.task import Task, describe_layers
 
-SETTINGS = "run.json"
 PONDER = Column("valid_ponder", "steps a token")  # adaptive computation time
 EXPERTS = Column("valid_busiest_expert", "busiest expert %", 0)
 FORMAT = 2  # of run.json and checkpoints; raised when older code could misread them
@@ -102,7 +101,7 @@ def open_run(
             "config": config.model_dump(mode="json", exclude_unset=True),
             "requested": requested,
         }
-        atomic_write(out / SETTINGS, json.dumps(stored, indent=2))
+        atomic_write(out / RUN_SETTINGS, json.dumps(stored, indent=2))
     model = _new_model(config, out, task, init, report)
     if isinstance(model, EncoderDecoder) and config.model.positions == "syntax":
         source = task.tokenizers[1]
@@ -154,7 +153,7 @@ def _divide_micro_batches(config: RunConfig, user_config: RunConfig, distributed
 def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
     """`run.json` of the run to resume; None for a new run."""
     if resume:
-        previous = read_json(out, SETTINGS)
+        previous = read_json(out, RUN_SETTINGS)
         if previous is not None and (written := previous.get("format", 1)) != FORMAT:
             raise FolderError(
                 f"{out} is a run in format {written!r:.20} and this version resumes format {FORMAT}; start a new run "
@@ -162,7 +161,7 @@ def _check_folder(out: Path, resume: bool) -> dict[str, Any] | None:
             )
         if previous is None:
             advice = "give the folder of an earlier run" if out.exists() else "start one without resume"
-            raise FolderError(f"{out} holds no run to resume, as it has no {SETTINGS}; {advice}.")
+            raise FolderError(f"{out} holds no run to resume, as it has no {RUN_SETTINGS}; {advice}.")
         return previous
     if out.exists() and not out.is_dir():
         raise FolderError(f"{out} is a file, and a run needs a folder; choose another one.")
@@ -195,8 +194,8 @@ def _resume_config(user_config: RunConfig, previous: dict[str, Any], out: Path) 
 
     A setting may be given again as in the first session, even if it was resolved to another value then.
     """
-    config = settings.validate_section(RunConfig, previous.get("config", {}), str(out / SETTINGS))
-    before = settings.validate_section(RunConfig, previous.get("requested", {}), str(out / SETTINGS), draft=True)
+    config = settings.validate_section(RunConfig, previous.get("config", {}), str(out / RUN_SETTINGS))
+    before = settings.validate_section(RunConfig, previous.get("requested", {}), str(out / RUN_SETTINGS), draft=True)
     changes: dict[str, dict[str, Any]] = {}
 
     def compare(name: str, key: str, new: Section, old: Section, first: Section) -> None:
@@ -229,7 +228,7 @@ def _new_model(config: RunConfig, out: Path, task: Task, init: ModelFolder | Non
     """The model at update 0; the weights of a checkpoint may replace it."""
     torch.manual_seed(config.train.seed)
     model = build_model(config.model)
-    model_folder.check_positions(config.model, parameter_count(model), out / SETTINGS)
+    model_folder.check_positions(config.model, parameter_count(model), out / RUN_SETTINGS)
     if init is not None:
         before = init.model.config
         same = (config.model.labels, config.model.label_kind) == (before.labels, before.label_kind)
