@@ -81,8 +81,8 @@ def build(cmake: str, sanitizer: Sanitizer, engine: Path) -> None:
 def run(sanitizer: Sanitizer, name: str, copy: Path, options: list[str]) -> int:
     find = ["g++", "-print-file-name={}"]
     libraries = [
-        subprocess.run([find[0], find[1].format(each)], capture_output=True, text=True, check=True).stdout.strip()
-        for each in sanitizer.preload
+        subprocess.run([find[0], find[1].format(name)], capture_output=True, text=True, check=True).stdout.strip()
+        for name in sanitizer.preload
     ]
     changes = {"HEEDFUL_ISA": name, "LD_PRELOAD": " ".join(libraries), "PYTHONPATH": str(copy), **sanitizer.options}
     fixed_addresses = (

@@ -23,15 +23,15 @@ def package_of(module: str) -> str:
 
 def imports(path: Path) -> set[str]:
     """Packages of heedful that a file imports, wherever in the file."""
-    found = set()
+    packages = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {package_of(alias.name) for alias in node.names}
+            packages |= {package_of(alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module == "heedful":
-            found |= {alias.name for alias in node.names if alias.name in ORDER}
+            packages |= {alias.name for alias in node.names if alias.name in ORDER}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(package_of(node.module))
-    return found - {""}
+            packages.add(package_of(node.module))
+    return packages - {""}
 
 
 FILES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]

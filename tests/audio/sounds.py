@@ -37,7 +37,7 @@ def word(letters: str, seed: int = 0, rate: int = RATE) -> NDArray[np.float32]:
 
 
 def _formants(vowel: str, hertz: float) -> float:
-    return float(sum(np.exp(-(((hertz - each) / 150) ** 2)) for each in VOWELS[vowel])) + 0.02
+    return float(sum(np.exp(-(((hertz - formant) / 150) ** 2)) for formant in VOWELS[vowel])) + 0.02
 
 
 def write_corpus(folder: Path, copies: int, words: tuple[str, ...] = WORDS, rate: int = RATE, first: int = 0) -> Path:

@@ -35,7 +35,7 @@ CORPORA: dict[str, tuple[bytes, bytes, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_bad_corpora(call: Call, tmp_path: Path, name: str) -> None:
+def test_a_bad_corpus_is_one_sentence(call: Call, tmp_path: Path, name: str) -> None:
     source, target, parts = CORPORA[name]
     done = call(*write(tmp_path, source, target))
     assert done.code == 2
@@ -82,7 +82,7 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_bad_words(call: Call, tmp_path: Path, name: str) -> None:
+def test_bad_arguments_of_train_are_one_sentence(call: Call, tmp_path: Path, name: str) -> None:
     (tmp_path / "good").write_bytes(GOOD)
     words, parts = WORDS[name]
     done = call("train", *(word.replace("GOOD", str(tmp_path / "good")) for word in words), "--out", tmp_path / "out")
@@ -120,7 +120,7 @@ EARLY: dict[str, tuple[list[str], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", EARLY)
-def test_what_settings_alone_show_is_refused_before_the_corpus_is_read(call: Call, tmp_path: Path, name: str) -> None:
+def test_wrong_settings_are_refused_before_the_corpus_is_read(call: Call, tmp_path: Path, name: str) -> None:
     (tmp_path / "good").write_bytes(GOOD)
     words, parts = EARLY[name]
     words = [*(word.replace("GOOD", str(tmp_path / "good")) for word in words), "train.max_updates=1"]
@@ -167,7 +167,7 @@ def test_validation_files_are_read_first(call: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_a_missing_gpu_is_refused_by_train(call: Call, corpus: Path, tmp_path: Path) -> None:
     done = call(*training(corpus, tmp_path / "out"), "train.device=cuda")
     assert done.code == 2
     assert_one_sentence(done.err, "train.device is cuda", "no GPU")
@@ -187,7 +187,7 @@ def test_a_gpu_that_is_not_there(call: Call, corpus: Path, tmp_path: Path) -> No
     ],
     ids=lambda words: words[0],
 )
-def test_a_device_that_is_not_there(
+def test_a_missing_device_is_refused(
     call: Call, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], device: str
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1 if device == "cuda:7" else 0)
@@ -200,7 +200,7 @@ def test_a_device_that_is_not_there(
     assert_one_sentence(done.err, "--device is", message[device])
 
 
-def test_8_bits_are_for_cpus(call: Call, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_needs_a_cpu(call: Call, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     done = call("translate", trained, "--precision", "int8", "--device", "cuda")
     assert done.code == 2
@@ -208,7 +208,7 @@ def test_8_bits_are_for_cpus(call: Call, trained: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "file/inside"])
-def test_places_that_cannot_be_reached(call: Call, tmp_path: Path, name: str) -> None:
+def test_paths_that_cannot_be_opened_are_one_sentence(call: Call, tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("no folder")
     for words in (["translate", tmp_path / name], ["demo", "--out", tmp_path / name]):
         done = call(*words)
@@ -257,7 +257,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(
 
 
 @pytest.mark.parametrize("command", ["translate", "evaluate", "score"])
-def test_not_a_model(call: Call, corpus: Path, tmp_path: Path, command: str) -> None:
+def test_a_folder_without_a_model_is_refused(call: Call, corpus: Path, tmp_path: Path, command: str) -> None:
     files = ["-i", corpus / "valid.en"] if command == "translate" else ["--source", corpus / "valid.en"]
     files += {"evaluate": ["--reference", corpus / "valid.de"], "score": ["--target", corpus / "valid.de"]}.get(
         command, []
@@ -316,7 +316,7 @@ def test_bad_options_of_translate(call: Call, trained: Path, corpus: Path, words
         ),
         (["heads", "FOLDER", "--source", "TEXT", "--png", "TEXT/x.png"], ("x.png", "a part of the path is a file")),
     ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_outputs_are_checked_before_the_work(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], parts: tuple[str, ...]
@@ -342,9 +342,9 @@ def test_outputs_are_checked_before_the_work(
         (["train", "--resume", "--out", "no"], ("no holds no run to resume", "start one without resume")),
         (["score", "model"], ("no corpus is given; give two line-aligned files (source and target)",)),
     ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_to_do_is_said(
+def test_errors_say_what_to_do(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], parts: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -354,7 +354,7 @@ def test_what_to_do_is_said(
     assert_one_sentence(done.err, *parts)
 
 
-def test_a_closed_standard_input_is_an_empty_one(trained: Path) -> None:
+def test_a_closed_standard_input_reads_as_empty(trained: Path) -> None:
     import os
 
     done = process("translate", trained, preexec_fn=lambda: os.close(0))

@@ -61,7 +61,7 @@ def test_a_catalog_is_translated(call: Call, engine: Path, tmp_path: Path) -> No
     assert (tmp_path / "b.po").read_bytes() == target.read_bytes()
 
 
-def test_inline_tags_come_once(call: Call, engine: Path, tmp_path: Path) -> None:
+def test_inline_tags_occur_once(call: Call, engine: Path, tmp_path: Path) -> None:
     source, target = tmp_path / "a.xlf", tmp_path / "b.xlf"
     source.write_text(XLIFF_2, encoding="utf-8")
     assert call("translate", engine, "--input", source, "--output", target, "--overwrite").code == 0
@@ -120,7 +120,7 @@ def test_saved_translations_of_another_file_are_not_used(call: Call, engine: Pat
         ("a.md", "x", ["--format", "docx"], "the format is 'docx'; it must be auto, po, "),
     ],
 )
-def test_wrong_files_are_one_sentence(
+def test_wrong_files_are_refused_in_one_sentence(
     call: Call, engine: Path, tmp_path: Path, name: str, content: str, options: list[object], sentence: str
 ) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")

@@ -19,7 +19,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files")
-def test_it_says_what_computes(call: Call) -> None:
+def test_info_says_what_computes_each_kind_of_work(call: Call) -> None:
     done = call("info")
     assert done.code == 0 and done.out.startswith(f"heedful {__version__}, Python 3.")
     assert f"torch: {torch.__version__}, CPU capability {torch.backends.cpu.get_cpu_capability()}" in done.out

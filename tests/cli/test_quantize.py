@@ -25,7 +25,7 @@ def small(call: Call, trained: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 @pytest.mark.parametrize("options", [[], ["--beam", 1], ["--n-best", 2], ["--sample", "--seed", 3], ["--threads", 2]])
-def test_it_translates_as_the_original_does_in_8_bits(
+def test_a_quantized_folder_translates_as_the_original_in_int8(
     call: Call, trained: Path, small: Path, corpus: Path, options: list[object]
 ) -> None:
     words = ["-i", corpus / "valid.en", "--scores", *options]
@@ -35,7 +35,7 @@ def test_it_translates_as_the_original_does_in_8_bits(
     assert call("translate", trained, *words, "--precision", "float32").out != result
 
 
-def test_every_command_opens_it(call: Call, small: Path, corpus: Path, tmp_path: Path) -> None:
+def test_every_command_opens_a_quantized_folder(call: Call, small: Path, corpus: Path, tmp_path: Path) -> None:
     source, target = corpus / "valid.en", corpus / "valid.de"
     for words in (
         ["evaluate", small, "--source", source, "--reference", target],
@@ -51,7 +51,7 @@ def test_every_command_opens_it(call: Call, small: Path, corpus: Path, tmp_path:
     assert (tmp_path / "again/model.safetensors").read_bytes() == (small / "model.safetensors").read_bytes()
 
 
-def test_the_source_stays_as_it_is_and_the_card_goes_along(
+def test_the_source_is_unchanged_and_its_card_is_copied(
     call: Call, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(trained)
@@ -84,7 +84,7 @@ def test_nothing_is_overwritten(call: Call, trained: Path, tmp_path: Path, there
     assert (contents(out) if out.is_dir() else out.read_text()) == before
 
 
-def test_what_goes_wrong_is_said_and_leaves_nothing(
+def test_an_error_is_one_sentence_and_leaves_no_folder(
     call: Call, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_one_sentence(call("quantize", tmp_path / "nowhere").err, "nowhere does not exist")

@@ -21,7 +21,9 @@ def model(call: Call, trained: Path, corpus: Path, tmp_path: Path) -> Path:
     return copied
 
 
-def test_commands_use_it_and_a_smaller_model_keeps_it(call: Call, model: Path, corpus: Path, tmp_path: Path) -> None:
+def test_commands_use_the_shortlist_and_a_quantized_model_keeps_it(
+    call: Call, model: Path, corpus: Path, tmp_path: Path
+) -> None:
     words = ["-i", corpus / "valid.en", "--scores"]
     short, free = call("translate", model, *words, "--shortlist"), call("translate", model, *words)
     assert short.code == 0 and short.out.count("\n") == 20, short.err
@@ -33,7 +35,7 @@ def test_commands_use_it_and_a_smaller_model_keeps_it(call: Call, model: Path, c
     assert small.code == 0 and small.out.count("\n") == 20, small.err
 
 
-def test_what_is_missing_is_one_sentence(call: Call, trained: Path, corpus: Path, tmp_path: Path) -> None:
+def test_missing_shortlists_and_pairs_are_one_sentence(call: Call, trained: Path, corpus: Path, tmp_path: Path) -> None:
     done = call("translate", trained, "-i", corpus / "valid.en", "--shortlist")
     assert_one_sentence(done.err, "has no shortlist; build one with `heedful shortlist")
     (tmp_path / "empty").write_text("\n\n")

@@ -70,14 +70,14 @@ def test_ctrl_c_between_lines_ends_at_once_and_may_be_ignored(tmp_path: Path) ->
     assert (tmp_path / "out").read_text() == "first\nsecond\n"
 
 
-def test_every_line_is_out_when_it_is_put(tmp_path: Path) -> None:
+def test_every_line_is_flushed_when_it_is_written(tmp_path: Path) -> None:
     with output_lines(tmp_path / "out") as put:
         for number in range(1, 4):
             put("é" * number)
             assert (tmp_path / "out").read_text(encoding="utf-8").count("\n") == number
 
 
-def test_a_file_is_replaced_by_lines_only(tmp_path: Path, call: Call, trained: Path, corpus: Path) -> None:
+def test_an_output_file_is_unchanged_after_an_error(tmp_path: Path, call: Call, trained: Path, corpus: Path) -> None:
     out = tmp_path / "out"
     out.write_text("mine")
     for wrong in (["-i", tmp_path / "nowhere"], ["-i", corpus / "valid.en", "--beam", 0], ["-i", out, "--n-best", 0]):
@@ -88,7 +88,7 @@ def test_a_file_is_replaced_by_lines_only(tmp_path: Path, call: Call, trained: P
     assert out.read_text() == ""
 
 
-def test_what_is_read_is_not_written(
+def test_an_input_file_is_refused_as_output(
     tmp_path: Path, call: Call, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "in"
@@ -106,7 +106,7 @@ def test_what_is_read_is_not_written(
     assert source.read_text() == "The dog sleeps.\n"
 
 
-def test_a_full_disk_is_said(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     message = r"/dev/full could not be written to after 0 lines: No space left"
     with pytest.raises(FolderError, match=message), output_lines(Path("/dev/full")) as put:
         put("first")
@@ -161,7 +161,7 @@ def test_standard_input_has_the_lines_of_a_file(blocks: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("options", [["--workers", "1"], ["--workers", "2"], ["--sample"], ["--precision", "bfloat16"]])
-def test_a_line_is_out_before_the_next_one_comes(trained: Path, options: list[str]) -> None:
+def test_a_translation_is_written_before_the_next_line_arrives(trained: Path, options: list[str]) -> None:
     lines = ["The dog sleeps.", "", "The old man reads a book.", "  ", "", "The dog sleeps."]
     with subprocess.Popen(
         [sys.executable, "-m", "heedful", "translate", str(trained), "--beam", "1", "--prefix", "Der", *options],
@@ -205,7 +205,7 @@ def test_ctrl_c_ends_a_program_that_waits_for_a_line(trained: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)])
-def test_lines_are_counted_with_a_last_one_that_does_not_end(tmp_path: Path, text: str, count: int) -> None:
+def test_an_unterminated_last_line_is_counted(tmp_path: Path, text: str, count: int) -> None:
     (tmp_path / "in").write_text(text)
     assert _count_lines(tmp_path / "in") == count
     assert _count_lines(tmp_path / "in.gz") is None

@@ -63,7 +63,7 @@ def tagger(files: Path, bert: Path) -> Path:
     return out
 
 
-def test_a_gpt_writes_and_repeats_itself_with_its_seed(call: Call, gpt: Path) -> None:
+def test_generate_writes_the_same_text_with_the_same_seed(call: Call, gpt: Path) -> None:
     assert [r["update"] for r in read_metrics(gpt) if "valid_bits_per_byte" in r] == [2, 4]
     first, again, other = (
         call("generate", gpt, "The dog", "--seed", seed, "--max-tokens", 20).out for seed in (1, 1, 2)
@@ -124,7 +124,7 @@ def test_given_validation_text_and_resuming(call: Call, files: Path, tmp_path: P
     assert [r["update"] for r in read_metrics(tmp_path / "x") if "valid_loss" in r] == [2, 4, 6]
 
 
-def test_blanks_are_filled(call: Call, bert: Path) -> None:
+def test_fill_mask_prints_candidates(call: Call, bert: Path) -> None:
     done = call("fill-mask", bert, "The [MASK] sleeps.", "--top", 3)
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert len(rows) == 3
@@ -132,7 +132,7 @@ def test_blanks_are_filled(call: Call, bert: Path) -> None:
     assert all(text == f"The {token} sleeps." for _, token, text in rows)
 
 
-def test_lines_become_vectors(bert: Path, call: Call, tmp_path: Path) -> None:
+def test_embed_writes_a_vector_for_each_line(bert: Path, call: Call, tmp_path: Path) -> None:
     done = process_bytes("embed", bert, stdin=b"The dog sleeps.\n\nA cat.\n")
     vectors = np.load(io.BytesIO(done))
     assert vectors.shape == (3, 16)
@@ -143,7 +143,7 @@ def test_lines_become_vectors(bert: Path, call: Call, tmp_path: Path) -> None:
     assert np.load(tmp_path / "v.npy").shape == (1, 16)
 
 
-def test_the_nearest_lines_are_found(bert: Path, call: Call, tmp_path: Path) -> None:
+def test_similar_prints_the_nearest_lines(bert: Path, call: Call, tmp_path: Path) -> None:
     lines = ["The dog sleeps.", "Does a cat read the letter?", "The old man sees her."]
     (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
     assert call("embed", bert, "-i", tmp_path / "in", "-o", tmp_path / "v.npy").code == 0
@@ -169,7 +169,7 @@ def process_bytes(*words: object, stdin: bytes) -> bytes:
     return subprocess.run(command, input=stdin, capture_output=True, check=True, env=environment).stdout
 
 
-def test_lines_get_labels(call: Call, tagger: Path, files: Path, tmp_path: Path) -> None:
+def test_classify_prints_a_label_for_each_line(call: Call, tagger: Path, files: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("Does the dog sleep?\nThe dog sleeps.\tA cat.\n\n", encoding="utf-8")
     labels = call("classify", tagger, "-i", tmp_path / "in").out.splitlines()
     assert len(labels) == 3

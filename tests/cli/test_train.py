@@ -70,7 +70,7 @@ def test_the_length_penalty_is_chosen_on_the_validation_set_unless_given(
     assert json.loads((tmp_path / "given" / "generation_config.json").read_text())["length_penalty"] == 0.9
 
 
-def test_what_was_cut_off_after_the_last_update_is_made_up_for(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_a_run_killed_after_its_last_update_is_finished_by_resuming(call: Call, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "x"
     assert call(*training(corpus, out)).code == 0
     chosen = (out / "generation_config.json").read_bytes()
@@ -103,7 +103,7 @@ def wait_for(path: Path, running: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGKILL, -9), pytest.param(signal.SIGTERM, 130, marks=pytest.mark.long)]
 )
-def test_a_killed_run_goes_on_to_the_same_weights(
+def test_a_killed_run_resumes_to_the_same_weights(
     call: Call, corpus: Path, trained: Path, tmp_path: Path, number: int, code: int
 ) -> None:
     out = tmp_path / "x"
@@ -150,14 +150,12 @@ def test_separate_vocabularies_train_and_translate(call: Call, corpus: Path, tmp
         "model.attention_dropout=0.1",
     ],
 )  # fmt: skip
-def test_todays_choices_train(call: Call, corpus: Path, tmp_path: Path, change: str) -> None:
+def test_variants_of_the_model_and_the_training_run(call: Call, corpus: Path, tmp_path: Path, change: str) -> None:
     done = call(*training(corpus, tmp_path / "x"), change, "train.max_updates=2", "train.valid_sentences=1")
     assert done.code == 0, done.err
 
 
-def test_a_translator_goes_on_at_a_low_rate_whatever_it_was_trained_with(
-    call: Call, corpus: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_continued_training_has_a_low_learning_rate(call: Call, corpus: Path, trained: Path, tmp_path: Path) -> None:
     files = training(corpus, tmp_path / "x")
     done = call(*files, "--init", trained, "train.max_updates=2", "train.valid_sentences=1")
     assert done.code == 0, done.err
@@ -169,7 +167,7 @@ def test_a_translator_goes_on_at_a_low_rate_whatever_it_was_trained_with(
     assert all(torch.allclose(before[name], after[name], atol=1e-3) for name in before)
 
 
-def test_embeddings_begin_with_the_pairs_once(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_embeddings_are_initialized_by_lsa_once(call: Call, corpus: Path, tmp_path: Path) -> None:
     said = "LSA-initialized embeddings"
     begun = call(*training(corpus, tmp_path / "x"), "train.max_updates=2")
     assert said in " ".join(begun.err.split())
@@ -184,7 +182,7 @@ def test_embeddings_begin_with_the_pairs_once(call: Call, corpus: Path, tmp_path
     assert changed == {"embedding.weight"}
 
 
-def test_word_vectors_start_the_embeddings_and_can_be_frozen(call: Call, corpus: Path, tmp_path: Path) -> None:
+def test_pretrained_embeddings_are_used_and_can_be_frozen(call: Call, corpus: Path, tmp_path: Path) -> None:
     from heedful.storage import folder
 
     vectors = tmp_path / "vectors.txt"

@@ -99,7 +99,7 @@ def test_the_output_file_and_gzip(call: Call, trained: Path, corpus: Path, tmp_p
     assert (tmp_path / "out").read_text(encoding="utf-8") == call("translate", trained, "-i", corpus / "valid.en").out
 
 
-def test_a_long_line_is_split_and_said(call: Call, trained: Path, tmp_path: Path) -> None:
+def test_a_long_line_is_split_with_a_notice(call: Call, trained: Path, tmp_path: Path) -> None:
     source = tmp_path / "in.en"
     source.write_text("The dog sleeps. " * 200 + "\nThe cat.\n", encoding="utf-8")
     done = call("translate", trained, "-i", source, "--beam", 1, "--max-length", 4)

@@ -102,11 +102,11 @@ class TestUnknownKeys:
         assert message_of(lambda: load_config(None, [override])) == expected
 
     @pytest.mark.parametrize("section", SECTIONS)
-    def test_in_a_file_too(self, toml, section):
+    def test_the_nearest_name_is_suggested_for_a_file_too(self, toml, section):
         path = toml(f"[{section}]\nno_such_thing = 1\n")
         assert message_of(lambda: load_config(path)).startswith(f"unknown key {section}.no_such_thing; ")
 
-    def test_several_mistakes_are_told_together(self):
+    def test_several_mistakes_are_reported_together(self):
         with pytest.raises(SettingError) as caught:
             load_config(None, ["train.warmpu=3", "model.d_ff=0"])
         assert "train.warmpu" in str(caught.value)
@@ -236,21 +236,21 @@ class TestFiles:
         assert (run.preset, run.model.d_model, run.search.beam) == ("small", 64, 2)
         assert load_config(None) == RunConfig()
 
-    def test_a_missing_file(self, tmp_path):
+    def test_a_missing_settings_file_is_refused(self, tmp_path):
         message = message_of(lambda: load_config(tmp_path / "absent.toml"))
         expected = f"{tmp_path / 'absent.toml'} does not exist; give the TOML file of a run, or a setting as section."
         assert message == f"{expected}key=value."
 
-    def test_a_folder(self, tmp_path):
+    def test_a_folder_in_place_of_a_settings_file_is_refused(self, tmp_path):
         assert message_of(lambda: load_config(tmp_path)).startswith(f"{tmp_path} cannot be read: ")
 
-    def test_bytes_that_are_no_text(self, tmp_path):
+    def test_a_settings_file_that_is_not_text_is_refused(self, tmp_path):
         path = tmp_path / "run.toml"
         path.write_bytes(b"\xff\xfe\x00")
         assert message_of(lambda: load_config(path)) == f"{path} is not UTF-8 text; a run is described by a TOML file."
 
     @pytest.mark.parametrize("text", ["[model]\nd_model =", "[model", "d_model: 3", "[train]\nseed = 1\nseed = 2"])
-    def test_broken_toml_is_told_with_its_place(self, toml, text):
+    def test_broken_toml_is_reported_with_its_place(self, toml, text):
         path = toml(text)
         message = message_of(lambda: load_config(path))
         assert message.startswith(f"{path} is not valid TOML: ")
@@ -267,7 +267,7 @@ class TestFiles:
         path = toml(text)
         assert "model is a section, not a value" in message_of(lambda: load_config(path, ["model.d_ff=3"]))
 
-    def test_all_of_it_is_one_kind_of_error(self):
+    def test_every_problem_is_a_setting_error(self):
         assert issubclass(SettingError, HeedfulError)
 
 
@@ -305,7 +305,7 @@ class TestPresets:
         ("pairs", "name"),
         [(1, "tiny"), (99_999, "tiny"), (100_000, "small"), (999_999, "small"), (1_000_000, "base"), (10**9, "base")],
     )
-    def test_the_corpus_chooses(self, pairs, name):
+    def test_the_size_of_the_corpus_chooses_the_preset(self, pairs, name):
         assert preset_for(pairs) == name
 
     @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ class TestDurations:
 
 
 class TestTemplate:
-    def test_uncommented_it_is_toml_that_says_the_defaults(self):
+    def test_the_uncommented_template_is_toml_with_the_defaults(self):
         text = re.sub(r"(?m)^# (\w+ = .+)$", r"\1", settings_template())
         tree = tomllib.loads(text)
         assert RunConfig.model_validate(tree) == RunConfig()
@@ -363,7 +363,7 @@ class TestTemplate:
         assert tree["model"]["pre_norm"] is False
         assert tree["text"]["joint"] is True
 
-    def test_as_it_is_it_changes_nothing(self, toml):
+    def test_the_template_changes_nothing(self, toml):
         assert load_config(toml(settings_template())) == RunConfig()
 
     @pytest.mark.parametrize(("section", "name"), FIELDS)

@@ -36,8 +36,8 @@ def corpus(manifest: Path) -> AudioCorpus:
 
 
 def test_recordings_are_stored_at_every_speed(manifest: Path, corpus: AudioCorpus) -> None:
-    kept = corpus.report.kept
-    assert len(corpus.train) == 3 * kept and kept + len(corpus.valid) == 12
+    recordings = corpus.report.kept
+    assert len(corpus.train) == 3 * recordings and recordings + len(corpus.valid) == 12
     assert not corpus.reused and prepare(manifest).reused
     texts = [corpus.tokenizer.decode(corpus.train.targets[i]) for i in range(3)]
     assert texts[0] == texts[1] == texts[2] and texts[0] in WORDS

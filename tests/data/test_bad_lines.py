@@ -44,7 +44,7 @@ def test_pairs_of_line_files_with_a_bad_side_are_dropped(tmp_path: Path) -> None
     assert again.report.lines() == report.lines()
 
 
-def test_lines_without_a_tab_are_dropped_too_and_validation_is_told(tmp_path: Path) -> None:
+def test_lines_without_a_tab_are_dropped_too_and_validation_is_reported(tmp_path: Path) -> None:
     pairs = [f"{source}\t{target}".encode() for source, target in sentence_pairs()]
     (tmp_path / "a.tsv").write_bytes(b"\n".join([*pairs, b"no tab", LATIN + b"\tx"]))
     (tmp_path / "v.tsv").write_bytes(b"\n".join([LATIN, b"one\teins", b"two\tzwei"]))
@@ -76,7 +76,7 @@ def test_bad_lines_of_labeled_texts_are_dropped(tmp_path: Path) -> None:
     path.write_bytes(b"a\tx\n" + LATIN + b"\ty\nb\n\tz\nb\ty\n")
     dropped = DroppedLines()
     assert [item.label for item in read_labeled(path, dropped)] == ["a", "b"]
-    assert {reason: each.line for reason, each in dropped.items()} == {
+    assert {reason: first.line for reason, first in dropped.items()} == {
         "not UTF-8": 2,
         "not label TAB text [TAB second text]": 3,
         "an empty label or text": 4,

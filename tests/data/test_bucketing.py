@@ -40,7 +40,7 @@ def test_every_pair_once_within_the_budget(lengths: list[tuple[int, int]], budge
 
 @settings(max_examples=50, deadline=None)
 @given(LENGTHS, st.integers(1, 200))
-def test_a_pure_function(lengths: list[tuple[int, int]], budget: int) -> None:
+def test_the_plan_is_a_pure_function(lengths: list[tuple[int, int]], budget: int) -> None:
     source, target = sides(lengths)
     one, two = (plan_batches(source.copy(), target.copy(), budget, 3, 7) for _ in range(2))
     assert [batch.tolist() for batch in one] == [batch.tolist() for batch in two]
@@ -70,7 +70,7 @@ def test_batches_come_in_random_order_of_length() -> None:
 
 
 @pytest.mark.parametrize("budget", [2048, 4096, 25_000])
-def test_little_is_padding(budget: int) -> None:
+def test_batches_have_little_padding(budget: int) -> None:
     source, target = realistic(200_000)
     batches = plan_batches(source, target, budget, 1, 0)
     assert padding(batches, source) < 0.05
@@ -101,7 +101,7 @@ def test_planning_takes_few_bytes_a_pair() -> None:
 
 
 @given(st.integers(0, 50), st.integers(1, 12))
-def test_pieces_make_up_the_batch(size: int, count: int) -> None:
+def test_micro_batches_make_up_the_batch(size: int, count: int) -> None:
     batch = np.random.default_rng(size).permutation(size)
     cut = micro_batches(batch, count)
     assert len(cut) == count

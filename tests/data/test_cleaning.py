@@ -100,13 +100,13 @@ def test_every_filter_drops_what_it_names() -> None:
     report = CleaningReport()
     mismatched = [(one[0], other[1]) for one, other in zip(good[100:150], good[200:250], strict=True)]
     rows = [*good, *mismatched, *bad.values()]
-    kept = list(clean_pairs(Rows(rows), FilterThresholds(), [], report))
+    clean = list(clean_pairs(Rows(rows), FilterThresholds(), [], report))
     for name, pair in bad.items():
         assert pair in report.dropped[name].examples or report.dropped[name].count > 2, name
-    assert len(kept) + sum(dropped.count for dropped in report.dropped.values()) == report.read == len(rows)
-    assert len(kept) > 0.97 * len(good)
-    assert len(set(mismatched) & set(kept)) < 0.5 * len(mismatched)
-    assert report.lines()[-1] == f"{len(rows):,} pairs read, {len(kept):,} kept ({100 * len(kept) / len(rows):.1f} %)"
+    assert len(clean) + sum(dropped.count for dropped in report.dropped.values()) == report.read == len(rows)
+    assert len(clean) > 0.97 * len(good)
+    assert len(set(mismatched) & set(clean)) < 0.5 * len(mismatched)
+    assert report.lines()[-1] == f"{len(rows):,} pairs read, {len(clean):,} kept ({100 * len(clean) / len(rows):.1f} %)"
     assert list(clean_pairs(Rows(rows), FilterThresholds(), list(FILTERS), CleaningReport())) == rows
     with pytest.raises(SettingError, match="there is no filter 'spam'; the filters are empty, "):
         list(clean_pairs(Rows(rows), FilterThresholds(), ["spam"], CleaningReport()))
@@ -118,9 +118,9 @@ def test_misaligned_pairs_are_found() -> None:
     random.Random(1).shuffle(shuffled)
     wrong = {(source, target) for (source, _), target in zip(pairs[:200], shuffled, strict=True)} - set(pairs)
     report = CleaningReport()
-    kept = set(clean_pairs(Rows([*pairs[200:], *wrong]), FilterThresholds(), ["near-duplicate"], report))
-    assert len(wrong & kept) < 0.2 * len(wrong)
-    assert len(set(pairs[200:]) - kept) < 0.03 * len(pairs)
+    clean = set(clean_pairs(Rows([*pairs[200:], *wrong]), FilterThresholds(), ["near-duplicate"], report))
+    assert len(wrong & clean) < 0.2 * len(wrong)
+    assert len(set(pairs[200:]) - clean) < 0.03 * len(pairs)
     good = pairs[200:]
     assert len(set(good) - set(clean_pairs(Rows(good), FilterThresholds(), ["near-duplicate"], report))) < 0.01 * 2300
     few = good[:60]  # too few to learn from

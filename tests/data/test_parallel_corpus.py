@@ -84,7 +84,7 @@ def test_a_second_run_reuses_the_cache(pairs_file: Path, tmp_path: Path, monkeyp
     assert second.report == first.report
 
 
-def test_whatever_changes_the_result_builds_anew(pairs_file: Path, tmp_path: Path) -> None:
+def test_a_setting_that_changes_the_result_builds_a_new_corpus(pairs_file: Path, tmp_path: Path) -> None:
     valid = write_tsv(tmp_path / "valid.tsv", sentence_pairs()[:3])
     variants: list[RunConfig] = [
         config(pairs=pairs_file),
@@ -110,7 +110,7 @@ def test_whatever_changes_the_result_builds_anew(pairs_file: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone", "manifest", "empty", "file"])
-def test_a_damaged_corpus_is_built_anew(pairs_file: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_corpus_is_built_again(pairs_file: Path, tmp_path: Path, damage: str) -> None:
     first = prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
     rows, path = lists(first.train), first.path / "train.target.ids"
     content = path.read_bytes()
@@ -152,7 +152,7 @@ def _prepare_in_process(pairs_file: Path, folder: Path) -> bool:
     return prepare_parallel(config(pairs=pairs_file), folder).reused
 
 
-def test_of_two_processes_one_builds(pairs_file: Path, tmp_path: Path) -> None:
+def test_one_of_two_processes_builds_the_corpus(pairs_file: Path, tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         reused = pool.starmap(_prepare_in_process, [(pairs_file, tmp_path / "cache")] * 2)
     assert sorted(reused) == [False, True]
@@ -193,7 +193,7 @@ def test_held_out_sources_are_not_trained_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("sources", "held"), [(320, 32), (8000, 80), (2000, 50), (11, 1)])
-def test_the_size_of_what_is_held_out(tmp_path: Path, sources: int, held: int) -> None:
+def test_the_size_of_the_held_out_set(tmp_path: Path, sources: int, held: int) -> None:
     pairs_file = write_tsv(tmp_path / "corpus.tsv", [(f"word {i}", f"Wort {i}") for i in range(sources)])
     assert prepare_parallel(config(pairs=pairs_file), tmp_path / "cache").report.valid_sources == held
 
@@ -239,14 +239,14 @@ def test_large_vocabularies_need_larger_numbers(tmp_path: Path) -> None:
     assert id_type(65_537) is np.uint32
 
 
-def test_progress_is_told(pairs_file: Path, tmp_path: Path) -> None:
+def test_progress_is_reported(pairs_file: Path, tmp_path: Path) -> None:
     said: list[str] = []
     prepare_parallel(config(pairs=pairs_file), tmp_path / "cache", said.append)
     assert said[0].startswith("checking") and said[-1] == "encoded 320 of 320 pairs"
     assert any("training a joint vocabulary on 288 pairs" in message for message in said)
 
 
-def test_an_empty_corpus_is_told(tmp_path: Path) -> None:
+def test_an_empty_corpus_is_reported(tmp_path: Path) -> None:
     pairs_file = write(tmp_path / "corpus.tsv", "")
     with pytest.raises(DataError) as caught:
         prepare_parallel(config(pairs=pairs_file), tmp_path / "cache")
@@ -268,7 +268,7 @@ def test_a_catalog_of_unfinished_translations_gets_advice_of_its_own(tmp_path: P
         ([("a b c d", f"{'x ' * 50}{i}") for i in range(50)], {"max_ratio": 2}, ["50 dropped: length ratio"]),
     ],
 )
-def test_a_corpus_of_which_nothing_is_left_is_told(
+def test_a_corpus_of_which_nothing_is_left_is_reported(
     tmp_path: Path, pairs: list[tuple[str, str]], settings: dict[str, object], words: list[str]
 ) -> None:
     pairs_file = write_tsv(tmp_path / "corpus.tsv", pairs)
@@ -278,14 +278,14 @@ def test_a_corpus_of_which_nothing_is_left_is_told(
     told(caught, pairs_file, "no pair", "left for training", *words)
 
 
-def test_a_validation_set_of_which_nothing_is_left_is_told(pairs_file: Path, tmp_path: Path) -> None:
+def test_a_validation_set_of_which_nothing_is_left_is_reported(pairs_file: Path, tmp_path: Path) -> None:
     valid = write_tsv(tmp_path / "valid.tsv", [("", "b")])
     with pytest.raises(DataError) as caught:
         prepare_parallel(config(pairs=pairs_file, valid_pairs=valid), tmp_path / "cache")
     told(caught, valid, "1 dropped from validation: empty side")
 
 
-def test_too_few_sources_to_hold_out_are_told(pairs_file: Path, tmp_path: Path) -> None:
+def test_too_few_sources_to_hold_out_are_reported(pairs_file: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError) as caught:
         prepare_parallel(config(pairs=pairs_file, valid_size=320), tmp_path / "cache")
     told(caught, "data.valid_size is 320", "only 320 different sources")
@@ -295,14 +295,14 @@ def test_too_few_sources_to_hold_out_are_told(pairs_file: Path, tmp_path: Path) 
     told(caught, "1 different source,", "data.valid_source")
 
 
-def test_misaligned_files_are_told(tmp_path: Path) -> None:
+def test_misaligned_files_are_reported(tmp_path: Path) -> None:
     source, target = write(tmp_path / "s", "a\nb\nc\n"), write(tmp_path / "t", "a\nb\n")
     with pytest.raises(DataError) as caught:
         prepare_parallel(config(source=source, target=target), tmp_path / "cache")
     told(caught, f"{source} has 3 lines", f"{target} has 2")
 
 
-def test_files_that_cannot_be_kept_or_read_twice_are_told(pairs_file: Path, tmp_path: Path) -> None:
+def test_files_that_cannot_be_kept_or_read_twice_are_reported(pairs_file: Path, tmp_path: Path) -> None:
     with pytest.raises(FolderError) as caught:
         prepare_parallel(config(pairs=pairs_file), pairs_file / "cache")
     told(caught, pairs_file / "cache", "data.cache_dir")
@@ -318,7 +318,7 @@ def test_files_that_cannot_be_kept_or_read_twice_are_told(pairs_file: Path, tmp_
     told(caught, tmp_path, "is a folder")
 
 
-def test_a_corpus_that_changes_while_it_is_read_is_told(
+def test_a_corpus_that_changes_while_it_is_read_is_reported(
     pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assign = parallel_corpus.ParallelBuilder._assign

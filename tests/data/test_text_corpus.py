@@ -65,12 +65,12 @@ def test_of_one_document_the_end_is_held_out_at_a_line(
     text = "\n".join(f"líne {i}" for i in range(100))
     result = Documents((write(tmp_path, "a.txt", text),), "files")
     held = hold_out_documents(np.array([len(text.encode())]), None, seed=1)
-    stays = "".join(each.text for each, out in held.divide(result.parts()) if not out)
-    goes = "".join(each.text for each, out in held.divide(result.parts()) if out)
+    stays = "".join(part.text for part, out in held.divide(result.parts()) if not out)
+    goes = "".join(part.text for part, out in held.divide(result.parts()) if out)
     assert stays + goes == text
     assert stays.endswith("\n")
     assert 0.05 < len(goes) / len(text) < 0.12
-    assert [each.last for each, out in held.divide(result.parts()) if not out][-1]
+    assert [part.last for part, out in held.divide(result.parts()) if not out][-1]
 
 
 def test_a_text_without_line_ends_is_cut_between_characters() -> None:

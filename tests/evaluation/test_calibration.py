@@ -51,7 +51,7 @@ def test_two_systems_are_compared_as_sacrebleu_does() -> None:
     assert bleu.name == "BLEU" and bleu.scores[1] == pytest.approx(100) and bleu.p_value < 0.05
     assert chrf.scores[0] < chrf.scores[1] and bleu.intervals[0] > 0
     differences = largest_differences(references, (worse, references), references, 3)
-    assert [each.number for each in differences] == sorted(each.number for each in differences) and len(
-        differences
-    ) == 3
-    assert all(each.scores[0] < each.scores[1] and each.number % 2 == 0 for each in differences)
+    assert [difference.number for difference in differences] == sorted(
+        difference.number for difference in differences
+    ) and len(differences) == 3
+    assert all(difference.scores[0] < difference.scores[1] and difference.number % 2 == 0 for difference in differences)

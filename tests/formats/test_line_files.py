@@ -45,7 +45,7 @@ def test_odd_separators_do_not_shift_pairs(tmp_path: Path) -> None:
     assert list(read_tsv(tsv)) == [("one", "eins"), (ODD, "zwei"), ("three", "drei")]
 
 
-def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+def test_compression_is_recognized_by_content_not_by_name(tmp_path: Path) -> None:
     assert list(read_lines(write_gz(tmp_path / "a.txt", "ä\nb\n"))) == ["ä", "b"]
     assert list(read_lines(write(tmp_path / "b.gz", "ä\nb\n"))) == ["ä", "b"]
     twice = gzip.compress(b"a\n") + gzip.compress(b"b\n")  # as cat a.gz b.gz makes it
@@ -65,7 +65,7 @@ def test_standard_input_is_named_in_messages() -> None:
     told(caught, "line 2 of standard input is not UTF-8")
 
 
-def test_invalid_utf8_is_told_with_its_line(tmp_path: Path) -> None:
+def test_invalid_utf8_is_reported_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path / "latin.txt", "gut\nsch\xf6n\n".encode("latin-1"))
     lines = read_lines(path)
     assert next(lines) == "gut"
@@ -75,14 +75,14 @@ def test_invalid_utf8_is_told_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"a\nb\0c\n", "ab\ncd\n".encode("utf-16")])
-def test_nul_characters_are_told(tmp_path: Path, content: bytes) -> None:
+def test_nul_characters_are_reported(tmp_path: Path, content: bytes) -> None:
     path = write(tmp_path / "binary.txt", content)
     with pytest.raises(DataError) as caught:
         list(read_lines(path))
     told(caught, "line ", path, "NUL", "UTF-16")
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         list(read_lines(tmp_path / "nowhere"))
     told(caught, tmp_path / "nowhere", "does not exist")
@@ -97,7 +97,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
         told(caught, path, "cannot be read")
 
 
-def test_damaged_gzip_is_told(tmp_path: Path) -> None:
+def test_damaged_gzip_is_reported(tmp_path: Path) -> None:
     whole = gzip.compress(("line\n" * 1000 + "end").encode())
     with pytest.raises(DataError) as caught:
         list(read_lines(write(tmp_path / "cut.gz", whole[:-12])))
@@ -108,7 +108,7 @@ def test_damaged_gzip_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("source_lines", "target_lines"), [(3, 5), (5, 3), (0, 2), (2, 0)])
-def test_files_of_different_length_are_told_with_both_counts(
+def test_files_of_different_length_are_reported_with_both_counts(
     tmp_path: Path, source_lines: int, target_lines: int
 ) -> None:
     source = write(tmp_path / "source.txt", "x\n" * source_lines)
@@ -155,7 +155,7 @@ def test_settings_name_a_corpus() -> None:
         ({"pairs": "p", "valid_pairs": "v", "valid_target": "a"}, ["valid_pairs (v)", "valid_target (a)"]),
     ],
 )
-def test_settings_that_contradict_are_told(data: dict[str, object], words: list[str]) -> None:
+def test_settings_that_contradict_are_reported(data: dict[str, object], words: list[str]) -> None:
     with pytest.raises(SettingError) as caught:
         settings_of = config(**data).data
         training_corpus(settings_of)

@@ -84,7 +84,7 @@ def test_vectors_do_not_depend_on_their_batch(encoder: Encoder, pooling: str, mo
     assert encoder.embed([]).shape == (0, 32)
 
 
-def test_mean_and_first_are_what_they_say(encoder: Encoder) -> None:
+def test_mean_and_first_pooling_are_what_their_names_say(encoder: Encoder) -> None:
     hidden = encoder(**encoder.tokenize(TEXTS[:1])).last_hidden_state[0]
     np.testing.assert_allclose(encoder.embed(TEXTS[:1], normalize=False)[0], hidden.mean(0), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(encoder.embed(TEXTS[:1], "first", False)[0], hidden[0], rtol=1e-4, atol=1e-5)
@@ -93,15 +93,15 @@ def test_mean_and_first_are_what_they_say(encoder: Encoder) -> None:
 @pytest.mark.parametrize("blank", ["[MASK]", "<mask>"])
 def test_candidates_are_sorted_probabilities(encoder: Encoder, blank: str) -> None:
     (candidates,) = encoder.fill_mask(f"Paris is the {blank} of France.", top=400)
-    probabilities = [each.probability for each in candidates]
+    probabilities = [candidate.probability for candidate in candidates]
     assert probabilities == sorted(probabilities, reverse=True)
     assert sum(probabilities) == pytest.approx(1, abs=1e-4)
     assert candidates[0].text == f"Paris is the {candidates[0].token} of France."
-    assert not {"<s>", "</s>", "<pad>", "<mask>", "<unk>"} & {each.token for each in candidates[:300]}
-    assert [len(each) for each in encoder.fill_mask(f"{blank} is {blank}.", top=3)] == [3, 3]
+    assert not {"<s>", "</s>", "<pad>", "<mask>", "<unk>"} & {candidate.token for candidate in candidates[:300]}
+    assert [len(ranking) for ranking in encoder.fill_mask(f"{blank} is {blank}.", top=3)] == [3, 3]
 
 
-def test_what_stands_beside_a_blank_keeps_its_tokens(encoder: Encoder) -> None:
+def test_tokens_beside_a_mask_stay_the_same(encoder: Encoder) -> None:
     ids_of_text = encoder.tokenizer.encode("the capital of Rome, not Paris.")
     for word in ("capital", "Rome", "Paris"):
         (place,) = encoder.tokenizer.encode(word)
@@ -114,13 +114,17 @@ def test_what_stands_beside_a_blank_keeps_its_tokens(encoder: Encoder) -> None:
 def test_labels_have_probabilities(encoder: Encoder) -> None:
     predictions = encoder.classify(TEXTS, ["", "x", "", ""])
     assert len(predictions) == 4
-    for each in predictions:
-        assert sum(each.probabilities.values()) == pytest.approx(1, abs=1e-5)
-        assert each.probability == max(each.probabilities.values()) == each.probabilities[each.label]
+    for prediction in predictions:
+        assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
+        assert (
+            prediction.probability
+            == max(prediction.probabilities.values())
+            == prediction.probabilities[prediction.label]
+        )
     assert encoder_of(labels=("a", "b")).classify(["Rome"])[0].label in "ab", "a classifier without a pooler"
 
 
-def test_long_texts_are_cut_and_that_is_said(encoder: Encoder) -> None:
+def test_long_texts_are_truncated_with_a_notice(encoder: Encoder) -> None:
     said: list[str] = []
     encoder.notice = said.append
     inputs = encoder.tokenize(["Rome " * 100, "Rome"], ["Paris " * 100, "Paris"])
@@ -148,7 +152,7 @@ def test_accuracy_and_macro_f1_by_hand() -> None:
         (lambda e: e.classify(["a"], ["b", "c"]), "1 first texts and 2 second texts were given"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(encoder: Encoder, use: object, message: str) -> None:
+def test_unsupported_calls_are_one_sentence(encoder: Encoder, use: object, message: str) -> None:
     with pytest.raises(SettingError, match=message):
         use(encoder)  # type: ignore[operator]
 

@@ -53,7 +53,7 @@ def test_the_same_seed_gives_the_same_text(generator: Generator) -> None:
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "characters"])
 @pytest.mark.parametrize("seed", range(3))
-def test_pieces_concatenate_to_what_the_ids_say(kind: str, seed: int) -> None:
+def test_streamed_pieces_concatenate_to_the_decoded_ids(kind: str, seed: int) -> None:
     generator = generator_of(kind)
     prompt = generator.tokenizer.encode("The")
     options = SearchOptions(max_length=70, seed=seed, temperature=1.5, constraints=(NO_UNKNOWN,))
@@ -66,7 +66,7 @@ def test_pieces_concatenate_to_what_the_ids_say(kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.7, "top_k": 5}, {"top_p": 0.8}, {"min_p": 0.1}])
-def test_text_is_drawn_as_search_draws_it(generator: Generator, changes: dict[str, float]) -> None:
+def test_tokens_are_sampled_as_search_samples_them(generator: Generator, changes: dict[str, float]) -> None:
     prompt = generator.tokenizer.encode("The quick")
     options = SearchOptions(n_best=4, max_length=25, seed=7, constraints=(NO_UNKNOWN,), **changes)
     results = sample(GPTNextToken(generator.model), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0]
@@ -203,7 +203,7 @@ def test_stop_strings_end_the_text_and_are_not_part_of_it() -> None:
         assert text == (TEXT[0] if expected is None else expected)
 
 
-def test_a_text_that_is_a_stop_string_half_is_not_lost() -> None:
+def test_text_that_begins_like_a_stop_string_is_not_lost() -> None:
     tokenizer = train_plain_vocabulary(TEXT, "bytes")
     writer = TextStreamer(tokenizer, ("dogs",))
     pieces = [writer.add(token) for token in tokenizer.encode("a dog")]

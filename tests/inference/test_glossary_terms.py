@@ -71,7 +71,7 @@ def test_the_translation_uses_the_term_and_other_lines_stay_the_same(device_sear
     glossary = Glossary(terms_of_mapping({"the": "Xylophon", "notinthere": "Wort"}))
     options = {"constraints": (lambda log_probs, prefix, sentence: log_probs,)} if device_search else {}
     lines = ["the dog reads", "a cat sleeps"]
-    plain, termed = (translator.translations(lines, glossary=each, **options) for each in (None, glossary))
+    plain, termed = (translator.translations(lines, glossary=terms, **options) for terms in (None, glossary))
     assert "Xylophon" in termed[0][0].text and not termed[0][0].warnings
     assert "Xylophon" not in plain[0][0].text and termed[1][0].ids == plain[1][0].ids
     assert termed[1][0].score == pytest.approx(plain[1][0].score, abs=1e-5)  # PyTorch's batches round differently

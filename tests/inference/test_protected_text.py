@@ -88,19 +88,19 @@ def test_every_placeholder_occurs_as_often_as_in_the_source(slots: bool, options
     assert (translator._builder.slots is not None) == slots
     sources = strings(14)
     for rank in range(int(str(options.get("n_best", 1)))):
-        assert_kept(sources, [found[rank].text for found in translator.translations(sources, **options)])
+        assert_kept(sources, [n_best[rank].text for n_best in translator.translations(sources, **options)])
 
 
 @pytest.mark.parametrize(
     "changes", [{"architecture": "rnn", "source_attention": "none"}, {"attention": "linear"}], ids=str
 )
-def test_models_without_attention_over_the_source_and_of_other_kinds_keep_them_too(changes: dict[str, object]) -> None:
+def test_models_without_source_attention_and_of_other_kinds_keep_placeholders(changes: dict[str, object]) -> None:
     sources = strings(6, seed=2)
     assert_kept(sources, Translator([folder(False, **changes)]).translate(sources))
 
 
 @pytest.mark.parametrize("slots", [False, True])
-def test_a_text_that_is_translated_in_parts_keeps_them(slots: bool) -> None:
+def test_a_text_that_is_translated_in_parts_keeps_placeholders(slots: bool) -> None:
     translator, texts = Translator([folder(slots)]), [" ".join(strings(9, seed=3)), "{{ a. b }} " * 60]
     translator.notice = lambda text: None
     outputs = translator.translate(texts)
@@ -112,18 +112,18 @@ def test_a_text_that_is_translated_in_parts_keeps_them(slots: bool) -> None:
 def test_a_text_of_placeholders_alone_is_copied(slots: bool) -> None:
     translator = Translator([folder(slots)])
     assert translator.translate(["%s", "<br/> {x}: {y}!", ""]) == ["%s", "<br/> {x}: {y}!", ""]
-    (found,) = translator.translations(["%s: {x}"], alignments=True, n_best=2)
-    assert [each.alignment for each in found] == [[(0, 0), (1, 1)]] * 2
+    (n_best,) = translator.translations(["%s: {x}"], alignments=True, n_best=2)
+    assert [translation.alignment for translation in n_best] == [[(0, 0), (1, 1)]] * 2
 
 
 @pytest.mark.parametrize("slots", [False, True])
 def test_alignments_count_the_words_of_the_original_texts(slots: bool) -> None:
     translator = Translator([folder(slots)])
     sources = [*strings(8, seed=5), "<a href='x y'>the dog</a> reads {{ two words }}"]
-    for source, (found, *_) in zip(sources, translator.translations(sources, alignments=True), strict=True):
-        assert found.alignment is not None
-        for source_word, target_word in found.alignment:
-            assert source_word < len(words(source)) and target_word < len(words(found.text))
+    for source, (translation, *_) in zip(sources, translator.translations(sources, alignments=True), strict=True):
+        assert translation.alignment is not None
+        for source_word, target_word in translation.alignment:
+            assert source_word < len(words(source)) and target_word < len(words(translation.text))
 
 
 def test_a_forced_prefix_with_a_placeholder_does_not_double_it() -> None:
@@ -143,8 +143,8 @@ def test_lines_without_placeholders_are_what_they_were() -> None:
 
 def test_numbers_that_the_translation_lacks_are_reported() -> None:
     translator = Translator([folder(False)])
-    (found,) = translator.translations(["the dog reads 7351 books"])
-    assert found[0].warnings == ("the number 7351 is not in the translation",)
+    (n_best,) = translator.translations(["the dog reads 7351 books"])
+    assert n_best[0].warnings == ("the number 7351 is not in the translation",)
     assert translator.translations(["the dog reads"])[0][0].warnings == ()
 
 

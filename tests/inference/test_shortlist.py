@@ -65,7 +65,7 @@ def textbook(pairs: list[Pair], rounds: int) -> dict[tuple[int, int], float]:
     return dict(table)
 
 
-def test_probabilities_are_those_of_the_textbook() -> None:
+def test_probabilities_are_those_of_ibm_model_1() -> None:
     random = np.random.default_rng(1)
     pairs: list[Pair] = [
         (random.integers(0, 9, a).tolist(), random.integers(0, 7, b).tolist())
@@ -124,7 +124,7 @@ def test_too_many_pairs_are_read_in_part(folder: ModelFolder, monkeypatch: pytes
         shortlist.build_shortlist([([], [5])], folder.tokenizer, folder.tokenizer)
 
 
-def test_it_comes_back_as_it_was(folder: ModelFolder, tmp_path: Path) -> None:
+def test_a_saved_shortlist_is_loaded_unchanged(folder: ModelFolder, tmp_path: Path) -> None:
     made = shortlist.build_shortlist(shortlist.encode_pairs(TRAIN, folder), folder.tokenizer, folder.tokenizer)
     result = shortlist.load_shortlist(folder)
     for name in shortlist.TENSORS:
@@ -158,7 +158,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("damage", "log"), DAMAGE, ids=[f"{n}-{log}" for n, (_, log) in enumerate(DAMAGE)])
-def test_damage_is_one_sentence(folder: ModelFolder, tmp_path: Path, damage: Any, log: str) -> None:
+def test_a_damaged_shortlist_is_one_sentence(folder: ModelFolder, tmp_path: Path, damage: Any, log: str) -> None:
     broken = replace(folder, path=tmp_path)
     path = shortlist.save_shortlist(shortlist.load_shortlist(folder), broken)
     damage(path, {"format": shortlist.FORMAT, "vocabulary": shortlist.vocabulary_hash(folder)})
@@ -202,7 +202,7 @@ def test_the_engine_and_torch_agree_in_every_search(
             assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-4)
 
 
-def test_nothing_else_is_written_and_probabilities_sum_up_to_one(folder: ModelFolder) -> None:
+def test_only_shortlisted_tokens_are_written_and_probabilities_sum_to_one(folder: ModelFolder) -> None:
     translator = Translator([folder], "float32", shortlist=True)
     lists, seen = shortlist.load_shortlist(folder), []
 
@@ -251,7 +251,7 @@ def test_ctranslate2_chooses_the_same(folder: ModelFolder, beam: int, tmp_path: 
         assert result.log_prob == pytest.approx(expected.scores[0], abs=1e-3)
 
 
-def test_an_ensemble_has_one_too(folder: ModelFolder) -> None:
+def test_an_ensemble_uses_a_shortlist_too(folder: ModelFolder) -> None:
     both = Translator([folder, folder], "float32", shortlist=True).translations(LINES, max_length=12)
     one = Translator([folder], "float32", shortlist=True).translations(LINES, max_length=12)
     assert [item[0].ids for item in both] == [value[0].ids for value in one]

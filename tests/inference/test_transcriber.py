@@ -52,16 +52,16 @@ def long_recording() -> np.ndarray:
 
 
 def times(transcript: Transcript) -> list[tuple[float, float, str]]:
-    return [(each.start, each.end, each.text) for each in transcript.segments]
+    return [(segment.start, segment.end, segment.text) for segment in transcript.segments]
 
 
-def test_together_as_alone(transcriber: Transcriber) -> None:
+def test_transcripts_are_the_same_alone_and_together(transcriber: Transcriber) -> None:
     recordings = [word("ma"), long_recording(), word("ti"), np.zeros(16_000, np.float32), word("so", 4)]
     together = transcriber.transcripts(recordings)
-    alone = [transcriber.transcripts([each])[0] for each in recordings]
+    alone = [transcriber.transcripts([recording])[0] for recording in recordings]
     assert list(map(times, together)) == list(map(times, alone))
     assert together[3].text == "" and together[3].duration == 1.0
-    assert [transcript.duration for transcript in together] == [len(each) / 16_000 for each in recordings]
+    assert [transcript.duration for transcript in together] == [len(recording) / 16_000 for recording in recordings]
     assert transcriber.transcribe(word("ma")) == together[0].text
 
 
@@ -70,9 +70,11 @@ def test_the_windows_of_a_long_recording_cover_it(transcriber: Transcriber) -> N
     windows = list(transcriber.windows(recording))
     assert len(windows) > 5 and windows[-1].end == pytest.approx(len(recording) / 16_000)
     transcripts = list(transcriber.transcribe_windows(windows))
-    assert [(each.start, each.end) for each in transcripts] == [(each.start, each.end) for each in windows]
+    assert [(transcript.start, transcript.end) for transcript in transcripts] == [
+        (window.start, window.end) for window in windows
+    ]
     alone = [transcriber.transcribe(window.samples) for window in windows]
-    assert [each.text for each in transcripts] == alone
+    assert [transcript.text for transcript in transcripts] == alone
     assert transcriber.transcribe(recording) == " ".join(text for text in alone if text)
 
 
@@ -91,14 +93,14 @@ def test_windows_are_transcribed_as_they_come(transcriber: Transcriber) -> None:
     assert read <= AHEAD + 2 * AUDIO_ROWS * MAX_SEARCHES
 
 
-def test_features_as_files(transcriber: Transcriber, tmp_path: Path) -> None:
+def test_features_give_the_transcripts_of_files(transcriber: Transcriber, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", word("ku"), 16_000, subtype="FLOAT")
     features = transcriber.features(next(transcriber.windows(word("ku"))))
     assert isinstance(features, FeatureFrames)
     assert list(transcriber.transcribe_features([features])) == [transcriber.transcribe(tmp_path / "a.wav")]
 
 
-def test_wrong_input(transcriber: Transcriber, tmp_path: Path) -> None:
+def test_wrong_input_is_refused(transcriber: Transcriber, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="give one channel at 16 kHz"):
         transcriber.transcribe(np.zeros((2, 100), np.float32))
     with pytest.raises(SettingError, match="no choice of languages"):
@@ -119,7 +121,7 @@ def test_subtitles() -> None:
     assert Transcript(segments, 3700.0).text == "One & two three"
 
 
-def test_the_command(folder: Path, tmp_path: Path, transcriber: Transcriber) -> None:
+def test_the_command_writes_text_json_and_subtitles(folder: Path, tmp_path: Path, transcriber: Transcriber) -> None:
     soundfile.write(tmp_path / "a.wav", word("ma"), 16_000, subtype="FLOAT")
     soundfile.write(tmp_path / "b.flac", tone(500, 0.4, 44_100), 44_100)
     files = [str(tmp_path / "a.wav"), str(tmp_path / "b.flac")]
@@ -138,7 +140,7 @@ def test_the_command(folder: Path, tmp_path: Path, transcriber: Transcriber) -> 
     assert "give one of them" in str(both.exception)
 
 
-def test_evaluation(folder: Path, tmp_path: Path) -> None:
+def test_evaluate_prints_error_rates(folder: Path, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
     (tmp_path / "test.tsv").write_text("a.wav\tma\n", encoding="utf-8")
     arguments = ["evaluate", str(folder), "--audio", str(tmp_path / "test.tsv")]

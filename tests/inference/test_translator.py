@@ -51,14 +51,18 @@ def test_a_line_is_the_same_alone_and_in_any_batch(
     reference = translator.translations(lines, **options)
     shuffled = random.Random(0).sample(range(len(lines)), len(lines))
     mixed = translator.translations([lines[index] for index in shuffled], **options)
-    assert [[each.text for each in mixed[shuffled.index(i)]] for i in range(24)] == [
+    assert [[translation.text for translation in mixed[shuffled.index(i)]] for i in range(24)] == [
         [e.text for e in w] for w in reference
     ]
     monkeypatch.setattr("heedful.inference.torch_search.ROWS", 1)
     for index, alone in enumerate(translator.translations(lines, **options)):
-        assert [each.text for each in alone] == [each.text for each in reference[index]]
-        assert [each.score for each in alone] == pytest.approx([each.score for each in reference[index]], abs=1e-4)
-        assert [each.text for each in translator.translations([lines[index]], **options)[0]] == [e.text for e in alone]
+        assert [translation.text for translation in alone] == [translation.text for translation in reference[index]]
+        assert [translation.score for translation in alone] == pytest.approx(
+            [translation.score for translation in reference[index]], abs=1e-4
+        )
+        assert [translation.text for translation in translator.translations([lines[index]], **options)[0]] == [
+            e.text for e in alone
+        ]
 
 
 @NEEDS_COMPILER
@@ -84,11 +88,11 @@ def test_what_the_engine_computes_is_read_into_torch_only_when_torch_must_comput
     assert translator.engines is not engines and translator.translations(lines) != translated
 
 
-def test_a_stream_is_the_list(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_gives_the_translations_of_a_list(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [pair.source for pair in PAIRS[:30]] + ["", " "]
-    reference = [each[0].text for each in translator.translations(lines)]
+    reference = [n_best[0].text for n_best in translator.translations(lines)]
     monkeypatch.setattr("heedful.inference.torch_search.LOOKAHEAD", 7)
-    assert [each[0].text for each in translator.stream(iter(lines))] == reference
+    assert [n_best[0].text for n_best in translator.stream(iter(lines))] == reference
     assert translator.translate(lines) == reference
     assert translator.translate(lines[3]) == reference[3]
 
@@ -167,7 +171,7 @@ def test_scores_of_an_ensemble_average_probabilities() -> None:
             torch.tensor([[tokenizer.bos_id, *ids[:-1]]]),
         )
         with torch.no_grad():
-            probabilities = [each.model.project(each.model(*inputs))[0].double().softmax(-1) for each in (a, b)]
+            probabilities = [member.model.project(member.model(*inputs))[0].double().softmax(-1) for member in (a, b)]
         mean = (probabilities[0] + probabilities[1]) / 2
         expected.append(sum(float(mean[i, id].log()) for i, id in enumerate(ids)))
     assert both.score(pairs) == pytest.approx(expected, abs=1e-3)
@@ -176,17 +180,17 @@ def test_scores_of_an_ensemble_average_probabilities() -> None:
 def test_a_log_probability_is_that_of_the_tokens_found(translator: Translator) -> None:
     lines = [pair.source for pair in PAIRS[:12]]
     model, tokenizer, ended = translator.models[0], translator.tokenizer, 0
-    for line, each in zip(lines, translator.translations(lines), strict=True):
-        labels = list(each[0].ids)
-        if len(each[0].token_log_probs) > len(labels):
+    for line, n_best in zip(lines, translator.translations(lines), strict=True):
+        labels = list(n_best[0].ids)
+        if len(n_best[0].token_log_probs) > len(labels):
             labels, ended = [*labels, tokenizer.eos_id], ended + 1
         with torch.no_grad():
             source, target = [*tokenizer.encode(line), tokenizer.eos_id], [tokenizer.bos_id, *labels[:-1]]
             log_probs = model.project(model(torch.tensor([source]), torch.tensor([target])))[0].log_softmax(-1)
         expected = [float(log_probs[i, id]) for i, id in enumerate(labels)]
-        assert each[0].token_log_probs == pytest.approx(expected, abs=1e-3)
-        assert each[0].log_prob == pytest.approx(sum(expected), abs=1e-3)
-        assert each[0].score == pytest.approx(each[0].log_prob / ((5 + len(labels)) / 6) ** 0.6)
+        assert n_best[0].token_log_probs == pytest.approx(expected, abs=1e-3)
+        assert n_best[0].log_prob == pytest.approx(sum(expected), abs=1e-3)
+        assert n_best[0].score == pytest.approx(n_best[0].log_prob / ((5 + len(labels)) / 6) ** 0.6)
     assert ended
 
 
@@ -214,6 +218,6 @@ def test_lanes_give_the_same_translations_and_forget_cancelled_requests(translat
     reference = translator.translations(lines, n_best=2)
     assert results.keys() == set(requests) - cancelled
     for request, hypotheses in results.items():
-        assert [each.text for each in translator.decode(hypotheses)] == [
-            each.text for each in reference[request.number]
+        assert [translation.text for translation in translator.decode(hypotheses)] == [
+            translation.text for translation in reference[request.number]
         ]

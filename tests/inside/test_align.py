@@ -56,7 +56,7 @@ def decoder(request, translator_folder):
     return EngineForcedDecoder(Engine(ModuleWeights(model), int8=False), 2)
 
 
-def test_hiding_a_token_is_a_loop_over_tokens(translator_folder, decoder, pairs):
+def test_occlusion_equals_a_loop_over_tokens(translator_folder, decoder, pairs):
     model = translator_folder.model
     for (source, target), effect in zip(pairs, occlusion_effects(decoder, pairs), strict=True):
         sources, inputs = torch.tensor([source]), torch.tensor([target[:-1]])
@@ -95,7 +95,7 @@ class DrawnDecoder:
 
 
 @pytest.mark.parametrize("shift", [False, True])
-def test_the_head_that_agrees_with_the_experiment_is_chosen(pairs, monkeypatch, shift):
+def test_the_head_that_agrees_with_occlusion_is_chosen(pairs, monkeypatch, shift):
     drawn = DrawnDecoder(pairs, shift)
     monkeypatch.setattr("heedful.inference.alignment.occlusion_effects", lambda model, pairs: drawn.effects)
     choice = choose_heads(drawn, pairs)
@@ -125,7 +125,7 @@ def test_words_take_what_their_pieces_attend_to():
     assert align_words(weights, [], [0]) == align_words(weights, [0], []) == []
 
 
-def test_a_source_word_that_nobody_took_is_given_away_if_anybody_looks():
+def test_an_unaligned_source_word_is_linked_to_the_word_that_attends_to_it():
     weights = np.array([[0.7, 0.2, 0.0], [0.6, 0.1, 0.04]])
     assert align_words(weights, [0, 1, 2], [0, 1]) == [(0, 0), (0, 1), (1, 0)]
 
@@ -142,7 +142,7 @@ def test_a_piece_without_a_word_has_no_link():
     assert align_words(weights, [NO_WORD] * 3, [0, 1, 2]) == align_words(weights, [0, 1, 2], [NO_WORD] * 3) == []
 
 
-def test_symmetrising_grows_what_both_share():
+def test_symmetrizing_grows_the_intersection():
     forward = [(0, 0), (1, 1), (2, 1), (4, 4)]
     backward = [(0, 0), (1, 1), (3, 3), (2, 2)]
     assert symmetrize(forward, backward) == [(0, 0), (1, 1), (2, 1), (2, 2), (3, 3), (4, 4)]
@@ -251,7 +251,7 @@ def test_heads_are_chosen_once(translator_folder):
     assert aligner.choice is choice
 
 
-def test_two_directions_are_joined(translator_folder):
+def test_two_directions_are_symmetrized(translator_folder):
     choice = HeadChoice(((1, 0),))
     forward, backward = Aligner(translator_folder, choice), Aligner(translator_folder, choice)
     actual = list(forward.align(TEXTS))

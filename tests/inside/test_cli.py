@@ -102,8 +102,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("words", "log"), WRONG, ids=lambda each: " ".join(each) if isinstance(each, list) else "")
-def test_what_is_wrong_is_said_in_a_sentence(call: Call, model, make_folder, monkeypatch, words, log):
+@pytest.mark.parametrize(("words", "log"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_errors_are_one_sentence(call: Call, model, make_folder, monkeypatch, words, log):
     monkeypatch.chdir(model)
     if "bert" in words and not (model / "bert").exists():
         folder = make_folder("encoder")

@@ -40,7 +40,7 @@ def unpack(text: str):
     return json.loads(whole[4 : 4 + length], object_hook=placed)
 
 
-def test_what_is_packed_comes_back():
+def test_packed_arrays_are_unpacked_unchanged():
     arrays = [np.arange(7, dtype=kind).reshape(7, 1) for kind in ("float16", "float32", "uint8", "uint16", "int32")]
     data = {"a": arrays, "text": "</script>\u2028 ü 👩‍👧", "none": None, "deep": [{"b": arrays[1]}, (1, 2.5)]}
     packed = pack(data)
@@ -119,7 +119,7 @@ def test_an_encoder_guesses_what_is_masked(make_folder, mask):
         record_run(folder, TEXT, beam=2)
 
 
-def test_a_text_that_is_too_long_is_cut_and_that_is_said(folder):
+def test_a_long_text_is_truncated_with_a_notice(folder):
     result = record_run(folder, "The old man sleeps. " * 60)
     assert "shown is its first part" in result.note
     longest = max(len(side.ids) for side in (result.source, result.target) if side is not None)
@@ -147,12 +147,12 @@ def test_long_texts_keep_the_largest_weights(make_folder, monkeypatch):
     monkeypatch.setattr("heedful.inside.page_data.STEPS", 1000)
     result = explain(make_folder("decoder"), TEXT)
     data = result.data()
-    (each,) = data["attentions"]
-    assert "weights" not in each
-    assert 0 < each["kept"] < 1
+    (attention,) = data["attentions"]
+    assert "weights" not in attention
+    assert 0 < attention["kept"] < 1
     weights = result.run.trace["decoder.1.self.weights"].numpy()
     back = np.zeros_like(weights)
-    np.put_along_axis(back, each["places"][1].astype(int), each["values"][1] / 255, -1)
+    np.put_along_axis(back, attention["places"][1].astype(int), attention["values"][1] / 255, -1)
     assert np.abs(np.sort(back, -1)[..., -4:] - np.sort(weights, -1)[..., -4:]).max() < 0.003
     assert "queries" not in data["steps"]["decoder"]["layers"][1]["self"]
 
@@ -161,9 +161,9 @@ def test_the_raw_numbers_are_plain_json(folder, tmp_path):
     result = explain(folder, TEXT)
     result.save_numbers(tmp_path / "x.json")
     numbers = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
-    for name, each in numbers["attention"].items():
-        assert_close(torch.tensor(each["values"]), result.run.trace[name], atol=1e-6, rtol=0)
-        assert each["axes"] == ["head", "query", "key"]
+    for name, attention in numbers["attention"].items():
+        assert_close(torch.tensor(attention["values"]), result.run.trace[name], atol=1e-6, rtol=0)
+        assert attention["axes"] == ["head", "query", "key"]
     translates = folder.model.config.family == "encoder-decoder"
     assert (numbers["alignment"] is not None) == translates
     assert (numbers["search"] is not None) == (folder.model.config.family != "encoder")

@@ -28,7 +28,7 @@ def test_the_loss_is_the_log_probability_of_the_references(translator_folder):
     assert result.drop(head) is None
 
 
-def test_a_head_that_passes_nothing_on_is_not_missed(make_folder):
+def test_ablating_a_head_without_output_changes_nothing(make_folder):
     folder = make_folder()
     with torch.no_grad():
         folder.model.encoder.get_submodule("0").self.output.weight[:, 4:8] = 0
@@ -58,7 +58,7 @@ def test_language_models_are_measured_on_text_alone(make_folder, family):
         importance(folder, SOURCES, REFERENCES)
 
 
-def test_what_cannot_be_measured_is_said(translator_folder):
+def test_what_cannot_be_measured_is_refused(translator_folder):
     with pytest.raises(SettingError, match="a translator is measured against references"):
         importance(translator_folder, SOURCES)
     with pytest.raises(DataError, match="3 sentences and 2 references"):

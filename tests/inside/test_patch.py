@@ -22,7 +22,7 @@ def test_heads_are_counted_encoder_first(translator_folder, make_folder):
     assert {head.kind for head in heads(make_folder("decoder").model)} == {"self"}
 
 
-def test_a_head_that_is_off_is_a_zero_block_of_the_output_matrix(translator_folder):
+def test_an_ablated_head_equals_a_zero_block_of_the_output_matrix(translator_folder):
     model = translator_folder.model
     with torch.no_grad(), heads_off(model, [Head.parse("decoder.1.cross.2")]):
         off = model(SOURCE, TARGET)

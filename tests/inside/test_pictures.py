@@ -62,7 +62,7 @@ def test_the_demo_has_its_picture(translator_folder, tmp_path):
 def test_heads_are_drawn(translator_folder, tmp_path):
     whole, off = Measure(1.0, 30.0), [Measure(1 + 0.1 * number, 30.0 - number) for number in range(24)]
     without = dict(zip(heads(translator_folder), off, strict=True))
-    loss_only = {head: Measure(each.loss) for head, each in without.items()}
+    loss_only = {head: Measure(measure.loss) for head, measure in without.items()}
     for number, result in enumerate((Importance(whole, without), Importance(Measure(1.0), loss_only))):
         draw_heads(result, tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").stat().st_size > 2000

@@ -120,7 +120,7 @@ def test_parts_are_picked_by_the_names_of_axes(translator_folder):
         weights.pick(source=1)
 
 
-def test_what_was_not_recorded_says_what_was(translator_folder):
+def test_an_unknown_name_gets_the_recorded_names(translator_folder):
     with record(translator_folder.model, "encoder.0.self.weights") as trace:
         pass
     with pytest.raises(KeyError, match="not recorded"):
@@ -142,7 +142,7 @@ def test_the_package_records_and_imports_nothing_slow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_hooks_are_gone_afterwards_even_after_an_error(translator_folder):
+def test_hooks_are_removed_even_after_an_error(translator_folder):
     translator = Translator([translator_folder])
     with pytest.raises(ZeroDivisionError), record(translator, "*"):
         raise ZeroDivisionError

@@ -24,7 +24,7 @@ def recording(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_path_is_the_best_that_never_falls(seed: int) -> None:
+def test_the_path_is_the_best_monotonic_one(seed: int) -> None:
     """Against exhaustive search."""
     weights = np.random.default_rng(seed).dirichlet(np.ones(5), size=4)
     rising = (path for path in itertools.product(range(5), repeat=4) if list(path) == sorted(path))

@@ -87,7 +87,7 @@ def test_marian_decodes_to_the_same_tokens(tmp_path: Path, name: str) -> None:
         model = opened(tmp_path / str(seed))
         source = padded([7, 3, 1, 12], reference.config.vocab_size, reference.config.pad_token_id)
         source[range(4), [6, 2, 0, 11]] = 0  # eos
-        whole_lists += sum(check_same_search(model, reference, source, *each) for each in ((1, 12), (4, 5), (3, 20)))
+        whole_lists += sum(check_same_search(model, reference, source, *sizes) for sizes in ((1, 12), (4, 5), (3, 20)))
     assert whole_lists > 1
 
 
@@ -108,7 +108,7 @@ def check_same_search(model: EncoderDecoder, reference: Any, source: torch.Tenso
         if eos in sequences[0] or beam == 1:  # at the limit they rank what is cut off with what is finished
             assert list(hypotheses[0].ids) == expected[0]
         if all(eos in ids for ids in sequences):
-            assert {each.ids for each in hypotheses} == set(map(tuple, expected))
+            assert {hypothesis.ids for hypothesis in hypotheses} == set(map(tuple, expected))
             whole_lists += beam > 1
     return whole_lists
 
@@ -161,9 +161,9 @@ def test_a_classifier_gives_the_same_probabilities(tmp_path: Path) -> None:
     tokenizer = transformers.BertTokenizer.from_pretrained(tmp_path)
     encoder = heedful.load(tmp_path)
     expected = reference(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
-    for found, row in zip(encoder.classify(TEXTS), expected, strict=True):
-        assert list(found.probabilities) == ["bad", "so so", "good"]
-        close(torch.tensor(list(found.probabilities.values())), row)
+    for prediction, row in zip(encoder.classify(TEXTS), expected, strict=True):
+        assert list(prediction.probabilities) == ["bad", "so so", "good"]
+        close(torch.tensor(list(prediction.probabilities.values())), row)
 
 
 @torch.inference_mode()
@@ -196,7 +196,7 @@ def test_questions_get_the_span_with_the_highest_logits(tmp_path: Path) -> None:
     assert answer.score == pytest.approx(score - float(starts[0] + ends[0]), abs=1e-4)
 
 
-def test_what_stands_on_top_of_a_bert_is_noticed(tmp_path: Path) -> None:
+def test_the_head_of_a_bert_is_recognized(tmp_path: Path) -> None:
     for kind, head, pooler in (
         ("BertForMaskedLM", "transform", False), ("BertModel", "none", True), ("BertForPreTraining", "transform", True),
     ):  # fmt: skip
@@ -237,11 +237,11 @@ def test_a_configuration_as_opus_models_have_it_is_understood(tmp_path: Path) ->
     state = reference.state_dict()
     assert {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.encoder.embed_positions.weight"} <= set(state)
     torch.save(state, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=False)
-    found = interop.open_folder(tmp_path)
-    assert found.search.beam == 6
+    opened = interop.open_folder(tmp_path)
+    assert opened.search.beam == 6
     ids = padded([5], reference.config.vocab_size, reference.config.pad_token_id)
     with torch.inference_mode():
-        close(found.model.project(found.model(ids, ids)), reference(input_ids=ids, decoder_input_ids=ids).logits)
+        close(opened.model.project(opened.model(ids, ids)), reference(input_ids=ids, decoder_input_ids=ids).logits)
 
 
 def test_a_language_code_is_one_token(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_sentences_have_the_language_code_that_their_text_opens_with(tmp_path: P
     tokenizer = translator.source_tokenizer
     (code,) = tokenizer.encode(">>fr<<")
     texts = [">>fr<< A man.", "Two children ride.", "A man plays in the garden. " * 16, ">>fr<<", ""]
-    plain, opened = (translator.parts(texts, [""] * 5, openings=each) for each in ((), [texts[0][:8]] * 5))
+    plain, opened = (translator.parts(texts, [""] * 5, openings=openings) for openings in ((), [texts[0][:8]] * 5))
     assert [part.line for part in opened[:3]] == [0, 1, 2] and {part.line for part in opened} == {0, 1, 2}
     assert all(part.ids.count(code) == 1 and part.ids[0] == code for part in opened)
     for line in range(3):
@@ -286,14 +286,14 @@ def test_sentences_have_the_language_code_that_their_text_opens_with(tmp_path: P
         assert ids[0] == ids[1]
     options = translator.options({})
     requests = [translator.search_request(part, options) for part in opened]
-    searched = [translator.decode(found) for found in search_in_order(translator.shared_backend(), requests)]
-    found = translator.aligned(opened, searched)
-    for part, ways in zip(opened, found, strict=True):
+    searched = [translator.decode(hypotheses) for hypotheses in search_in_order(translator.shared_backend(), requests)]
+    translations = translator.aligned(opened, searched)
+    for part, ways in zip(opened, translations, strict=True):
         assert all(0 <= source < len(texts[part.line].split()) for source, _ in ways[0].alignment)
     assert opened[1].words(tokenizer) == [NO_WORD, *plain[1].words(tokenizer)]
 
 
-def test_gpt2_vocabularies_cut_as_theirs(tmp_path: Path) -> None:
+def test_gpt2_vocabularies_tokenize_as_transformers_does(tmp_path: Path) -> None:
     gpt2(tmp_path)
     check_same_cuts(transformers.GPT2Tokenizer.from_pretrained(tmp_path), interop.open_folder(tmp_path).tokenizer)
     whole_lists = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
@@ -305,7 +305,7 @@ def test_gpt2_vocabularies_cut_as_theirs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_bert_vocabularies_cut_as_theirs(tmp_path: Path, lowercase: bool) -> None:
+def test_bert_vocabularies_tokenize_as_transformers_does(tmp_path: Path, lowercase: bool) -> None:
     bert(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(f'{{"do_lower_case": {str(lowercase).lower()}}}')
     whole_lists = transformers.BertTokenizer.from_pretrained(tmp_path)

@@ -80,11 +80,11 @@ EXPRESSIBLE: dict[str, dict[str, Any]] = {
 
 
 def weights(path: Path) -> dict[str, bytes]:
-    return {name: each.numpy().tobytes() for name, each in load_file(path / "model.safetensors").items()}
+    return {name: tensor.numpy().tobytes() for name, tensor in load_file(path / "model.safetensors").items()}
 
 
 @pytest.mark.parametrize("name", EXPRESSIBLE)
-def test_ours_through_transformers_come_back_to_the_byte(tmp_path: Path, name: str) -> None:
+def test_our_folders_come_back_from_transformers_byte_for_byte(tmp_path: Path, name: str) -> None:
     saved = ours(tmp_path / "ours", **EXPRESSIBLE[name])
     agreement = convert(saved, tmp_path / "theirs", "huggingface")
     assert agreement.sequences >= 10 and agreement.difference < 1e-4
@@ -107,7 +107,7 @@ def test_ours_through_transformers_come_back_to_the_byte(tmp_path: Path, name: s
         (bert, {"kind": "BertForSequenceClassification", "num_labels": 3}),
     ],
 )
-def test_theirs_through_ours_come_back_to_the_byte(tmp_path: Path, make: Any, changes: dict[str, Any]) -> None:
+def test_foreign_folders_come_back_byte_for_byte(tmp_path: Path, make: Any, changes: dict[str, Any]) -> None:
     make(tmp_path / "theirs", **changes)
     convert(tmp_path / "theirs", tmp_path / "ours")
     convert(tmp_path / "ours", tmp_path / "again", "huggingface")
@@ -144,7 +144,7 @@ def test_what_transformers_loads_translates_as_we_do(tmp_path: Path, norm: str) 
     texts = [*TEXTS, "A man."]
     inputs = tokenizer(texts, padding=True, return_tensors="pt")
     ids = model.generate(**inputs, num_beams=1, max_length=21, forced_eos_token_id=None)
-    expected = [" ".join(each.splitlines()) for each in tokenizer.decode(ids, skip_special_tokens=True)]
+    expected = [" ".join(text.splitlines()) for text in tokenizer.decode(ids, skip_special_tokens=True)]
     assert translator.translate(texts, beam=1, max_length=20, loop_guard=False) == expected
 
 
@@ -173,7 +173,7 @@ def test_ctranslate2_computes_the_same(tmp_path: Path, name: str) -> None:
     banned = [[piece] for piece in mine.tokenizer.pieces(sorted({config.pad_id, config.bos_id}))]
     results = reference.translate_batch(source, beam_size=1, max_decoding_length=20, suppress_sequences=banned)
     translations = mine.translations(TEXTS, beam=1, max_length=20, loop_guard=False)
-    assert [list(each[0].tokens) for each in translations] == [each.hypotheses[0] for each in results]
+    assert [list(n_best[0].tokens) for n_best in translations] == [result.hypotheses[0] for result in results]
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -213,13 +213,11 @@ def test_what_the_other_side_cannot_express_is_refused_by_name(
     saved = ours(tmp_path / "ours", **changes)
     with pytest.raises(SettingError, match=rf"^model\.{setting} is "):
         convert(saved, tmp_path / "theirs", to)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["ours"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ours"]
 
 
 @pytest.mark.parametrize("to", ["heedful", "huggingface", "ctranslate2"])
-def test_a_result_that_computes_something_else_does_not_stay(
-    tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conversion_with_other_outputs_is_removed(tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = ours(tmp_path / "ours")
     rows = agreement._rows
 
@@ -231,10 +229,10 @@ def test_a_result_that_computes_something_else_does_not_stay(
     monkeypatch.setattr(agreement, "_rows", rows_and_a_change)
     with pytest.raises(FolderError, match="the conversion is discarded"):
         convert(saved, tmp_path / "theirs", to)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["ours"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ours"]
 
 
-def test_a_vocabulary_that_cuts_otherwise_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vocabulary_that_tokenizes_differently_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = ours(tmp_path / "ours")
     monkeypatch.setattr(agreement, "_unframed", lambda tokenizer, text: [1])
     with pytest.raises(FolderError, match=r"tokenizes .* differently"):
@@ -270,7 +268,7 @@ def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
         convert(saved, tmp_path / "new", "onnx")
 
 
-def test_files_of_old_and_shards_are_opened(tmp_path: Path) -> None:
+def test_older_weight_files_and_shards_are_opened(tmp_path: Path) -> None:
     marian(tmp_path / "safe")
     expected = weights_of(tmp_path / "safe")
     tensors = load_file(tmp_path / "safe/model.safetensors")
@@ -293,10 +291,10 @@ def test_files_of_old_and_shards_are_opened(tmp_path: Path) -> None:
                 torch.save(part, path / f"pytorch_model-{i}.bin")
             (path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": table}))
         elif form == "half":
-            save_file({name: each.half() for name, each in tensors.items()}, path / "model.safetensors")
+            save_file({name: tensor.half() for name, tensor in tensors.items()}, path / "model.safetensors")
         else:
             tied = {"lm_head.weight": tensors["model.shared.weight"], **tensors}
-            parameters = {name: torch.nn.Parameter(each) for name, each in tied.items()}
+            parameters = {name: torch.nn.Parameter(tensor) for name, tensor in tied.items()}
             torch.save(parameters, path / "pytorch_model.bin", _use_new_zipfile_serialization=form == "zip")
         for name, tensor in weights_of(path).items():
             torch.testing.assert_close(tensor, expected[name], atol=2e-3 if form == "half" else 0.0, rtol=0)
@@ -306,16 +304,16 @@ def weights_of(path: Path) -> dict[str, torch.Tensor]:
     return interop.open_folder(path).model.state_dict()
 
 
-def test_bare_names_and_names_of_old_are_understood(tmp_path: Path) -> None:
+def test_unprefixed_and_older_tensor_names_are_understood(tmp_path: Path) -> None:
     for make, prefix in ((gpt2, "transformer."), (bert, "bert.")):
         path = tmp_path / prefix
         make(path)
         expected = weights_of(path)
         tensors = load_file(path / "model.safetensors")
-        renamed = {name.removeprefix(prefix): each for name, each in tensors.items()}
+        renamed = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
         renamed = {
-            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): each
-            for name, each in renamed.items()
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+            for name, tensor in renamed.items()
         }
         renamed["h.0.attn.bias" if prefix == "transformer." else "embeddings.position_ids"] = torch.ones(1, 64)
         save_file(renamed, path / "model.safetensors")
@@ -323,7 +321,7 @@ def test_bare_names_and_names_of_old_are_understood(tmp_path: Path) -> None:
             assert torch.equal(tensor, expected[name])
 
 
-def test_settings_may_go_by_their_other_names(tmp_path: Path) -> None:
+def test_alternative_names_of_settings_are_understood(tmp_path: Path) -> None:
     gpt2(tmp_path)
     expected = interop.open_folder(tmp_path).model.config
     config = json.loads((tmp_path / "config.json").read_text())
@@ -339,7 +337,7 @@ def test_settings_may_go_by_their_other_names(tmp_path: Path) -> None:
     assert opened.search.beam == 7
 
 
-def test_load_gives_what_the_family_is_for(tmp_path: Path) -> None:
+def test_load_returns_the_class_of_the_family(tmp_path: Path) -> None:
     marian(tmp_path / "m")
     assert isinstance(heedful.load(tmp_path / "m"), Translator)
     assert len(heedful.load(tmp_path / "m", tmp_path / "m").models) == 2

@@ -19,7 +19,7 @@ from .own import make
 @pytest.mark.parametrize("precision", ["float32", "int8", "bfloat16"])
 @pytest.mark.parametrize("stored", folder.STORED_PRECISIONS)
 @pytest.mark.parametrize("scale", [1e13, 1e20, 1e30])
-def test_probabilities_that_are_no_numbers_are_told_of(
+def test_probabilities_that_are_not_finite_are_reported(
     tmp_path: Path, precision: str, stored: str, scale: float
 ) -> None:
     make(tmp_path / "model", stored)

@@ -45,8 +45,8 @@ def embed(opened: ModelFolder, sentences: list[str]) -> torch.Tensor:
     assert isinstance(model, EncoderModel)
     rows = [[tokenizer.bos_id, *ids, tokenizer.eos_id] for ids in tokenizer.encode_batch(sentences)]
     ids = torch.full((len(rows), max(map(len, rows))), tokenizer.pad_id)
-    for row, each in zip(ids, rows, strict=True):
-        row[: len(each)] = torch.tensor(each)
+    for row, tokens in zip(ids, rows, strict=True):
+        row[: len(tokens)] = torch.tensor(tokens)
     keep = (ids != tokenizer.pad_id).unsqueeze(2)
     return F.normalize((model(ids) * keep).sum(1) / keep.sum(1))
 
@@ -64,7 +64,7 @@ def test_embeddings_are_those_of_transformers(path: Path) -> None:
     assert actual[0] @ actual[1] > actual[0] @ actual[3]  # a meal is nearer to food than a capital is
 
 
-def test_they_come_back_to_the_byte(path: Path, tmp_path: Path) -> None:
+def test_weights_come_back_byte_for_byte(path: Path, tmp_path: Path) -> None:
     convert(path, tmp_path / "ours")
     convert(tmp_path / "ours", tmp_path / "again", "huggingface")
     from safetensors.torch import load_file

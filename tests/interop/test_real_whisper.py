@@ -61,5 +61,5 @@ def test_suppressed_tokens_are_the_official_ones(path: Path) -> None:
 
 def test_a_folder_of_the_same_model_writes_the_same(path: Path, exported: Path) -> None:
     samples = np.concatenate([word(letters, 3) for letters in ("no", "ma", "so", "ti")])
-    one, other = (heedful.load(each, kind=Transcriber, precision="float32") for each in (path, exported))
+    one, other = (heedful.load(model, kind=Transcriber, precision="float32") for model in (path, exported))
     assert one.transcribe(samples) == other.transcribe(samples)

@@ -73,7 +73,7 @@ def test_parts_are_found_by_their_names(tokenizer: SentencePieceTokenizer) -> No
         (lambda c: c.pop("vocab"), "is damaged"),
     ],
 )
-def test_damage_is_one_sentence(tokenizer: SentencePieceTokenizer, change, message: str) -> None:
+def test_a_damaged_model_is_one_sentence(tokenizer: SentencePieceTokenizer, change, message: str) -> None:
     content = json.loads(tokenizer.to_json())
     change(content)
     with pytest.raises(FolderError, match=f"x.json.*{re.escape(message)}") as caught:

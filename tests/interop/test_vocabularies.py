@@ -53,7 +53,7 @@ LONG = "x" * 30
 @pytest.mark.parametrize(
     ("change", "reason"), [(without_unknown, "nothing"), (panics, "the tokenizers library panicked")]
 )
-def test_a_vocabulary_that_fails_in_use_is_told_in_one_sentence(
+def test_a_vocabulary_that_fails_in_use_is_reported_in_one_sentence(
     copy: Path, change: Callable[[Any], None], reason: str
 ) -> None:
     change_vocabulary(copy, change)

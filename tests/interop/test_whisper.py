@@ -41,7 +41,7 @@ def tiktoken() -> str:
 
 
 def vocabulary() -> Any:
-    ranks = {bytes([byte]): byte for byte in range(BYTES)} | {each: BYTES + n for n, each in enumerate(MERGES)}
+    ranks = {bytes([byte]): byte for byte in range(BYTES)} | {merge: BYTES + n for n, merge in enumerate(MERGES)}
     inner = openai_whisper.byte_pair_vocabulary(ranks)
     inner.add_special_tokens(SPECIAL)
     return inner

@@ -21,9 +21,9 @@ def story(draw: random.Random) -> str:
     """Two people go somewhere, as a bAbI file tells it, and a question about one of them."""
     people = draw.sample(PEOPLE, 2)
     places = [draw.choice(PLACES) for _ in people]
-    asked = draw.randrange(2)
+    person = draw.randrange(2)
     told = [f"{n} {who} went to the {where}." for n, (who, where) in enumerate(zip(people, places, strict=True), 1)]
-    return "\n".join([*told, f"3 Where is {people[asked]}?\t{places[asked]}\t{asked + 1}"]) + "\n"
+    return "\n".join([*told, f"3 Where is {people[person]}?\t{places[person]}\t{person + 1}"]) + "\n"
 
 
 MEMORY_NETWORK = {"architecture": "memory-network", "d_model": 16, "encoder_layers": 2}
@@ -54,8 +54,8 @@ def test_it_learns_to_answer_and_reads_the_sentence_that_tells(
         told = ["John went to the office", "Mary went to the garden"]
         if "universal" in sizes:  # whose question is a sentence as well
             told.append(question.removesuffix("?"))
-            assert sum(each.weights[0] for each in sentences) == pytest.approx(1)
-        assert [each.text for each in sentences] == told
+            assert sum(sentence.weights[0] for sentence in sentences) == pytest.approx(1)
+        assert [sentence.text for sentence in sentences] == told
         assert max(sentences[place].weights) > max(sentences[1 - place].weights)
         assert hop_table(run)[0] == "hop 1  hop 2" and len(hop_table(run)) == 1 + len(sentences)
         shown = hops(run)

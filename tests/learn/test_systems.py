@@ -61,10 +61,10 @@ def batch(rows: int, seed: int) -> Batch:
     task, place = COPY + torch.arange(rows).unsqueeze(1) % 2, torch.arange(4)
     turned = torch.where(task == COPY, digits, digits.gather(1, (lengths - 1 - place).clamp(min=0)))
     source, target = (
-        torch.cat((first, each.masked_fill(place >= lengths, 0), torch.zeros(rows, 1, dtype=torch.long)), 1).scatter(
+        torch.cat((first, content.masked_fill(place >= lengths, 0), torch.zeros(rows, 1, dtype=torch.long)), 1).scatter(
             1, lengths + 1, 3
         )
-        for first, each in ((task, digits), (torch.full_like(task, 2), turned))
+        for first, content in ((task, digits), (torch.full_like(task, 2), turned))
     )
     lengths = lengths.squeeze(1)
     return Batch(source, target, lengths + 2, lengths + 1, int((lengths + 1).sum()))

@@ -47,7 +47,7 @@ def run_with_hooks(model, *inputs):
     """The output with a hook on all attention weights, and the recorded weights."""
     recorded = {}
     handles = [
-        module.register_forward_hook(lambda module, given, out, name=name: recorded.update({name: out}))
+        module.register_forward_hook(lambda module, inputs, out, name=name: recorded.update({name: out}))
         for name, module in model.named_modules()
         if name.endswith(".weights")
     ]
@@ -59,7 +59,7 @@ def run_with_hooks(model, *inputs):
 
 @every_kind
 @pytest.mark.parametrize("family", ["encoder", "decoder"])
-def test_what_is_found_is_what_the_weights_say(shape, family):
+def test_outputs_and_gradients_are_the_same_with_recorded_weights(shape, family):
     """Values and gradients are the same with a hook, which makes the weights be computed, and without."""
     ids = sentences(LENGTHS)
     real = ids != 0
@@ -167,7 +167,7 @@ def test_sparse_attention_sees_what_it_should(family):
             assert felt[query] == (sees and (family == "encoder" or place <= query))
 
 
-def test_a_rank_of_the_whole_length_is_full_attention():
+def test_linformer_of_full_rank_is_full_attention():
     """With identities for mixtures, each mixed key is a key."""
     full = shared(small(family="encoder", max_length=24))
     config = small(family="encoder", max_length=24, attention="linformer", attention_rank=24)
@@ -180,7 +180,7 @@ def test_a_rank_of_the_whole_length_is_full_attention():
 
 
 @pytest.mark.parametrize("family", ["encoder", "decoder"])
-def test_kernel_attention_is_its_quadratic_form(family):
+def test_linear_attention_is_its_quadratic_form(family):
     """Σ_j φ(q_i) · φ(k_j) v_j / Σ_j φ(q_i) · φ(k_j), by loops over i, with j up to i where attention is causal."""
     length = 70  # more than a chunk
     model = shared(small(family=family, attention="linear", encoder_layers=1, decoder_layers=1, max_length=80))
@@ -200,7 +200,7 @@ def test_kernel_attention_is_its_quadratic_form(family):
     torch.testing.assert_close(model(ids), block.feed_residual(x, block.feed))
 
 
-def test_kernel_attention_remembers_no_more_after_many_tokens():
+def test_the_cache_of_linear_attention_does_not_grow():
     model = shared(small(family="decoder", attention="linear"))
     cache, sizes = model.start(), []
     for token in sentences([60, 60]).split(20, dim=1):
@@ -248,7 +248,7 @@ def test_dropout_and_single_precision_run_through_every_kind(kind):
         ({"attention": "widow"}, "'full', 'window', 'sparse', 'linformer' or 'linear'"),
     ],
 )
-def test_what_cannot_be_is_said_at_once(settings, message):
+def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(SettingError) as error:
         build_section(ModelConfig, settings, "model")
     assert message in str(error.value)

@@ -141,7 +141,7 @@ def test_selecting_before_the_first_step_leaves_out_sources():
     assert_same(model.step(target, cache), model(source[[2, 0]], target))
 
 
-def test_two_searches_do_not_meet():
+def test_caches_of_two_searches_are_independent():
     """The cache belongs to the caller: two of them over one model are independent."""
     model = shared(small())
     sources = [sentences([6, 4], seed=3), sentences([5, 5], seed=4)]

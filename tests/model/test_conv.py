@@ -84,7 +84,7 @@ def test_a_separable_layer_is_the_full_one_with_a_product_as_its_kernel(dilated)
 
 
 @pytest.mark.parametrize(("dilated", "reach"), [(False, 2 * 4), (True, 2 * (1 + 2 + 4 + 8))])
-def test_four_layers_see_as_far_as_promised(dilated, reach):
+def test_four_layers_have_the_promised_receptive_field(dilated, reach):
     model = shared(convolutional(family="decoder", decoder_layers=4, dilated=dilated))
     ids = sentences([40], start=2)
     changed = ids.clone()

@@ -140,8 +140,8 @@ def test_token_types_are_told_apart():
 def test_a_norm_may_follow_the_embeddings():
     model = fresh(small(family="encoder", embedding_norm=True, encoder_layers=1))
     seen = []
-    model.encoder.first_norm.register_forward_hook(lambda module, given, out: seen.append((given[0], out)))
-    model.encoder.blocks[0].register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    model.encoder.first_norm.register_forward_hook(lambda module, inputs, out: seen.append((inputs[0], out)))
+    model.encoder.blocks[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     ids = sentences([6, 4])
     model(ids)
     (before, after), entered = seen
@@ -159,7 +159,7 @@ def too_long(family: str, positions: str):
 
 @pytest.mark.parametrize("family", ["encoder-decoder", "decoder", "encoder"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "alibi"])
-def test_what_is_too_long_is_refused(family, positions):
+def test_sequences_longer_than_max_length_are_refused(family, positions):
     for run in too_long(family, positions):
         with pytest.raises(ValueError, match="9 tokens, but the model takes 8 at most"):
             run()
@@ -214,7 +214,7 @@ def test_taps_show_every_attention_and_change_nothing():
     expected, seen = model(*inputs), {}
     for name, module in model.named_modules():
         if name.endswith(".weights"):
-            module.register_forward_hook(lambda module, given, out, name=name: seen.update({name: out.shape}))
+            module.register_forward_hook(lambda module, inputs, out, name=name: seen.update({name: out.shape}))
     torch.testing.assert_close(model(*inputs), expected)
     assert seen == {
         "encoder.0.self.weights": (2, 4, 6, 6),
@@ -230,7 +230,7 @@ def test_a_tap_may_silence_a_head():
     model = fresh(small())
     inputs = sentences([6, 4]), sentences([5, 3], start=2)
 
-    def silence(module, given, weights):
+    def silence(module, inputs, weights):
         return weights * torch.tensor([0.0, 1, 1, 1])[None, :, None, None]
 
     attention = model.decoder.blocks[1].cross

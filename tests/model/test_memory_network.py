@@ -33,13 +33,13 @@ def story_ids():
 
 
 def split(story):
-    found, sentence = [], []
+    sentences, sentence = [], []
     for token in [*story, EOS]:
         if token in (2, EOS, END):
-            found, sentence = found + [sentence] * bool(sentence), []
+            sentences, sentence = sentences + [sentence] * bool(sentence), []
         else:
             sentence.append(token)
-    return found
+    return sentences
 
 
 def embed(sentence, table):
@@ -67,8 +67,8 @@ def answer_by_hand(model, story, normalize=softmax):
     for hop in range(3):
         m = [embed(fact, tables[hop]) + temporal[hop, age] for age, fact in enumerate(facts)]
         c = [embed(fact, tables[hop + 1]) + temporal[hop + 1, age] for age, fact in enumerate(facts)]
-        p = normalize(np.array([u @ each for each in m]))
-        u, hops = u + sum(weight * each for weight, each in zip(p, c, strict=True)), [*hops, p]
+        p = normalize(np.array([u @ key for key in m]))
+        u, hops = u + sum(weight * value for weight, value in zip(p, c, strict=True)), [*hops, p]
     return u, hops
 
 
@@ -106,7 +106,7 @@ def test_a_tap_shows_which_sentence_a_hop_reads_and_may_replace_it():
     model, ids = reader(), story_ids()
     before, seen = model(ids), []
     taps = [model.encoder.get_submodule(f"{hop}.self.weights") for hop in range(3)]
-    hooks = [tap.register_forward_hook(lambda tap, given, out: seen.append(out)) for tap in taps]
+    hooks = [tap.register_forward_hook(lambda tap, inputs, out: seen.append(out)) for tap in taps]
     torch.testing.assert_close(model(ids), before)
     for hook in hooks:
         hook.remove()
@@ -116,7 +116,7 @@ def test_a_tap_shows_which_sentence_a_hop_reads_and_may_replace_it():
         for weights, expected in zip(seen, answer_by_hand(model, story)[1], strict=True):
             shown = [float(weights[row, 0, 0][numbers[row] == facts - age].sum()) for age in range(len(expected))]
             np.testing.assert_allclose(shown, expected, atol=1e-12)
-    with taps[0].register_forward_hook(lambda tap, given, out: 0 * out):
+    with taps[0].register_forward_hook(lambda tap, inputs, out: 0 * out):
         assert (model(ids) - before).abs().amax((1, 2)).min() > 1e-4
 
 

@@ -35,7 +35,7 @@ def pointer_model(**settings: object) -> EncoderDecoder:
 
 def probabilities(model: EncoderDecoder, source: list[int], target: list[int]) -> np.ndarray:
     """(T, V), from the weights and hidden states of one sentence, without padding."""
-    weights = {name: each.detach().double().numpy() for name, each in model.named_parameters()}
+    weights = {name: weight.detach().double().numpy() for name, weight in model.named_parameters()}
     with torch.no_grad():
         context = model.encode(torch.tensor([source]))
         states = model.decode(torch.tensor([target]), context)[0].double().numpy()
@@ -62,11 +62,11 @@ def batch_of(pairs: list[tuple[list[int], list[int]]]):
 def test_the_mixture_is_that_of_a_loop_in_numpy() -> None:
     model, batch = pointer_model(), batch_of(PAIRS)
     with torch.no_grad():
-        found = model.target_logits(batch.source, batch.decoder_input).exp().numpy()
-    assert found.sum(-1) == pytest.approx(np.ones(found.shape[:2]), rel=1e-5)
+        actual = model.target_logits(batch.source, batch.decoder_input).exp().numpy()
+    assert actual.sum(-1) == pytest.approx(np.ones(actual.shape[:2]), rel=1e-5)
     for row, (source, target) in enumerate(PAIRS):
         expected = probabilities(model, [*source, EOS], [2, *target])
-        assert found[row, : len(target) + 1] == pytest.approx(expected, rel=1e-4, abs=1e-7)
+        assert actual[row, : len(target) + 1] == pytest.approx(expected, rel=1e-4, abs=1e-7)
 
 
 @pytest.mark.parametrize("gradients", [True, False])
@@ -102,8 +102,8 @@ def test_search_with_a_cache_finds_the_scores_of_whole_targets(beam: int) -> Non
     lengths = (batch.source != PAD).sum(1)
     options = SearchOptions(beam=beam, n_best=beam, length_penalty=0.0, max_length=8, loop_guard=False)
     with torch.inference_mode():
-        found = beam_search(ModelNextToken(model), batch.source, lengths, options)
-    for (source, _), hypotheses in zip(PAIRS, found, strict=True):
+        results = beam_search(ModelNextToken(model), batch.source, lengths, options)
+    for (source, _), hypotheses in zip(PAIRS, results, strict=True):
         for hypothesis in hypotheses:
             labels = [*hypothesis.ids, *[EOS] * hypothesis.finished]
             mixture = probabilities(model, [*source, EOS], [2, *labels[:-1]])

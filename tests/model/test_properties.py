@@ -105,7 +105,7 @@ def test_an_alibi_encoder_tells_left_from_right_by_the_end_token_only():
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_every_real_token_of_the_source_is_felt_everywhere(positions):
+def test_every_source_token_affects_every_output(positions):
     model = shared(small(positions=positions))
     source, target = sentences([7, 4]), sentences([5, 6], seed=1, start=2)
     out = model(source, target)
@@ -141,7 +141,7 @@ def test_an_encoder_takes_a_mask_in_place_of_the_padding_token():
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "relative"])
 @pytest.mark.parametrize("norm", NORMS)
-def test_relative_schemes_do_not_feel_a_common_shift(positions, norm):
+def test_relative_schemes_are_invariant_to_a_common_shift(positions, norm):
     """With the first tokens hidden, only distances are left, and these stay the same."""
     model = shared(small(positions=positions, pre_norm=norm == "pre", family="encoder"))
     ids = sentences([6, 6])

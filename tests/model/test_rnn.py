@@ -129,7 +129,7 @@ def test_the_decoder_is_what_the_papers_write(score, span):
         np.testing.assert_allclose(out[row, :t].numpy(), expected, atol=1e-12)
 
 
-def test_without_attention_one_vector_is_all_there_is():
+def test_without_attention_the_decoder_reads_one_vector():
     """Two sources whose encoders end in the same state have the same translation."""
     model = shared(recurrent(source_attention="none"))
     source, target = sentences([6, 6]), sentences([5, 5], seed=1, start=2)
@@ -147,13 +147,13 @@ def test_a_hook_records_the_weights_of_all_steps_and_may_replace_them(score):
     source, target = sentences(SOURCE_LENGTHS), sentences([5, 5, 5], seed=1, start=2)
     silent, seen = model(source, target), []
     tap = model.decoder.cross.weights
-    with tap.register_forward_hook(lambda module, given, out: seen.append(out)):
+    with tap.register_forward_hook(lambda module, inputs, out: seen.append(out)):
         torch.testing.assert_close(model(source, target), silent)
     (weights,) = seen
     assert weights.shape == (3, 1, 5, 7)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 1, 5, dtype=torch.float64))
     assert weights.masked_select((source == 0)[:, None, None, :]).abs().max() == 0
-    with tap.register_forward_hook(lambda module, given, out: out * 0):
+    with tap.register_forward_hook(lambda module, inputs, out: out * 0):
         blind = model(source, target)
     with torch.no_grad():
         width = 16

@@ -43,7 +43,7 @@ def test_the_ponder_cost_is_that_of_sentences():
     model, ids = fresh(reader(act_halting=True, labels=("a", "b"), dropout=0.0)), story_ids()
     batch = LabeledBatch(ids, torch.zeros_like(ids), torch.tensor([0, 1, 0]))
     times = []
-    with model.encoder.ponder.register_forward_hook(lambda tap, given, out: times.append(out)):
+    with model.encoder.ponder.register_forward_hook(lambda tap, inputs, out: times.append(out)):
         charged = classification_loss(model, batch).smoothed
     model.config = model.config.model_copy(update={"ponder_cost": 0.0})
     cost = sum(times[0][row, : len(split(story))].mean() for row, story in enumerate(STORIES))

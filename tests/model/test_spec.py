@@ -76,8 +76,8 @@ def configs() -> list[ModelConfig]:
     valid_configs = []
     for family, settings in [
         *product(FAMILIES, [*TRANSFORMERS, *OTHERS]),
-        *(("encoder", each) for each in ENCODERS),
-        *(("encoder-decoder", each) for each in [*TRANSLATORS, *RECOGNIZERS]),
+        *(("encoder", changes) for changes in ENCODERS),
+        *(("encoder-decoder", changes) for changes in [*TRANSLATORS, *RECOGNIZERS]),
     ]:
         fitting = {
             name: value for name, value in settings.items() if name != "decoder_attention" or family != "encoder"

@@ -23,7 +23,7 @@ def record_taps(model: nn.Module, *endings: str) -> dict[str, list[Tensor]]:
     recorded: dict[str, list[Tensor]] = {}
     for name, tap in taps(model).items():
         if name.endswith(endings):
-            tap.register_forward_hook(lambda _, given, out, name=name: recorded.setdefault(name, []).append(out))
+            tap.register_forward_hook(lambda _, inputs, out, name=name: recorded.setdefault(name, []).append(out))
     return recorded
 
 
@@ -43,7 +43,7 @@ def test_every_part_has_its_taps():
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
-def test_listening_changes_nothing(positions):
+def test_hooks_change_no_result(positions):
     model = fresh(small(positions=positions))
     source, target, silent = beams(model)
     whole = model.project(model(source, target))
@@ -82,11 +82,11 @@ def test_the_keys_and_values_of_a_memory_are_shown_once_for_all_beams():
 
 
 @pytest.mark.parametrize("tap", ["queries", "weights", "heads"])
-def test_what_a_listener_puts_in_place_goes_on_for_its_row_alone(tap):
+def test_a_replaced_activation_affects_its_row_alone(tap):
     model = fresh(small())
     before = beams(model)[2]
 
-    def silence_row_four(module, given, out):
+    def silence_row_four(module, inputs, out):
         return out * (torch.arange(len(out)) != 4).view(-1, 1, 1, 1)
 
     model.decoder.blocks[0].cross.get_submodule(tap).register_forward_hook(silence_row_four)
@@ -100,13 +100,13 @@ def test_taps_outside_attention_replace_too(tap):
     model = fresh(small())
     inputs = sentences([6, 4]), sentences([5, 3], seed=1, start=2)
     before = model(*inputs)
-    handle = model.get_submodule(tap).register_forward_hook(lambda module, given, out: 0 * out)
+    handle = model.get_submodule(tap).register_forward_hook(lambda module, inputs, out: 0 * out)
     assert (model(*inputs) - before).abs().amax(-1).min() > 1e-6
     handle.remove()
     assert torch.equal(model(*inputs), before)
 
 
-def test_a_copy_of_a_model_has_ears_of_its_own():
+def test_a_copy_of_a_model_has_hooks_of_its_own():
     model = fresh(small())
     twin = copy.deepcopy(model)
     recorded = record_taps(twin, "cross.weights")

@@ -16,7 +16,7 @@ def universal(**changes):
     return small(**{"universal": True, "encoder_layers": 3, "decoder_layers": 3} | changes)
 
 
-def test_it_has_the_weights_of_one_layer():
+def test_a_universal_stack_has_the_weights_of_one_layer():
     one, three = build_model(universal(encoder_layers=1, decoder_layers=1)), build_model(universal())
     assert sum(p.numel() for p in one.parameters()) == sum(p.numel() for p in three.parameters())
     assert one.state_dict().keys() == three.state_dict().keys()
@@ -55,9 +55,9 @@ def test_the_gradient_is_the_sum_over_the_steps():
     state = dict(actual.state_dict())
     block = {k.removeprefix("encoder.0."): v for k, v in state.items() if k.startswith("encoder.0.")}
     apart.load_state_dict(state | {f"encoder.{i}.{k}": v for i in range(3) for k, v in block.items()})
-    for step, each in enumerate(apart.encoder.blocks):
+    for step, layer in enumerate(apart.encoder.blocks):
         depth = torch.from_numpy(position_tables.sinusoids(3, 16)[step]).double()
-        each.register_forward_pre_hook(lambda module, given, depth=depth: (given[0] + depth, *given[1:]))
+        layer.register_forward_pre_hook(lambda module, inputs, depth=depth: (inputs[0] + depth, *inputs[1:]))
     ids = sentences([6, 4])
     for model in (actual, apart):
         model(ids)[ids != 0].square().cos().sum().backward()
@@ -94,17 +94,17 @@ def test_tokens_halt_by_graves_rule(bias):
     model.encoder.halt.bias.fill_(bias)
     model.encoder.halt.weight.mul_(3)
     pondered = []
-    model.encoder.ponder.register_forward_hook(lambda module, given, out: pondered.append(out))
+    model.encoder.ponder.register_forward_hook(lambda module, inputs, out: pondered.append(out))
     ids = sentences([9])
     out, ponder = halt_by_hand(model, ids)
     torch.testing.assert_close(model(ids)[0], out)
     torch.testing.assert_close(pondered[0][0], torch.tensor(ponder, dtype=torch.float64))
 
 
-def test_different_tokens_think_for_different_times_and_a_batch_ends_with_its_last():
+def test_tokens_halt_at_different_steps_and_a_batch_ends_with_its_last():
     model = fresh(universal(act_halting=True, family="encoder", encoder_layers=8)).requires_grad_(False)
     halt, pondered, calls = model.encoder.halt, [], []
-    model.encoder.ponder.register_forward_hook(lambda module, given, out: pondered.append(out))
+    model.encoder.ponder.register_forward_hook(lambda module, inputs, out: pondered.append(out))
     for block in model.encoder.blocks:
         block.register_forward_hook(lambda *_: calls.append(1))
     for bias in range(-8, 9):
@@ -119,10 +119,10 @@ def test_different_tokens_think_for_different_times_and_a_batch_ends_with_its_la
     assert len(calls) == 1
 
 
-def test_the_price_of_thinking_reaches_the_halting_unit():
+def test_the_ponder_cost_has_a_gradient_for_the_halting_unit():
     model = fresh(universal(act_halting=True, family="encoder"))
     pondered = []
-    model.encoder.ponder.register_forward_hook(lambda module, given, out: pondered.append(out))
+    model.encoder.ponder.register_forward_hook(lambda module, inputs, out: pondered.append(out))
     model(sentences([6, 6]))
     pondered[0].sum().backward()
     assert model.encoder.halt.bias.grad.item() < 0  # to halt earlier is cheaper
@@ -134,7 +134,7 @@ def test_every_step_has_names_of_its_own():
     for name, module in model.named_modules():
         if name.endswith(("cross.weights", "cross.output")):
             module.register_forward_hook(
-                lambda module, given, out, name=name: recorded.setdefault(name, []).append(out)
+                lambda module, inputs, out, name=name: recorded.setdefault(name, []).append(out)
             )
     model(sentences([6, 4]), sentences([5, 3], seed=1, start=2))
     assert set(recorded) == {f"decoder.{step}.cross.{what}" for step in range(3) for what in ("weights", "output")}

@@ -144,8 +144,8 @@ def test_a_sentence_is_the_same_alone_together_late_and_with_threads(int8: bool)
             list(search_all(engine, [SearchRequest(value, options) for value in requested], workers, threads)) == alone
         )
     search, numbers, outcome = EngineSearch(engine), dict[Any, int](), dict[int, Any]()
-    for index, each in enumerate(requested):  # one joins at every step
-        numbers[search.add(SearchRequest(each, options))] = index
+    for index, source in enumerate(requested):  # one joins at every step
+        numbers[search.add(SearchRequest(source, options))] = index
         outcome |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
     while search.rows:
         outcome |= {numbers[number]: hypotheses for number, hypotheses in search.step()}
@@ -199,8 +199,8 @@ def test_requests_that_join_and_leave_at_any_time_have_the_same_results_as_alone
     alone = list(search_all(engine, (SearchRequest(item, options) for item in requested)))
     scheduler, requests, results = Scheduler(NativeSearchPool(engine, searches)), [], dict[QueuedRequest, Any]()
     cancelled = set[QueuedRequest]()
-    for index, each in enumerate(requested):
-        requests.append(add_request(scheduler, each, options))
+    for index, source in enumerate(requested):
+        requests.append(add_request(scheduler, source, options))
         if index % 3 == 0:
             running = [request for request in requests if request not in results.keys() | cancelled]
             leaving = running[random.integers(len(running))]
@@ -211,7 +211,7 @@ def test_requests_that_join_and_leave_at_any_time_have_the_same_results_as_alone
     while not scheduler.idle():
         results |= step_outcomes(scheduler)
     assert not cancelled & results.keys()
-    assert {request.number: each for request, each in results.items()} == {
+    assert {request.number: hypotheses for request, hypotheses in results.items()} == {
         index: alone[index] for index, request in enumerate(requests) if request not in cancelled
     }
 
@@ -258,7 +258,7 @@ def shortlists(count: int, seed: int = 7) -> list[Any]:
     random = np.random.default_rng(seed)
     chosen = [random.choice(np.arange(12, VOCABULARY), size, replace=False) for size in random.integers(1, 40, count)]
     lists = [np.unique(np.concatenate([np.arange(12), item])).astype(np.int32) for item in chosen]
-    return [None if index % 4 == 2 else each for index, each in enumerate(lists)]
+    return [None if index % 4 == 2 else shortlist for index, shortlist in enumerate(lists)]
 
 
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[3], KINDS[6] | {"vocab_size": VOCABULARY}], ids=str)
@@ -366,7 +366,7 @@ def test_int8_is_whole_numbers_of_64_and_127(extreme: bool, monkeypatch: pytest.
     assert (actual - expected).abs().max() < 0.15
 
 
-def test_weights_that_are_no_numbers_are_said() -> None:
+def test_weights_that_are_not_finite_are_reported() -> None:
     broken = model()
     with torch.no_grad():
         broken.embedding.weight.fill_(1e38)
@@ -374,7 +374,7 @@ def test_weights_that_are_no_numbers_are_said() -> None:
         list(search_all(Engine(ModuleWeights(broken), False), [SearchRequest([5, 3], SearchOptions(beam=2))]))
 
 
-def test_what_it_does_not_know_is_left_to_torch() -> None:
+def test_unsupported_models_are_left_to_torch() -> None:
     usual = model().config
     assert supports(usual)
     for change in ({"attention": "window"}, {"universal": True}, {"positions": "relative"}, {"d_key": 4}):
@@ -426,7 +426,7 @@ def test_a_sentence_that_ends_where_another_fails_keeps_no_rows() -> None:
     assert search.step(steps=5) == [(last, expected)]
 
 
-def test_a_search_that_finds_no_memory_is_refused() -> None:
+def test_a_search_without_enough_memory_is_refused() -> None:
     """Python passes no such number; a search that was not made must not be used."""
     engine = Engine(ModuleWeights(model()), int8=False)
     engine.library = NoMemory(engine.library)

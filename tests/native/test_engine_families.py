@@ -143,7 +143,7 @@ def test_a_text_has_the_same_states_alone_and_in_any_batch(int8: bool) -> None:
     few = EngineEncoder(engine, 3).hidden_states(texts[:20], types[:20])
     for text, kinds, *states in list(zip(texts, types, together, few, strict=False))[:9]:
         alone = EngineEncoder(engine, 1).hidden_states([text], [kinds])[0]
-        assert all(np.array_equal(alone, each) for each in states)
+        assert all(np.array_equal(alone, state) for state in states)
     assert np.array_equal(EngineEncoder(engine, 1).hidden_states(texts[-1:], types[-1:])[0], together[-1])
 
 
@@ -179,7 +179,7 @@ def test_texts_of_a_gpt_on_disk_are_those_of_torch(folders: dict[str, Path]) -> 
     assert isinstance(other.model, DecoderModel)  # from now on PyTorch computes
     assert isinstance(generator.open_window(), EngineWindow) and not isinstance(other.open_window(), EngineWindow)
     for options in ({"temperature": 0}, {"seed": 3}, {"top_p": 0.8}, {"top_k": 5, "repetition_penalty": 1.3}):
-        actual, expected = (each.samples("the cat", n=3, max_tokens=25, **options) for each in (generator, other))
+        actual, expected = (model.samples("the cat", n=3, max_tokens=25, **options) for model in (generator, other))
         assert actual == expected
 
 
@@ -187,10 +187,10 @@ def test_results_of_a_bert_on_disk_are_those_of_torch(folders: dict[str, Path]) 
     encoder, other = Encoder.load(folders["encoder"]), Encoder.load(folders["encoder"])
     assert isinstance(other.model, EncoderModel)
     np.testing.assert_allclose(encoder.embed(TEXT), other.embed(TEXT), atol=1e-5)
-    actual, by_torch = (each.fill_mask("the [MASK] sat")[0] for each in (encoder, other))
+    actual, by_torch = (model.fill_mask("the [MASK] sat")[0] for model in (encoder, other))
     assert [c.token for c in actual] == [c.token for c in by_torch]
     assert [c.probability for c in actual] == pytest.approx([c.probability for c in by_torch], rel=1e-3)
-    ours_labels, theirs_labels = (each.classify(["the cat", "a hat"], ["sat", ""]) for each in (encoder, other))
+    ours_labels, theirs_labels = (model.classify(["the cat", "a hat"], ["sat", ""]) for model in (encoder, other))
     for label, expected in zip(ours_labels, theirs_labels, strict=True):
         assert label.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
 

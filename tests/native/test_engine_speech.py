@@ -47,14 +47,14 @@ def module(settings: dict[str, Any]) -> EncoderDecoder:
 def recordings(config: ModelConfig) -> list[FeatureFrames]:
     random = np.random.default_rng(3)
     frames = [random.normal(size=(length * config.feature_stride, BINS)) for length in LENGTHS]
-    return [FeatureFrames.of(each.astype(np.float32), config.feature_stride) for each in frames]
+    return [FeatureFrames.of(features.astype(np.float32), config.feature_stride) for features in frames]
 
 
 def padded(sources: Sequence[FeatureFrames]) -> tuple[torch.Tensor, torch.Tensor]:
-    frames = torch.zeros(len(sources), max(len(each.frames) for each in sources), BINS)
-    for row, each in zip(frames, sources, strict=True):
-        row[: len(each.frames)] = torch.from_numpy(each.frames)
-    return frames, torch.tensor([each.positions for each in sources])
+    frames = torch.zeros(len(sources), max(len(source.frames) for source in sources), BINS)
+    for row, source in zip(frames, sources, strict=True):
+        row[: len(source.frames)] = torch.from_numpy(source.frames)
+    return frames, torch.tensor([source.positions for source in sources])
 
 
 def log_probs(next_token: Any, sources: Sequence[FeatureFrames]) -> torch.Tensor:
@@ -72,12 +72,12 @@ def test_log_probabilities_are_those_of_torch(settings: dict[str, Any], threads:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = log_probs(EngineNextToken(engine), sources)
+        actual = log_probs(EngineNextToken(engine), sources)
     finally:
         torch.set_num_threads(before)
-    torch.testing.assert_close(found, log_probs(ModelNextToken(model), sources), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(actual, log_probs(ModelNextToken(model), sources), rtol=1e-4, atol=1e-4)
     for place, source in enumerate(sources):
-        assert torch.equal(log_probs(EngineNextToken(engine), [source])[:, 0], found[:, place])
+        assert torch.equal(log_probs(EngineNextToken(engine), [source])[:, 0], actual[:, place])
 
 
 @torch.inference_mode()
@@ -120,9 +120,11 @@ def test_searches_with_constraints_and_prefix_are_those_of_torch(beam: int) -> N
     prefixes = options.model_copy(update={"prefix": ((9, 10),) * len(sources)})
     expected = beam_search(ModelNextToken(model), *padded(sources), prefixes)
     for ours, theirs in zip(together, expected, strict=True):
-        assert [each.ids for each in ours] == [each.ids for each in theirs]
-        assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
-        for ids in (each.ids[2:] for each in ours):
+        assert [hypothesis.ids for hypothesis in ours] == [hypothesis.ids for hypothesis in theirs]
+        assert [hypothesis.score for hypothesis in ours] == pytest.approx(
+            [hypothesis.score for hypothesis in theirs], abs=1e-4
+        )
+        for ids in (hypothesis.ids[2:] for hypothesis in ours):
             assert 7 not in ids and all(abs(a - b) > 1 for a, b in itertools.pairwise(ids))
 
 

@@ -213,9 +213,9 @@ def test_dropout_add(rate: float) -> None:
     z, dx, dy = y.clone(), torch.ones(count), torch.empty(count)
     call("dropout_add", x, z, count, rate, c_uint64(7), dz, dx, dy)
     mask = dy / dz
-    kept = mask != 0
-    assert float(kept.float().mean()) == pytest.approx(1 - rate, abs=5 * math.sqrt(rate * (1 - rate) / count) + 1e-9)
-    close(mask[kept], torch.full_like(mask[kept], 1 / (1 - rate)))
+    nonzero = mask != 0
+    assert float(nonzero.float().mean()) == pytest.approx(1 - rate, abs=5 * math.sqrt(rate * (1 - rate) / count) + 1e-9)
+    close(mask[nonzero], torch.full_like(mask[nonzero], 1 / (1 - rate)))
     close(z, x + y * mask)
     close(dx, 1 + dz)
 

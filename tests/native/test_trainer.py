@@ -54,7 +54,7 @@ def gradients(model, loss_of, seed=5):
     model.zero_grad()
     loss = loss_of()
     (loss.smoothed / loss.tokens).backward()
-    result = {name: each.grad.clone() for name, each in model.named_parameters()}
+    result = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     return result, loss.smoothed.item(), loss.likelihood.item()
 
 
@@ -80,8 +80,8 @@ def test_loss_and_gradients_are_those_of_torch(shape, sentences, threads, monkey
 def assert_near(result, expected, bound):
     """All gradients together, and each that is not small, within the rounding error of bf16."""
     assert result[1:] == pytest.approx(expected[1:], rel=2e-3)
-    apart, lengths = ({name: float(each.norm()) for name, each in of.items()} for of in (
-        {name: result[0][name] - each for name, each in expected[0].items()}, expected[0]))  # fmt: skip
+    apart, lengths = ({name: float(gradient.norm()) for name, gradient in of.items()} for of in (
+        {name: result[0][name] - gradient for name, gradient in expected[0].items()}, expected[0]))  # fmt: skip
     whole = math.hypot(*lengths.values())
     assert math.hypot(*apart.values()) < bound * whole
     for name in apart:
@@ -119,7 +119,7 @@ def test_gradients_of_confident_predictions_are_as_small_in_bfloat16(rdrop):
     expected, *_ = gradients(model, lambda: engine.loss(batch, rdrop=rdrop))
     result, *_ = gradients(model, lambda: native_trainer(model, "bfloat16").loss(batch, rdrop=rdrop))
     apart, whole = (math.hypot(*(float(item.norm()) for item in of)) for of in (
-        [result[name] - each for name, each in expected.items()], expected.values()))  # fmt: skip
+        [result[name] - gradient for name, gradient in expected.items()], expected.values()))  # fmt: skip
     assert apart < 0.5 * whole
 
 
@@ -196,12 +196,12 @@ def test_gradients_with_dropout_predict_the_change_of_the_loss(rdrop):
     losses = []
     for step in (-1e-3, 1e-3):
         with torch.no_grad():
-            for name, each in model.named_parameters():
-                each.add_(result[name], alpha=step / length)
+            for name, parameter in model.named_parameters():
+                parameter.add_(result[name], alpha=step / length)
         losses.append(gradients(model, lambda: by.loss(batch, 0.1, 0, rdrop))[1] / tokens)
         with torch.no_grad():
-            for name, each in model.named_parameters():
-                each.sub_(result[name], alpha=step / length)
+            for name, parameter in model.named_parameters():
+                parameter.sub_(result[name], alpha=step / length)
     assert (losses[1] - losses[0]) / 2e-3 == pytest.approx(length, rel=0.02)
 
 
@@ -221,9 +221,9 @@ def test_dropout_has_its_rate_and_independent_masks(rate):
     """With layers that output zeros, hidden states are embeddings, whose gradients show the dropout masks."""
     model = model_of(dropout=rate, encoder_layers=1, decoder_layers=1, pre_norm=True)
     with torch.no_grad():
-        for name, each in model.named_parameters():
+        for name, parameter in model.named_parameters():
             if ".output." in name or ".down." in name:
-                each.zero_()
+                parameter.zero_()
     batch = batch_of(1, longest=20)
     ids = batch.decoder_input[0].unique()
     dropped = []

@@ -34,13 +34,13 @@ def become(monkeypatch):
     ("flags", "palettes", "spared"),
     [("avx2", 0, False), ("avx2 amx_tile", 1, False), ("avx2 amx_tile", 0, True), ("amx_tile", None, False)],
 )
-def test_torch_is_spared_tiles_that_are_listed_and_not_described(become, flags, palettes, spared):
+def test_amx_is_disabled_if_its_tiles_are_not_described(become, flags, palettes, spared):
     become(flags, palettes)
     cpu.disable_undescribed_amx()
     assert os.environ.get("ONEDNN_MAX_CPU_ISA") == ("AVX512_CORE_BF16" if spared else None)
 
 
-def test_what_the_user_has_set_stays(become, monkeypatch):
+def test_an_isa_that_the_user_has_set_stays(become, monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     become("amx_tile", 0)
     cpu.disable_undescribed_amx()

@@ -204,10 +204,12 @@ def test_samples_in_autocast_leave_gradients_in_float32():
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_twins_are_the_mean_of_both_and_how_far_they_are_apart(bias, smoothing):
+def test_rdrop_is_the_mean_loss_and_the_divergence(bias, smoothing):
     tensors, labels = example(38, bias)
     labels = torch.cat((labels[:19], labels[:19]))
-    result = values_and_gradients(lambda *given: linear_rdrop_cross_entropy(*given, 0, 3.0), tensors, labels, smoothing)
+    result = values_and_gradients(
+        lambda *inputs: linear_rdrop_cross_entropy(*inputs, 0, 3.0), tensors, labels, smoothing
+    )
     logits = F.linear(*tensors)
     p, q = logits.log_softmax(-1).chunk(2)
     apart = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
@@ -219,10 +221,10 @@ def test_twins_are_the_mean_of_both_and_how_far_they_are_apart(bias, smoothing):
 
 
 @pytest.mark.parametrize("samples", [0, 5, VOCABULARY])
-def test_twins_that_agree_lose_what_one_loses(samples):
+def test_rdrop_of_equal_predictions_is_the_plain_loss(samples):
     tensors, labels = example()
     torch.manual_seed(7)
-    expected = values_and_gradients(lambda *given: linear_cross_entropy(*given, samples), tensors, labels, 0.1)
+    expected = values_and_gradients(lambda *inputs: linear_cross_entropy(*inputs, samples), tensors, labels, 0.1)
     hidden, *rest = tensors
     torch.manual_seed(7)
     result = linear_rdrop_cross_entropy(torch.cat((hidden, hidden)), *rest, labels.repeat(2), 0.1, samples, 5.0)

@@ -9,7 +9,7 @@ from heedful.ops.quantization import INT8_LIMIT, dequantize, quantize
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (40, 33), (5, 4, 3)])
-def test_whole_numbers_and_scales_are_those_of_a_loop(shape: tuple[int, ...]) -> None:
+def test_int8_values_and_scales_are_those_of_a_loop(shape: tuple[int, ...]) -> None:
     sizes = np.logspace(-9, 6, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
     weight = (np.random.default_rng(1).standard_normal(shape) * sizes).astype(np.float32)
     whole, scale = quantize(weight)
@@ -26,7 +26,7 @@ numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
 @given(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=5))
-def test_what_was_restored_is_reduced_to_the_same(rows: list[list[float]]) -> None:
+def test_dequantized_weights_are_quantized_to_the_same_values(rows: list[list[float]]) -> None:
     whole, scale = quantize(np.array(rows, np.float32))
     assert int(whole.min()) >= -INT8_LIMIT and int(whole.max()) <= INT8_LIMIT
     again = dequantize(whole, scale)
@@ -35,7 +35,7 @@ def test_what_was_restored_is_reduced_to_the_same(rows: list[list[float]]) -> No
     np.testing.assert_array_equal(dequantize(*quantize(again)), again)
 
 
-def test_rows_of_nothing_stay_nothing() -> None:
+def test_rows_of_zeros_stay_zero() -> None:
     whole, scale = quantize(np.array([[0.0, 0.0], [1e-38, -1e-38], [2.0, -1.0]], np.float32))
     assert whole.tolist() == [[0, 0], [0, 0], [64, -32]]
     assert dequantize(whole, scale).tolist() == [[0.0, 0.0], [0.0, 0.0], [2.0, -1.0]]

@@ -34,7 +34,7 @@ print(torch.get_num_threads())
         ("2,1", [], "[2] 2 2"),
     ],
 )
-def test_torch_takes_what_was_said_before_it_came(variable: str, words: list[str], log: str) -> None:
+def test_torch_gets_the_number_of_threads_set_before_its_import(variable: str, words: list[str], log: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE, *words],
         env=os.environ | {"OMP_NUM_THREADS": variable},
@@ -43,7 +43,7 @@ def test_torch_takes_what_was_said_before_it_came(variable: str, words: list[str
     assert done.stdout.splitlines() == [log, "1"]
 
 
-def test_torch_is_asked_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_imported_torch_tells_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert num_threads() == before
@@ -54,7 +54,7 @@ def test_torch_is_asked_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.set_num_threads(before)
 
 
-def test_without_a_word_all_cores_compute() -> None:
+def test_all_cores_compute_by_default() -> None:
     code = "from heedful.ops.threads import num_threads; print(num_threads())"
     for variable in ("", "0", "many"):
         done = subprocess.run(

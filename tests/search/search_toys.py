@@ -115,7 +115,7 @@ def exhaustive(toy: Toy, source: tuple[int, ...], limit: int, alpha: float, pref
                 result.append((True, ended / gnmt(length + 1, alpha), ids))
             else:
                 result.append((False, total / gnmt(length, alpha), ids))
-    return sorted(result, key=lambda each: (not each[0], -each[1]))
+    return sorted(result, key=lambda hypothesis: (not hypothesis[0], -hypothesis[1]))
 
 
 def greedy(toy: Toy, source: tuple[int, ...], limit: int) -> tuple[tuple[int, ...], bool]:
@@ -151,7 +151,7 @@ def reference_beam(toy: Toy, source: tuple[int, ...], beam: int, n_best: int, li
         going = [extension for extension in extensions if extension[2] != EOS][:beam]
         live = [(-negative, (*live[row][1], token)) for negative, row, token in going]
         # 4. done?
-        ended.sort(key=lambda each: -each[1])
+        ended.sort(key=lambda hypothesis: -hypothesis[1])
         if not live:
             break
         longest = length if len(ended) >= beam else limit  # with so many endings only what is better now goes on

@@ -211,7 +211,7 @@ def test_lengths_come_from_the_source_unless_they_are_given():
     assert [len(item[0].ids) for item in run(never, SENTENCES, beam=2, max_extra=3)] == [5, 4, 7, 6, 5]
     assert [len(value[0].ids) for value in run(never, SENTENCES, beam=2, max_length=4)] == [4] * 5
     assert [len(entry[0].ids) for entry in run(never, SENTENCES, beam=2, max_extra=3, limit=6)] == [5, 4, 6, 6, 5]
-    assert [len(each[0].ids) for each in run(never, [()], beam=2, max_extra=0)] == [1]
+    assert [len(hypotheses[0].ids) for hypotheses in run(never, [()], beam=2, max_extra=0)] == [1]
 
 
 def test_no_sentences_give_no_hypotheses():

@@ -96,11 +96,11 @@ def test_a_forced_prefix_gives_what_exhaustive_search_under_it_gives(alpha):
 
 def test_outputs_begin_with_their_prefix_at_the_model_s_log_probabilities():
     toy = Toy(8, seed=8)
-    for sentence, prefix, each in zip(SENTENCES, PREFIXES, both(toy, prefix=PREFIXES), strict=True):
+    for sentence, prefix, hypotheses in zip(SENTENCES, PREFIXES, both(toy, prefix=PREFIXES), strict=True):
         model = Conditional(toy, sentence)
         real = tuple(model.log_probs(prefix[:i])[token] for i, token in enumerate(prefix))
-        assert len(each) == 6
-        for h in each:
+        assert len(hypotheses) == 6
+        for h in hypotheses:
             assert h.ids[: len(prefix)] == prefix and h.token_log_probs[: len(prefix)] == real
 
 
@@ -147,9 +147,9 @@ def test_no_output_is_shorter_than_asked_for():
 def test_a_repetition_penalty_is_part_of_the_score():
     toy, penalty = Toy(5, seed=3, eos=-1.0), 1.7
     result = both(toy, constraints=(penalize_repetition(penalty),))
-    for sentence, each in zip(SENTENCES, result, strict=True):
+    for sentence, hypotheses in zip(SENTENCES, result, strict=True):
         model = Conditional(toy, sentence)
-        for h in each:
+        for h in hypotheses:
             output = (*h.ids, EOS) if h.finished else h.ids
             real = [model.log_probs(output[:i])[v] * (penalty if v in output[:i] else 1) for i, v in enumerate(output)]
             assert np.allclose(h.token_log_probs, real)
@@ -185,8 +185,8 @@ def test_a_sentence_is_known_by_its_place_in_the_batch():
         rest[:, EOS] = log_probs[:, EOS]
         return rest.scatter(1, words[sentence][:, None], allowed)
 
-    for b, each in enumerate(both(Toy(8, eos=-1.0), constraints=(only,))):
-        assert {token for h in each for token in h.ids} == {int(words[b])}
+    for b, hypotheses in enumerate(both(Toy(8, eos=-1.0), constraints=(only,))):
+        assert {token for h in hypotheses for token in h.ids} == {int(words[b])}
 
 
 @pytest.mark.parametrize("build", [lambda: penalize_repetition(0.0), lambda: no_repeat(0)])

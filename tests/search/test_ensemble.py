@@ -14,7 +14,7 @@ from heedful.search.sample import sample
 SENTENCES = [(5, 4), (3,), (4, 4, 5, 3), (5, 4, 3)]
 
 
-def test_models_with_one_opinion_keep_it():
+def test_an_ensemble_of_equal_models_is_the_model():
     toy = Toy(9, seed=1)
     options = SearchOptions(beam=4, n_best=4, max_extra=4)
     alone = beam_search(toy, *batch(SENTENCES), options)
@@ -25,12 +25,12 @@ def test_models_with_one_opinion_keep_it():
 
 
 @pytest.mark.parametrize("search", [beam_search, sample])
-def test_two_models_say_the_mean_of_their_probabilities(search):
+def test_an_ensemble_averages_probabilities(search):
     toys = [Toy(9, seed=1), Toy(9, seed=2)]
     result = search(Ensemble(toys), *batch(SENTENCES), SearchOptions(beam=3, n_best=3, max_extra=4))
-    for sentence, each in zip(SENTENCES, result, strict=True):
+    for sentence, hypotheses in zip(SENTENCES, result, strict=True):
         models = [Conditional(toy, sentence) for toy in toys]
-        for h in each:
+        for h in hypotheses:
             output = (*h.ids, 2) if h.finished else h.ids
             real = [
                 np.log(np.mean([np.exp(m.log_probs(output[:i])[token]) for m in models]))

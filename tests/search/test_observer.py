@@ -32,7 +32,7 @@ class Diary(Observer):
             self.lived.append((index, grown))
 
 
-def test_a_diary_holds_the_rows_and_endings_of_a_beam():
+def test_an_observer_sees_the_rows_and_endings_of_a_beam():
     toy, diary = Toy(8, seed=1, eos=1.0), Diary()
     options = SearchOptions(beam=3, n_best=2, max_extra=5)
     quiet = beam_search(toy, *batch(SENTENCES), options)
@@ -41,19 +41,19 @@ def test_a_diary_holds_the_rows_and_endings_of_a_beam():
     for index, ids, row in diary.seen:
         real = torch.from_numpy(Conditional(toy, SENTENCES[index]).log_probs(ids)).float()
         assert torch.equal(row[2:], real[2:])  # pad and bos are banned
-    for index, each in enumerate(watched):
-        for hypothesis in each:
+    for index, hypotheses in enumerate(watched):
+        for hypothesis in hypotheses:
             assert (index, hypothesis.ids, EOS) in diary.ended
     seen = {(index, ids) for index, ids, _ in diary.seen}
-    grown = {(index, ids) for index, each in diary.lived for ids in each}
+    grown = {(index, ids) for index, prefixes in diary.lived for ids in prefixes}
     assert {item for item in seen if item[1]} <= grown
 
 
-def test_sampling_is_watched_too():
+def test_an_observer_sees_sampling_too():
     toy, diary = Toy(8, seed=1, eos=1.0), Diary()
     options = SearchOptions(n_best=2, max_extra=5, observer=diary)
     result = sample(toy, *batch(SENTENCES), options)
     seen = {(index, ids) for index, ids, _ in diary.seen}
-    for index, each in enumerate(result):
-        for hypothesis in each:
+    for index, hypotheses in enumerate(result):
+        for hypothesis in hypotheses:
             assert all((index, hypothesis.ids[:length]) in seen for length in range(len(hypothesis.token_log_probs)))

@@ -158,7 +158,7 @@ def test_ties_at_top_k_go_to_the_lowest_ids():
 
 
 @pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
-def test_the_ends_of_the_dice_never_hit_an_impossible_token(number):
+def test_the_extreme_random_numbers_draw_no_impossible_token(number):
     log_probs = table(columns=50)
     log_probs[:, [0, 1, 48, 49]] = -torch.inf
     ids = draw(log_probs, torch.full((8, 1), number, dtype=torch.float64), SearchOptions())
@@ -179,7 +179,7 @@ def test_samples_of_a_sentence_differ_and_more_samples_begin_with_the_same():
     assert all(len({h.ids for h in value}) == 6 for value in many)
 
 
-def test_the_dice_are_even_and_belong_to_source_seed_and_number():
+def test_random_numbers_are_uniform_and_depend_on_source_seed_and_number():
     source, lengths = batch([(3, 4), (3, 4, 5), (3, 4)])
     dice = uniform_numbers(source, lengths, 3, 4000, seed=1)
     assert dice.shape == (3, 3, 4000) and dice.dtype == torch.float64
@@ -216,9 +216,9 @@ def test_a_sample_carries_the_numbers_of_the_model_before_any_filter():
     toy = Toy(8, seed=1)
     result = run(toy, SENTENCES, n_best=5, max_extra=4, temperature=0.7, top_k=4)
     assert {h.finished for item in result for h in item} == {True, False}
-    for source, each in zip(SENTENCES, result, strict=True):
+    for source, hypotheses in zip(SENTENCES, result, strict=True):
         model = Conditional(toy, source)
-        for h in each:
+        for h in hypotheses:
             output = (*h.ids, EOS) if h.finished else h.ids
             assert h.finished or len(h.ids) == len(source) + 4
             assert h.token_log_probs == tuple(model.log_probs(output[:i])[v] for i, v in enumerate(output))

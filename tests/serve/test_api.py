@@ -101,7 +101,7 @@ def test_a_language_can_be_found(client):
     assert result[0]["confidence"] >= result[1]["confidence"] > 0
 
 
-def test_ours_gives_scores_alignments_and_attention(client, translator):
+def test_the_native_route_gives_scores_alignments_and_attention(client, translator):
     body = {"text": TEXT, "source": "en", "target": "de", "n_best": 2, "attention": True, "prefix": "Der"}
     answer = client.post("/v1/translations", json=body).json()
     (result,) = answer["translations"]

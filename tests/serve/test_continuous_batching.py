@@ -73,7 +73,7 @@ def test_young_requests_do_not_wait_for_all_of_a_long_one(work):
     assert done == [2, 1]
 
 
-def test_who_hangs_up_leaves_the_search(work):
+def test_a_cancelled_request_leaves_the_search(work):
     work.add(WorkerTask(1, {"texts": LINES[:30]}))
     work.add(WorkerTask(2, {"texts": LINES[30:31]}))
     result = {event.task for event in work.step()}

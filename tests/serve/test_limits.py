@@ -141,7 +141,7 @@ def test_what_is_refused_is_not_parsed_and_its_connection_is_kept(held):
         remaining.close()
 
 
-def test_who_hangs_up_stops_costing(held):
+def test_a_disconnected_client_stops_the_computation(held):
     running, go = held
     connection, model = asking(running)
     connection.close()
@@ -190,7 +190,7 @@ def test_work_is_cancelled_at_the_deadline_and_when_the_client_is_gone():
     asyncio.run(main())
 
 
-def test_clients_whose_body_is_slow_are_sent_away_and_others_are_served(held):
+def test_slow_bodies_are_refused_and_other_clients_are_served(held):
     running, go = held
     go.set()
     slow = [raw(running, REQUEST % 100 + b"{") for _ in range(4)] + [raw(running, REQUEST[:40]) for _ in range(8)]
@@ -224,7 +224,7 @@ def test_an_address_may_have_so_many_requests_at_once(held):
         value.close()
 
 
-def test_headers_have_a_limit_and_what_is_not_http_is_told_so(held):
+def test_long_headers_and_what_is_not_http_are_refused(held):
     running, go = held
     go.set()
     long = b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 4000
@@ -279,7 +279,7 @@ def test_a_body_without_a_length_has_the_same_limit(running):
     assert answer.status_code == 413
 
 
-def test_who_asks_for_another_protocol_is_answered_in_this_one(running):
+def test_an_upgrade_to_http_2_is_answered_in_http_1(running):
     """Some clients ask for HTTP/2 in every request, with a body that is not to be lost."""
     body = json.dumps(BODY | {"q": "a\r\nUpgrade: b"}).encode()
     wish = b"host: x\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk"
@@ -297,7 +297,7 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(running):
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="of Linux")
-def test_a_client_that_reads_nothing_is_sent_away(folders, monkeypatch):
+def test_a_client_that_reads_nothing_is_disconnected(folders, monkeypatch):
     monkeypatch.setattr(server, "UNREAD_TIMEOUT_SECONDS", 0.3)
     with serving({"en-de": folders["en-de"]}) as running, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -422,7 +422,7 @@ def test_a_model_that_dies_is_started_again(folders):
         assert client.post("/translate", json=BODY).status_code == 200
 
 
-def test_pages_of_other_origins_may_ask_only_if_they_were_let_in(folders):
+def test_cors_allows_the_listed_origins_only(folders):
     with serving({"en-de": folders["en-de"]}, cors=("https://a.org",)) as running, running.client() as client:
         allowed = client.post("/translate", json=BODY, headers={"origin": "https://a.org"})
         assert allowed.headers["access-control-allow-origin"] == "https://a.org"

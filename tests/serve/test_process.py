@@ -75,7 +75,7 @@ def test_it_serves_reloads_revives_and_drains(folders: dict[str, Path], tmp_path
     assert "key" not in errors
 
 
-def test_a_log_that_nobody_reads_holds_up_nothing(folders: dict[str, Path]) -> None:
+def test_an_unread_log_blocks_nothing(folders: dict[str, Path]) -> None:
     server, url = start(f"en-de={folders['en-de']}", "--drain", 5)
     try:
         with httpx.Client(base_url=url, timeout=10) as client:

@@ -39,7 +39,7 @@ def test_a_body_in_chunks_is_the_same_as_in_one(running):
     assert answer.status == 200 and data == whole
 
 
-def test_who_waits_to_be_asked_for_a_body_is_asked(running):
+def test_expect_100_continue_is_answered(running):
     with socket.create_connection(("127.0.0.1", running.port), 60) as connection:
         head = b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n"
         connection.sendall(head + b"content-length: %d\r\n\r\n" % len(BODY))
@@ -63,10 +63,10 @@ def test_old_clients_have_their_connection_closed_and_others_after_a_while(runni
 def test_what_follows_on_a_connection_is_answered_in_order(running):
     with socket.create_connection(("127.0.0.1", running.port), 60) as connection:
         post = b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-        asked = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" + post % len(BODY) + BODY
-        asked += b"GET /nowhere HTTP/1.1\r\nhost: x\r\n\r\n" + post % len(BODY) + BODY
-        for at in range(0, len(asked), 50):
-            connection.sendall(asked[at : at + 50])
+        requests = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" + post % len(BODY) + BODY
+        requests += b"GET /nowhere HTTP/1.1\r\nhost: x\r\n\r\n" + post % len(BODY) + BODY
+        for at in range(0, len(requests), 50):
+            connection.sendall(requests[at : at + 50])
             time.sleep(0.002)
         got = b""
         while got.count(b"HTTP/1.1 ") < 4 and (piece := connection.recv(65536)):

@@ -53,7 +53,7 @@ def test_requests_take_turns():
     assert [event.value for event in recorded.events] == ["c", "b", "a"]
 
 
-def test_what_nobody_waits_for_any_more_costs_nothing():
+def test_cancelled_side_work_costs_nothing():
     recorded = Recorded()
     recorded.wanted = {2}
     recorded.work.add(1, recorded.steps("a", 5))
@@ -78,8 +78,8 @@ def test_errors_end_their_own_request_alone():
 
 def test_attention_is_a_step_for_each_translation_and_torch_has_one_thread(folders):
     worker = Worker(SimpleNamespace(), load_folder(folders["en-de"]), "bfloat16")  # not computed by the engine
-    asked = {"texts": [TEXT, "He sleeps."], "fields": ("text",), "search": {"n_best": 3}, "attention": True}
-    worker.workload.add(task := WorkerTask(1, asked))
+    request = {"texts": [TEXT, "He sleeps."], "fields": ("text",), "search": {"n_best": 3}, "attention": True}
+    worker.workload.add(task := WorkerTask(1, request))
     while not (events := worker.workload.step()):
         pass
     steps, threads = worker._complete(task, *events[0].value), []
@@ -100,14 +100,14 @@ def test_attention_is_a_step_for_each_translation_and_torch_has_one_thread(folde
     assert threads == [1]
 
 
-@pytest.mark.parametrize("asked", [{"alignments": True}, {"attention": True}])
-def test_alignments_of_many_translations_of_a_long_text_are_refused(client, asked):
+@pytest.mark.parametrize("options", [{"alignments": True}, {"attention": True}])
+def test_alignments_of_many_translations_of_a_long_text_are_refused(client, options):
     body = {"text": "The dog sleeps. " * 1000, "n_best": 3}
-    refused = client.post("/v1/translations", json=body | asked)
+    refused = client.post("/v1/translations", json=body | options)
     assert refused.status_code == 413
     assert "3 translations of 16,000 characters" in refused.json()["error"]["message"]
     assert "6,666 characters at most" in refused.json()["error"]["message"]
-    assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | asked).status_code == 200
+    assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | options).status_code == 200
 
 
 def test_side_work_counts_in_the_queue(running, client, monkeypatch):
@@ -115,8 +115,8 @@ def test_side_work_counts_in_the_queue(running, client, monkeypatch):
     model = running.state.models.by_name["en-de"]
     admit = model._admit
     monkeypatch.setattr(model, "_admit", lambda cost: costs.append(cost) or admit(cost))
-    for asked in ({}, {"alignments": True}, {"attention": True, "alignments": True}):
-        assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | asked).status_code == 200
+    for options in ({}, {"alignments": True}, {"attention": True, "alignments": True}):
+        assert client.post("/v1/translations", json={"text": TEXT, "n_best": 3} | options).status_code == 200
     assert client.post("/inside", json={"text": "He sleeps."}).status_code == 200
     assert costs == [2, 8, 14, 8]
 

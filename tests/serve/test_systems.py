@@ -51,7 +51,7 @@ def client(systems) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_translators_say_what_they_say_alone_in_whatever_company(client, systems, name):
+def test_translations_are_the_same_alone_and_beside_others(client, systems, name):
     translator = Translator([load_folder(systems[name])])
     expected = " ".join(translator.translate(SENTENCES))
     with ThreadPoolExecutor(4) as pool:
@@ -72,7 +72,7 @@ def test_translators_say_what_they_say_alone_in_whatever_company(client, systems
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if name.startswith("gpt")])
-def test_language_models_write_what_they_write_alone(client, systems, name):
+def test_texts_are_the_same_alone_and_beside_others(client, systems, name):
     generator = Generator(load_folder(systems[name]))
     body = {"model": name, "prompt": "The dog", "max_tokens": 8, "n": 2, "seed": 3}
     choices = client.post("/v1/completions", json=body).json()["choices"]
@@ -86,7 +86,7 @@ def test_encoders_fill_blanks(client, name):
 
 
 @pytest.mark.parametrize("name", [*TRANSLATORS, *OTHERS])
-def test_a_look_inside_or_a_word_why_not(client, name, systems):
+def test_inside_shows_the_model_or_says_why_not(client, name, systems):
     answer = client.post("/inside", data={"text": "The dog sleeps.", "model": name})
     if name in (BLIND, *OTHERS):
         assert answer.status_code == 422, answer.text

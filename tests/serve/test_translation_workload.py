@@ -89,7 +89,7 @@ def test_what_comes_later_begins_before_all_is_done(work):
     assert set(finish(work)) == {1, 2}
 
 
-def test_nobody_waits_longer_than_patience_for_a_turn(work):
+def test_no_request_waits_longer_than_patience_for_a_turn(work):
     work.add(WorkerTask(1, {"texts": LINES[:30]}))
     work.step()
     work.add(WorkerTask(2, {"texts": LINES[30:31]}))
@@ -141,7 +141,7 @@ def test_young_requests_do_not_wait_for_all_of_a_long_one(work, monkeypatch):
     assert done == [2, 1]
 
 
-def test_who_hangs_up_costs_nothing_any_more(work):
+def test_a_cancelled_request_costs_nothing_any_more(work):
     work.add(WorkerTask(1, {"texts": LINES[:8]}))
     work.step()
     work.add(WorkerTask(2, {"texts": LINES[8:16]}))
@@ -232,7 +232,7 @@ def test_texts_of_all_requests_are_written_together_and_are_what_they_would_be_a
         assert samples[:number] == alone
 
 
-def test_more_texts_than_are_written_at_once_wait_and_who_hangs_up_leaves(generator, monkeypatch):
+def test_texts_beyond_the_batch_wait_and_cancelled_ones_leave(generator, monkeypatch):
     monkeypatch.setattr("heedful.inference.generator.MAX_ROWS", 4)
     work, requested = GenerationWorkload(generator), {"max_tokens": 30, "seed": 1}
     for number in (1, 2, 3, 4):

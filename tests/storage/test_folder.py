@@ -75,7 +75,7 @@ def test_what_was_saved_is_loaded(saved: ModelFolder) -> None:
     ],
     ids=str,
 )
-def test_weights_of_8_bits_come_back_as_their_roundings(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_int8_weights_are_loaded_as_their_rounded_values(tmp_path: Path, changes: dict[str, object]) -> None:
     saved = make(tmp_path / "model", "int8", **changes)
     stored, loaded = load_file(saved.path / W), folder.load_folder(saved.path).model.state_dict()
     for name, weight in saved.model.state_dict().items():
@@ -135,7 +135,7 @@ def test_a_file_that_is_overwritten_is_not_read(copy: Path) -> None:
             assert opened.model
 
 
-def test_a_folder_of_8_bits_is_about_a_quarter(tmp_path: Path) -> None:
+def test_an_int8_folder_has_about_a_quarter_of_the_size(tmp_path: Path) -> None:
     sizes = [
         (make(tmp_path / precision, precision, d_model=128, d_ff=512).path / W).stat().st_size
         for precision in ("float32", "int8")
@@ -304,7 +304,7 @@ DAMAGE_OF_8_BITS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGE_OF_8_BITS)
-def test_a_damaged_folder_of_8_bits_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+def test_a_damaged_int8_folder_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
     path = make(tmp_path / "model", "int8").path
     damage, message = DAMAGE_OF_8_BITS[name]
     damage(path)
@@ -359,7 +359,7 @@ def test_saving_over_a_model_leaves_other_files_alone(copy: Path) -> None:
     folder.load_folder(copy)
 
 
-def test_a_full_disk_is_told_with_what_to_do(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_what_to_do(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = folder.load_folder(copy)
 
     def full(*args: object) -> None:  # as safetensors reports it
@@ -410,8 +410,10 @@ def test_a_folder_opens_wherever_saving_over_it_is_killed(saved: ModelFolder, tm
                 killed = False
             except Killed:
                 killed = True
-        found = folder.load_folder(path).model.state_dict()
-        opened.append(next(n for n, model in enumerate(models) if all(torch.equal(found[k], model[k]) for k in model)))
+        weights = folder.load_folder(path).model.state_dict()
+        opened.append(
+            next(n for n, model in enumerate(models) if all(torch.equal(weights[k], model[k]) for k in model))
+        )
         if not killed:
             break
     assert opened == sorted(opened)

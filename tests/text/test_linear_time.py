@@ -17,7 +17,7 @@ from heedful.config import train_settings
 from heedful.data import scan
 from heedful.demo import structure
 from heedful.inference import aligner
-from heedful.inference.encoder import BLANK
+from heedful.inference.encoder import MASK
 from heedful.inference.results import Translation, join_parts
 from heedful.inside import tokens
 from heedful.interop import model_card
@@ -69,7 +69,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "inside.pieces": ("<0xF", tokens.BYTE.findall),
     "interop.card": ("- \n\r", lambda text: model_card.FRONT.match("---\n" + text)),
     "demo.words": ("a'. ", structure.words),
-    "encode.blanks": ("[<M", BLANK.split),
+    "encode.masks": ("[<M", MASK.split),
     "data.scan": ("a\u200b\r", scan.ANY_UNUSUAL.findall),
     "sections.seconds": ("1.s", refused(train_settings.parse_duration)),
 }

@@ -38,7 +38,7 @@ NOT_FOUND = [
 
 @pytest.mark.parametrize("text", list(FOUND))
 def test_what_is_a_placeholder(text: str) -> None:
-    assert [text[each.start : each.end] for each in find_placeholders(text)] == FOUND[text]
+    assert [text[placeholder.start : placeholder.end] for placeholder in find_placeholders(text)] == FOUND[text]
     template = Template.of(text)
     assert template.originals == tuple(FOUND[text])
     assert template.restore(template.text) == text

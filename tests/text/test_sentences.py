@@ -29,12 +29,12 @@ from heedful.text.text_sentences import ABBREVIATION, replace_sentences, split_s
         (" \n ", []),
     ],
 )
-def test_sentences(text, expected):
+def test_texts_are_split_into_sentences(text, expected):
     assert [split_sentence.text for split_sentence in split_sentences(text)] == expected
 
 
 @given(st.text(alphabet=st.sampled_from("aB .!?\n\t。…\"')3")))
-def test_places_are_true_and_nothing_is_lost(text):
+def test_offsets_are_exact_and_no_text_is_lost(text):
     result = split_sentences(text)
     for item in result:
         assert text[item.start : item.end] == item.text == item.text.strip() != ""
@@ -87,7 +87,7 @@ PIECES = [*'aB .!?)"(\n\t', "  ", "...", "Dr", "prof", "z.B", "e.g", "12", "123"
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_they_are_those_of_a_plain_search(text):
+def test_sentences_are_those_of_a_plain_search(text):
     assert [split_sentence.text for split_sentence in split_sentences(text)] == plain(text)
 
 

@@ -159,7 +159,7 @@ def test_save_and_load(tokenizer: Tokenizer, tmp_path: Path) -> None:
         (None, "does not exist"),
     ],
 )
-def test_damaged_files_are_told(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_damaged_files_are_reported(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "tokenizer.json"
     if content is not None:
         path.write_bytes(content)
@@ -169,7 +169,7 @@ def test_damaged_files_are_told(tmp_path: Path, content: bytes | None, words: st
     check_sentence(caught.value)
 
 
-def test_a_half_written_file_is_told(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_half_written_file_is_reported(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(tokenizer.to_json()[:-100], encoding="utf-8")
     with pytest.raises(FolderError, match="is damaged"):

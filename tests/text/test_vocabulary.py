@@ -21,7 +21,7 @@ def test_an_explicit_size_is_met_exactly() -> None:
     assert train_vocabulary(sentences(), vocab_size=400).vocab_size == 400
 
 
-def test_a_size_that_the_corpus_cannot_fill_is_told() -> None:
+def test_a_size_that_the_corpus_cannot_fill_is_reported() -> None:
     with pytest.raises(DataError, match="vocab_size is 5000, but this corpus has only enough") as caught:
         train_vocabulary(sentences(), vocab_size=5000)
     check_sentence(caught.value)
@@ -29,7 +29,7 @@ def test_a_size_that_the_corpus_cannot_fill_is_told() -> None:
     assert train_vocabulary(sentences(), vocab_size=reachable).vocab_size == reachable
 
 
-def test_a_size_below_the_alphabet_is_told() -> None:
+def test_a_size_below_the_alphabet_is_reported() -> None:
     with pytest.raises(DataError, match="vocab_size is 300, but the special tokens, 256 bytes and") as caught:
         train_vocabulary(sentences(), vocab_size=300)
     check_sentence(caught.value)

@@ -104,7 +104,7 @@ def test_weights_for_averaging_are_plain_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"update": "many"}, {"averaged": ["../x"]}, {"best": 3}, {"unknown": 1}], ids=str)
-def test_a_state_that_makes_no_sense_is_told_in_one_sentence(tmp_path: Path, wrong: dict[str, object]) -> None:
+def test_a_state_that_makes_no_sense_is_reported_in_one_sentence(tmp_path: Path, wrong: dict[str, object]) -> None:
     model, optimizer = stepped()
     path = checkpoint.save(tmp_path, model, optimizer, TrainState(update=7), keep=2)
     (path / "state.json").write_text(json.dumps(json.loads((path / "state.json").read_text()) | wrong))

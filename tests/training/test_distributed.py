@@ -136,7 +136,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("device", "words", "pieces"), [("cpu", [], 8), ("cuda", [], 2), ("cuda", ["train.micro_batches=8"], 8)]
 )
-def test_gpus_share_the_pieces_of_an_update(device: str, words: list[str], pieces: int) -> None:
+def test_gpus_share_the_micro_batches_of_an_update(device: str, words: list[str], pieces: int) -> None:
     requested = load_config(None, words)
     config = requested.with_defaults({"train": {"micro_batches": 8}}, preset="base")
     distributed = SimpleNamespace(device=torch.device(device), world=4)

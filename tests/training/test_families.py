@@ -59,7 +59,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings(files: Path, family: str, init: Path | None = None, *more: str) -> RunConfig:
     store = files / "store"
     if family in LABELED:
-        shape = [each for each in TINY if not each.startswith(("model.", "train.block_size")) or "dropout" in each]
+        shape = [
+            setting
+            for setting in TINY
+            if not setting.startswith(("model.", "train.block_size")) or "dropout" in setting
+        ]
         data = {"labeled": files / f"{family}.tsv", "cache_dir": store, "valid_size": 10}
         return config.load_config(None, [*shape, f"task={LABELED[family]}", *more], data=data, train={"init": init})
     words = [f"task={TASKS[family]}", *TINY, *more]
@@ -124,7 +128,9 @@ def test_killed_and_resumed_equals_never_interrupted(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_pieces_are_the_batch_and_agree_on_its_tokens(files: Path, finished: dict[str, Path], family: str) -> None:
+def test_micro_batches_are_the_batch_and_agree_on_its_tokens(
+    files: Path, finished: dict[str, Path], family: str
+) -> None:
     run = open_(settings(files, family, finished["encoder"]), finished[family], resume=True)
     batch = run.task.plan(0)[0]
     undivided = run.task.split_batch(batch, 5, 1)
@@ -135,14 +141,14 @@ def test_pieces_are_the_batch_and_agree_on_its_tokens(files: Path, finished: dic
     for count in (2, 3, len(batch) + 2):
         cut = run.task.split_batch(batch, 5, count)
         assert cut.tokens == undivided.tokens == expected.tokens
-        losses = [run.task.loss(run.model, each()) for each in cut.builders if each is not None]
+        losses = [run.task.loss(run.model, build()) for build in cut.builders if build is not None]
         assert sum(loss.tokens for loss in losses) == cut.tokens
         total = sum(float(loss.likelihood.detach()) for loss in losses)
         assert total == pytest.approx(float(expected.likelihood.detach()), rel=1e-4)
     assert all(np.array_equal(a, b) for a, b in zip(run.task.plan(3), run.task.plan(3), strict=True))
 
 
-def test_other_blanks_in_every_update(files: Path, finished: dict[str, Path]) -> None:
+def test_every_update_masks_other_tokens(files: Path, finished: dict[str, Path]) -> None:
     run = open_(settings(files, "encoder"), finished["encoder"], resume=True)
     batch = run.task.plan(0)[0]
     first, again, later = (run.task.split_batch(batch, update, 1).builders[0]() for update in (1, 1, 2))  # type: ignore[misc]
@@ -156,7 +162,11 @@ def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Pa
     def run(name: str, ranks: int, *more: str) -> dict[str, torch.Tensor]:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
         program = [*(launcher if ranks > 1 else [sys.executable, "-m"]), "heedful", "train"]
-        words = [each for each in TINY if "micro_batches" not in each and "updates" not in each and "every" not in each]
+        words = [
+            setting
+            for setting in TINY
+            if "micro_batches" not in setting and "updates" not in setting and "every" not in setting
+        ]
         words += [f"task={task}", "train.max_updates=4", "train.checkpoint_every=4", *more]
         command = [*program, *words, "--text", files / "text.txt", "--out", tmp_path / name / "out"]
         done = subprocess.run(
@@ -184,7 +194,7 @@ def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Pa
         (["data.source=a", "text.kind=bytes"], r"text\.kind is bytes"),
     ],
 )
-def test_what_contradicts_is_refused(words: list[str], message: str) -> None:
+def test_contradicting_settings_are_refused(words: list[str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         task_for(config.load_config(None, words))
 

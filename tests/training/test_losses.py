@@ -77,7 +77,7 @@ def test_padding_changes_neither_loss_nor_gradient(batch):
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_pieces_add_up_to_the_whole(batch):
+def test_micro_batches_add_up_to_the_batch(batch):
     model = model_of()
     pieces = [translation_loss(model, part_of(batch, slice(i, i + 1)), 0.1) for i in range(len(batch))]
     undivided = translation_loss(model, batch, 0.1)
@@ -155,21 +155,21 @@ def test_a_text_with_one_label_pays_the_mean_of_its_tokens():
     sizes = {"family": "encoder", "labels": ("no", "yes"), "universal": True, "act_halting": True}
     costly, free = (model_of(**sizes, encoder_layers=4, ponder_cost=cost) for cost in (0.5, 0.0))
     times: list[torch.Tensor] = []
-    costly.encoder.ponder.register_forward_hook(lambda tap, given, out: times.append(out))
+    costly.encoder.ponder.register_forward_hook(lambda tap, inputs, out: times.append(out))
     spent = classification_loss(costly, texts).smoothed - classification_loss(free, texts).smoothed
     expected = sum(time[row != 0].mean() for time, row in zip(times[0], ids, strict=True))
     assert spent.item() == pytest.approx(0.5 * expected.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_without_dropout_twins_lose_what_one_loses(batch):
+def test_rdrop_without_dropout_is_the_plain_loss(batch):
     model = model_of()
     one, both = translation_loss(model, batch, 0.1), rdrop_loss(model, batch.doubled(), 0.1, 0, 5.0)
     assert both.tokens == one.tokens
     torch.testing.assert_close((both.smoothed, both.likelihood), (one.smoothed, one.likelihood))
 
 
-def test_dropout_drives_twins_apart():
+def test_with_dropout_rdrop_has_a_divergence():
     model = model_of(dropout=0.3).train()
     losses = []
     for consistency in (0.0, 1.0, 2.0):

@@ -82,7 +82,7 @@ def test_the_same_seed_finds_the_same() -> None:
     assert not torch.equal(one, other)
 
 
-def test_directions_are_the_singular_vectors() -> None:
+def test_lsa_vectors_are_the_singular_vectors() -> None:
     matrix = _occurrences(dictionary_pairs(500, second=WORDS), 4 + 2 * WORDS, 0)
     exact = torch.linalg.svd(matrix.to_dense().double())
     count = 5  # of which all differ in strength from what follows
@@ -111,7 +111,7 @@ def energy(result: torch.Tensor, matrix: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("pairs", [2, 20, 40])
-def test_directions_of_few_pairs_are_exact(pairs: int) -> None:
+def test_lsa_vectors_of_few_pairs_are_exact(pairs: int) -> None:
     unseen = 200  # tokens, such as bytes that no word needs
     matrix = _occurrences(dictionary_pairs(pairs, second=WORDS), unseen + 4 + 2 * WORDS, 0)
     assert energy(_left_singular_vectors(matrix, min(16, pairs)), matrix) > 0.999
@@ -127,7 +127,7 @@ def open_corpus(folder: Path, words: str, remaining: Path) -> ParallelCorpus:
     return prepare_parallel(config.load_config(None, [], data=files), remaining)
 
 
-def test_directions_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lsa_vectors_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, other = (open_corpus(tmp_path / words, words, tmp_path / "kept") for words in ("one eins", "two zwei"))
     size, times = max(item.target_tokenizer.vocab_size for item in (corpus, other)), []
 
@@ -151,7 +151,7 @@ def test_directions_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert open_corpus(tmp_path / "one eins", "one eins", tmp_path / "kept").reused
 
 
-def test_directions_that_cannot_be_kept_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lsa_vectors_that_cannot_be_cached_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = open_corpus(tmp_path / "files", "one eins", tmp_path / "kept")
     size = corpus.target_tokenizer.vocab_size
     result = cached_singular_vectors(corpus, [size], 8)

@@ -67,12 +67,12 @@ def test_a_preset_that_does_not_go_with_what_was_asked_for_is_not_taken():
     assert (config.preset, log) == ("small", [])
 
 
-def test_the_reason_is_said():
+def test_the_reason_is_logged():
     log = chosen(0.5 * MIN_PASSES * COST["base"], "train.time=1h")[1]
     assert log == [f"preset small: 1h is enough for {MIN_PASSES / 2:.1f} passes with base, under {MIN_PASSES}"]
 
 
-def test_what_was_asked_for_is_kept():
+def test_settings_of_the_user_are_kept():
     assert chosen(1.0) == ("base", [])
     assert chosen(1.0, "train.time=1h", preset="base") == ("base", [])
     assert chosen(1.0, "train.time=1h", preset="small") == ("small", [])
@@ -85,13 +85,13 @@ def twice(passes: float, *words: str) -> tuple[float, list[str]]:
     return config.train.rdrop, log
 
 
-def test_pairs_are_read_twice_where_there_is_time_for_many_passes():
+def test_rdrop_is_added_where_there_is_time_for_many_passes():
     assert twice(RDROP_PASSES * 0.99) == (0.0, [])
     assert twice(72.4) == (5.0, ["R-Drop: 1h is enough for 72 passes, over 50"])
 
 
 @pytest.mark.parametrize(("suited", "consistency"), [("tiny", 5.0), ("small", 0.0)])
-def test_a_corpus_that_has_the_smallest_preset_only_for_want_of_time_is_read_once(suited, consistency, monkeypatch):
+def test_no_rdrop_where_want_of_time_chose_the_smallest_preset(suited, consistency, monkeypatch):
     class Suited(Corpus):
         def resolve(self, requested: RunConfig, init: None) -> RunConfig:
             return requested.with_preset(requested.preset or suited)
@@ -108,7 +108,7 @@ def test_a_corpus_that_has_the_smallest_preset_only_for_want_of_time_is_read_onc
     "word",
     ["train.rdrop=0", "train.max_updates=10", "model.dropout=0", "model.architecture=rnn", "model.act_halting=true"],
 )
-def test_pairs_are_read_once_where_twice_was_not_tried_or_not_wanted(word):
+def test_no_rdrop_where_it_is_untested_or_not_wanted(word):
     more = ["model.universal=true", "model.pre_norm=true"] if word == "model.act_halting=true" else []
     assert twice(10 * RDROP_PASSES, word, *more) == (0.0, [])
 
@@ -149,7 +149,7 @@ def test_passes_in_a_time_are_those_that_updates_come_to(opened, monkeypatch, en
 
 
 @pytest.mark.parametrize(("bad_until", "bad"), [(60.0, 60.0), (2.0, 0.7)])
-def test_a_bad_moment_is_not_taken_for_the_speed(opened, monkeypatch, bad_until, bad):
+def test_a_slow_moment_is_not_taken_for_the_speed(opened, monkeypatch, bad_until, bad):
     """A first update that compiles for a minute, or two seconds in which another program is busy."""
     requested, task = opened
     words = [*SMALL_ENOUGH, "train.time=2s", "train.micro_batches=1"]  # not enough for 50 passes

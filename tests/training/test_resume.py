@@ -109,7 +109,7 @@ def test_killed_and_resumed_equals_never_interrupted(
 @pytest.mark.parametrize(
     "more", [["train.precision=float32"], ["train.precision=bfloat16"], ["model.pointer=true", "train.rdrop=0"]]
 )
-def test_the_compiled_engine_goes_on_exactly_too(corpus: Path, finished: Path, tmp_path: Path, more: list[str]) -> None:
+def test_the_native_engine_resumes_exactly_too(corpus: Path, finished: Path, tmp_path: Path, more: list[str]) -> None:
     requested = settings(corpus, finished / "store", *ENGINE, *more)
     whole, killed = open_(requested, tmp_path / "whole"), open_(requested, tmp_path / "killed")
     assert (whole.backend.native is None) == (library() is None)
@@ -226,7 +226,7 @@ def test_a_resumed_run_keeps_its_threads(
     assert inputs == [3, 3, 2]
 
 
-def test_another_number_of_threads_is_told_when_a_run_is_resumed(
+def test_another_number_of_threads_is_logged_when_a_run_is_resumed(
     corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -247,9 +247,7 @@ def test_another_number_of_threads_is_told_when_a_run_is_resumed(
     assert "bit-identical" not in said("train.threads=1", resume=True)
 
 
-def test_weights_for_the_mean_that_are_gone_are_told_and_done_without(
-    corpus: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_missing_weights_for_the_mean_are_logged_and_left_out(corpus: Path, finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished / "out", tmp_path / "out")
     (tmp_path / "out/checkpoints/weights/12.safetensors").unlink()
     said = Console(record=True, quiet=False, file=io.StringIO(), width=200)

@@ -79,7 +79,7 @@ def test_one_batch_of_eight_equals_accumulation(model: EncoderDecoder, pairs: Pa
     assert_same_weights(one, many)
 
 
-def test_the_loss_is_the_mean_over_tokens_not_over_pieces(model: EncoderDecoder, pairs: Pairs) -> None:
+def test_the_loss_is_the_mean_over_tokens_not_over_micro_batches(model: EncoderDecoder, pairs: Pairs) -> None:
     losses, _ = updated(model, cut(pairs, 4), updates=1)
     sums = [translation_loss(model, batch, 0.1) for batch in cut(pairs, 4)]
     assert losses[0] == pytest.approx(
@@ -87,7 +87,7 @@ def test_the_loss_is_the_mean_over_tokens_not_over_pieces(model: EncoderDecoder,
     )
 
 
-def test_dropout_follows_from_seed_update_and_piece_alone(pairs: Pairs) -> None:
+def test_dropout_follows_from_seed_update_and_micro_batch_alone(pairs: Pairs) -> None:
     torch.manual_seed(0)
     model = EncoderDecoder(CONFIG.model_copy(update={"dropout": 0.3})).train()
     first, a = updated(model, cut(pairs, 2))

@@ -42,8 +42,9 @@ def answer(
     encoder = open_encoder(model, compute)
     if labeled is not None:
         examples = read_squad(labeled)
-        answers = encoder.answer_batch([(each.question, each.context) for each in examples], not must_answer)
-        rows = [(found.text, [text for _, text in each.answers]) for found, each in zip(answers, examples, strict=True)]
+        answers = encoder.answer_batch([(example.question, example.context) for example in examples], not must_answer)
+        references = [[text for _, text in example.answers] for example in examples]
+        rows = list(zip([best.text for best in answers], references, strict=True))
         parts = {"questions": rows, "with an answer": [row for row in rows if row[1]]}
         parts["without an answer"] = [row for row in rows if not row[1]]
         for name, part in parts.items() if parts["without an answer"] else [("questions", rows)]:

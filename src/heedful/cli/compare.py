@@ -51,9 +51,9 @@ def compare(
             f"{result.p_value:>9.4f}"
         )
     print(f"paired bootstrap, {samples:,} resamples of {len(pairs):,} sentences; p below 0.05: unlikely to be chance")
-    for each in differences:
-        print(f"\nline {each.number}, chrF {each.scores[0]:.1f} and {each.scores[1]:.1f}")
-        for name, text in (("source", each.source), ("reference", each.reference)):
+    for difference in differences:
+        print(f"\nline {difference.number}, chrF {difference.scores[0]:.1f} and {difference.scores[1]:.1f}")
+        for name, text in (("source", difference.source), ("reference", difference.reference)):
             print(f"  {name}: {text}")
-        for model, text in zip((first, second), each.outputs, strict=True):
+        for model, text in zip((first, second), difference.outputs, strict=True):
             print(f"  {model}: {text}")

@@ -97,11 +97,11 @@ def evaluate_audio(transcriber: Transcriber, manifest: Path, beam: int | None, a
 
     utterances = read_manifest(manifest)
     start, seconds, hypotheses = time.perf_counter(), 0.0, []
-    for transcript in transcriber.stream([each.path for each in utterances], **drop_unset(beam=beam)):
+    for transcript in transcriber.stream([utterance.path for utterance in utterances], **drop_unset(beam=beam)):
         hypotheses.append(transcript.text)
         seconds += transcript.duration
     speed = seconds / (time.perf_counter() - start)
-    result = evaluate_speech(hypotheses, [each.text for each in utterances])
+    result = evaluate_speech(hypotheses, [utterance.text for utterance in utterances])
     if as_json:
         print(json.dumps(result.as_json() | {"times_real_time": speed, "engine": transcriber.engine}, indent=2))
         return

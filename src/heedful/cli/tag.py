@@ -34,7 +34,9 @@ def tag(
     if labeled is not None:
         sentences = read_conll(labeled)
         predicted = encoder.tag([sentence.words for sentence in sentences])
-        result = tag_scores([[word.tag for word in words] for words in predicted], [each.tags for each in sentences])
+        result = tag_scores(
+            [[word.tag for word in words] for words in predicted], [sentence.tags for sentence in sentences]
+        )
         print(f"accuracy {result['valid_accuracy']:6.2f} %   of {sum(map(len, predicted)):,} words")
         print(f"F1       {result['valid_f1']:6.2f} %   of {len(sentences):,} sentences")
         return

@@ -58,7 +58,7 @@ def _lines(file: Path, transcript: Transcript, timestamps: bool, as_json: bool, 
     if srt:
         return subrip(transcript.segments).splitlines()
     if timestamps:
-        return [f"[{clock(each.start)} --> {clock(each.end)}] {each.text}" for each in transcript.segments]
+        return [f"[{clock(segment.start)} --> {clock(segment.end)}] {segment.text}" for segment in transcript.segments]
     if not transcript.text:
         print(f"{file}: no speech was found.", file=sys.stderr)
     return [transcript.text]
