@@ -28,8 +28,13 @@ def longest_common(a: list[str], b: list[str]) -> int:
     return int(table[-1, -1])
 
 
-def test_scores_are_those_of_the_definition():
-    for text, reference, scores in zip(TEXTS, REFERENCES, rouge_f1(TEXTS, REFERENCES), strict=True):
+@pytest.mark.parametrize(
+    "letters", ["abcdefghijklmnopqrstuvwxyz", "абвгдежзийклмнопрстуфхцчшщ", "αβγδεζηθικλμνξοπρστυφχψωϊϋ"]
+)
+def test_scores_are_those_of_the_definition(letters: str):
+    table = str.maketrans("abcdefghijklmnopqrstuvwxyz", letters)
+    texts, references = ([text.translate(table) for text in each] for each in (TEXTS, REFERENCES))
+    for text, reference, scores in zip(texts, references, rouge_f1(texts, references), strict=True):
         a, b = text.split(), reference.split()
         common = longest_common(a, b)
         expected = [overlap(Counter(a), Counter(b))]
@@ -40,6 +45,13 @@ def test_scores_are_those_of_the_definition():
 
 def test_words_are_stemmed_and_case_and_punctuation_do_not_count():
     assert rouge_f1(["Running dogs!"], ["the dog runs"])[0, 0] == pytest.approx(80)
+
+
+def test_scripts_without_spaces_and_the_signature():
+    assert rouge_f1(["我爱北京。"], ["北京,我爱!"])[0].tolist() == pytest.approx([100, 200 / 3, 50])
+    assert rouge_f1(["हिन्दी, भाषा"], ["हिन्दी भाषा"])[0].tolist() == pytest.approx([100, 100, 100])
+    assert "Porter stemmer" in evaluate_summaries(["naïve"], ["naïve café"]).signature
+    assert "no stemmer, words of any script" in evaluate_summaries(["Москва"], ["Москва"]).signature
 
 
 def test_the_interval_is_that_of_the_mean():

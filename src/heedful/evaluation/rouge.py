@@ -1,20 +1,28 @@
-"""ROUGE-1, ROUGE-2 and ROUGE-L by the package rouge-score, with bootstrap confidence intervals."""
+"""ROUGE-1, ROUGE-2 and ROUGE-L by the package rouge-score, with bootstrap confidence intervals.
+
+The tokenizer of that package drops all letters but a to z: a perfect summary in Russian or Chinese would score 0. Where
+most letters of the references are others, tokens are words instead, and the signature says so.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from string import ascii_lowercase
 
 import numpy as np
 from numpy.typing import NDArray
 from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 
 from heedful.errors import DataError
+from heedful.text.words import words
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 NAMES = ("ROUGE-1", "ROUGE-2", "ROUGE-L")
 SIGNATURE = "F1, rouge-score, Porter stemmer, tokens a-z0-9 in lower case"
+ANY_SCRIPT_SIGNATURE = "F1, rouge-score, no stemmer, words of any script in lower case"
 RESAMPLES, CONFIDENCE, SEED = 1000, 0.95, 12345
 
 
@@ -50,7 +58,8 @@ def rouge_f1(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np
         raise DataError(f"{len(hypotheses)} summaries and {len(references)} references; give one for each.")
     if not references:
         raise DataError("there is nothing to evaluate: no document was given.")
-    scores = (_scorer().score(reference, text) for text, reference in zip(hypotheses, references, strict=True))
+    scorer = _scorer(_in_latin_letters(references))
+    scores = (scorer.score(reference, text) for text, reference in zip(hypotheses, references, strict=True))
     return 100 * np.array([[score[kind].fmeasure for kind in KINDS] for score in scores])
 
 
@@ -58,7 +67,8 @@ def evaluate_summaries(hypotheses: Sequence[str], references: Sequence[str]) -> 
     """The mean of each kind over all documents, and its confidence interval by bootstrap resampling of documents."""
     scores = rouge_f1(hypotheses, references)
     rouge1, rouge2, rouge_l = (bootstrap(column) for column in scores.T)
-    return RougeEvaluation(rouge1, rouge2, rouge_l, len(scores), SIGNATURE)
+    signature = SIGNATURE if _in_latin_letters(references) else ANY_SCRIPT_SIGNATURE
+    return RougeEvaluation(rouge1, rouge2, rouge_l, len(scores), signature)
 
 
 def bootstrap(scores: NDArray[np.float64]) -> Interval:
@@ -69,6 +79,19 @@ def bootstrap(scores: NDArray[np.float64]) -> Interval:
     return Interval(float(scores.mean()), float(low), float(high))
 
 
+class WordTokenizer:
+    """Words in lower case without punctuation; in scripts without spaces every character."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return words("".join(" " if unicodedata.category(letter)[0] in "PS" else letter for letter in text.lower()))
+
+
+def _in_latin_letters(references: Sequence[str]) -> bool:
+    """Whether at least half of the letters are a to z, which the tokenizer of rouge-score keeps."""
+    letters = [letter for text in references for letter in text.lower() if letter.isalpha()]
+    return 2 * sum(letter in ascii_lowercase for letter in letters) >= len(letters)
+
+
 @cache
-def _scorer() -> RougeScorer:
-    return RougeScorer(list(KINDS), use_stemmer=True)
+def _scorer(latin: bool) -> RougeScorer:
+    return RougeScorer(list(KINDS), use_stemmer=True, tokenizer=None if latin else WordTokenizer())
