@@ -74,17 +74,6 @@ def force_prefix(prefixes: Sequence[Sequence[int]], then: Constraint) -> Constra
     return apply
 
 
-def penalize_repetition(penalty: float) -> Constraint:
-    """Multiply the log-probability of every token that has occurred by `penalty` (Keskar et al., 2019)."""
-    if penalty <= 0:
-        raise SettingError(f"the repetition penalty is {penalty}; it must be above 0, and 1 changes nothing.")
-
-    def apply(log_probs: Tensor, prefix: Tensor, sentence: Tensor) -> Tensor:
-        return log_probs.scatter_(1, prefix, log_probs.gather(1, prefix) * penalty)
-
-    return apply
-
-
 def no_repeat(n: int) -> Constraint:
     """Forbid every n-gram that has occurred (Paulus et al., 2018)."""
     if n < 1:
