@@ -11,6 +11,7 @@ import torch.nn.functional as F
 import transformers
 
 from heedful import interop
+from heedful.inference.encoder import Encoder
 from heedful.interop.conversion import convert
 from heedful.model.transformer import EncoderModel
 from heedful.storage.folder import ModelFolder
@@ -62,6 +63,14 @@ def test_embeddings_are_those_of_transformers(path: Path) -> None:
     print(f"smallest cosine {cosine.min().item():.8f}, largest difference {(actual - expected).abs().max().item():.1e}")
     assert cosine.min() >= 0.99999
     assert actual[0] @ actual[1] > actual[0] @ actual[3]  # a meal is nearer to food than a capital is
+
+
+def test_int8_embeddings_are_near_those_in_float32(path: Path, tmp_path: Path) -> None:
+    convert(path, tmp_path / "ours")
+    expected, actual = (Encoder.load(tmp_path / "ours", kind).embed(SENTENCES) for kind in ("float32", "int8"))
+    cosine = (expected * actual).sum(1)
+    print(f"mean cosine {cosine.mean():.5f}, smallest {cosine.min():.5f}")
+    assert cosine.mean() >= 0.995 and cosine.min() >= 0.98  # AVX2 has 7-bit weights; others reach 0.999
 
 
 def test_weights_come_back_byte_for_byte(path: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.native.int8_reference import linear_int8, quantize_weight
 
 from heedful import native
 from heedful.config import ModelConfig
@@ -333,32 +334,26 @@ def test_sampling_and_constraints_see_the_same_model() -> None:
 
 
 def fake_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Whole numbers by NumPy: weights up to 64 by output, rows up to 127."""
-    w, rows = weight.detach().double().numpy(), x.detach().reshape(-1, x.size(-1)).double().numpy()
-    scale_w, scale_x = np.abs(w).max(1) / 64, np.abs(rows).max(1) / 127
-    whole_w = np.rint(w / np.where(scale_w > 0, scale_w, 1)[:, None]).astype(np.int64)
-    whole_x = np.rint(rows / np.where(scale_x > 0, scale_x, 1)[:, None]).astype(np.int64)
-    y = (whole_x @ whole_w.T) * scale_x[:, None] * scale_w[None, :]
-    out = torch.from_numpy(y).float().view(*x.shape[:-1], -1)
+    y, _ = linear_int8(x.detach().reshape(-1, x.size(-1)).numpy(), weight.detach().numpy())
+    out = torch.from_numpy(y).view(*x.shape[:-1], -1)
     return out if bias is None else out + bias
 
 
 @pytest.mark.parametrize("extreme", [False, True])
 @torch.no_grad()
-def test_int8_is_whole_numbers_of_64_and_127(extreme: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_is_that_of_the_reference(extreme: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = model(d_model=34, n_heads=1, d_ff=51, pre_norm=True)  # no multiple of four
-    if extreme:  # all weights are 64 or -64, more than sums of 16 bits can take
+    if extreme:  # all weights are 127 or -127, more than sums of 16 bits can take
         for item in (weight for weight in plain.parameters() if weight.dim() > 1):
             item.copy_(item.sign() * item.std())
-    scale = plain.embedding.weight.abs().amax(1, keepdim=True) / 64
-    whole = plain.embedding.weight / scale
     source, lengths = padded(sources([7, 1, 12]))
     ids = torch.full((3,), 2)
     outcome = EngineNextToken(Engine(ModuleWeights(plain), int8=True))
     cache = outcome.start(source, lengths)
     actual = outcome.step(ids, cache)
     monkeypatch.setattr("torch.nn.functional.linear", fake_linear)
-    plain.embedding.weight.copy_(whole.round() * scale)
+    values, scale = quantize_weight(plain.embedding.weight.numpy())
+    plain.embedding.weight.copy_(torch.from_numpy(values * scale[:, None]))
     reference = ModelNextToken(plain)
     expected = reference.step(ids, reference.start(source, lengths))
     # a number that lies between two whole ones may be rounded either way; nearly all agree

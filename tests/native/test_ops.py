@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_float, c_uint64, c_void_p
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.native.int8_reference import linear_int8
 from torch import Tensor
 
 from heedful.native.engine import library
@@ -38,7 +40,8 @@ def call(name: str, *arguments: Any) -> None:
     with ThreadPoolExecutor(len(copies)) as threads:
         list(threads.map(lambda copied: function(*map(convert, copied)), copies))
     for value, *others in zip(arguments, *copies, strict=True):
-        assert not isinstance(value, Tensor) or all(torch.equal(value, other) for other in others)
+        for other in others if isinstance(value, Tensor) else []:
+            torch.testing.assert_close(other, value, rtol=0, atol=0, equal_nan=True)
 
 
 def randn(*shape: int, seed: int = 0) -> Tensor:
@@ -51,6 +54,42 @@ def expected_gradients(output: Tensor, grad: Tensor, *inputs: Tensor) -> tuple[T
 
 def close(ours: Tensor, theirs: Tensor, tolerance: float = 2e-5) -> None:
     torch.testing.assert_close(ours, theirs.float(), rtol=tolerance, atol=tolerance * float(theirs.abs().max() + 1))
+
+
+@pytest.mark.parametrize("kind", ["normal", "positive", "outliers", "extreme"])
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (1, 8), (7, 51), (33, 130), (100, 34)])
+def test_linear_int8(rows: int, width: int, kind: str) -> None:
+    out = 2 * PANEL + 3
+    x, weight, bias = randn(rows, width), randn(out, width, seed=1), randn(out, seed=2)
+    if kind == "positive":
+        x, weight = x.relu(), weight.abs()
+    elif kind == "extreme":  # all integers are the largest, more than sums in 16 bits can take
+        x, weight = x.sign(), weight.sign()
+    elif kind == "outliers":
+        x[::2, width // 2] = 30 * randn(len(x[::2]), seed=3)
+        x[1::4, 0], x[1::4, width - 1] = 50, 50  # the same value twice is no outlier
+        x[3::4] = 0
+        x[3::4, width - 1] = -7  # the only value
+    y, chosen = torch.zeros(rows, out), torch.tensor([0, 3, 4, out - 2, out - 1, 1, 5], dtype=torch.int32)
+    shortlist = torch.zeros(rows, len(chosen))
+    call("linear_int8", x, rows, width, weight, bias, out, 1 + rows % 2, y, chosen, len(chosen), shortlist)
+    expected, outliers = linear_int8(x.numpy(), weight.numpy())
+    assert kind != "outliers" or rows * width < 9 or outliers
+    np.testing.assert_array_equal(y.numpy(), expected + bias.numpy())
+    assert torch.equal(shortlist, y[:, chosen.long()])
+    if kind == "normal":
+        exact = F.linear(x.double(), weight.double(), bias.double())
+        assert (y - exact).abs().max() < 0.02 * exact.abs().max() + 0.05
+
+
+def test_linear_int8_of_values_that_are_not_finite_is_nan_in_their_rows_alone() -> None:
+    x, weight, out = randn(5, 40), randn(9, 40, seed=1), 9
+    x[0, 39], x[1, 3], x[3, 17] = math.nan, math.inf, -math.inf
+    x[4] *= 1e-38
+    y, ids, shortlist = torch.zeros(5, out), torch.tensor([8], dtype=torch.int32), torch.zeros(5, 1)
+    call("linear_int8", x, 5, 40, weight, torch.ones(out), out, 1, y, ids, 1, shortlist)
+    assert y.isnan().all(1).tolist() == shortlist.isnan().all(1).tolist() == [True, True, False, True, False]
+    assert (y[4] == 1).all() and y[2].isfinite().all()
 
 
 @pytest.mark.parametrize(("bf16", "tolerance"), [(False, 2e-5), (True, 2e-2)])

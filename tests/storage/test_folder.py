@@ -82,8 +82,9 @@ def test_int8_weights_are_loaded_as_their_rounded_values(tmp_path: Path, changes
         if weight.dim() == 1 or "position" in name:
             assert torch.equal(stored[name], weight) and torch.equal(loaded[name], weight), name
             continue
-        step = weight.abs().flatten(1).amax(1).view(-1, *[1] * (weight.dim() - 1)) / 64
-        assert stored[name].dtype == torch.int8 and torch.equal(stored[f"{name}_scale"], step.flatten())
+        step = weight.abs().flatten(1).amax(1).view(-1, *[1] * (weight.dim() - 1)) / 127
+        assert stored[name].dtype == torch.int8
+        torch.testing.assert_close(stored[f"{name}_scale"], step.flatten(), rtol=2**-15, atol=0)
         assert ((loaded[name] - weight).abs() <= step * 0.501).all(), name
     again = ModelFolder(folder.load_folder(saved.path).model, *[saved.tokenizer] * 2, saved.search, tmp_path / "again")
     folder.save_folder(again,
@@ -290,8 +291,7 @@ DAMAGE_OF_8_BITS: dict[str, tuple[Callable[[Path], object], str]] = {
     "scales of halves": (edit_weights(lambda t: t.update({S: t[S].half()})), "weight_scale is of type F16.* says F32"),
     "scales that are NaN": (edit_weights(lambda t: t[S][3:4].fill_(float("nan"))), "embedding.weight holds numbers"),
     "scales that overflow": (edit_weights(lambda t: t[S][3:4].fill_(3e38)), "embedding.weight holds numbers"),
-    "too large": (edit_weights(lambda t: t[E][1, 1:2].fill_(65)), "embedding.weight holds int8 values beyond ±64"),
-    "too small": (edit_weights(lambda t: t[E][1, 1:2].fill_(-128)), "embedding.weight holds int8 values beyond ±64"),
+    "too small": (edit_weights(lambda t: t[E][1, 1:2].fill_(-128)), "embedding.weight holds int8 values beyond ±127"),
     "floats": (edit_weights(lambda t: t.update({E: t[E].float()})), "embedding.weight is of type F32.* says I8"),
     "unsigned": (edit_weights(lambda t: t.update({E: t[E].view(torch.uint8)})), "type U8"),
     "wrong shape": (edit_weights(lambda t: t.update({E: t[E][:-1].clone()})), "embedding.weight has shape"),

@@ -1,13 +1,15 @@
-"""Symmetric int8 quantization with one scale per row; values are at most 64.
+"""Symmetric int8 quantization with one scale per row; values are at most 127.
 
-64 instead of 127, so that int16 sums of products do not overflow on any CPU (the native engine quantizes the same way).
-The largest value of a row is exactly 64, so quantizing a dequantized matrix gives the same int8 values again.
+The native engine quantizes the same way. A scale has 16 significant bits, so that 127 times the scale is exact and
+quantizing a dequantized matrix gives the same int8 values and scales again.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-INT8_LIMIT = 64  # largest absolute int8 value
+INT8_LIMIT = 127  # largest absolute int8 value
+MIN_ABS_MAX = np.float32(1e-30)  # a row whose values are all smaller is quantized to zeros: 1 / scale would overflow
+SCALE_BITS = np.uint32(0xFFFFFF00)  # the bits of a float32 that a scale uses
 CHUNK_ROWS = 1024  # rows quantized at a time, to limit memory
 
 FloatArray = npt.NDArray[np.float32]
@@ -21,11 +23,10 @@ def quantize(weight: FloatArray) -> tuple[Int8Array, FloatArray]:
         chunk = slice(start, start + CHUNK_ROWS)
         rows = weight[chunk].reshape(len(weight[chunk]), -1)
         bound = np.abs(rows).max(1)
-        with np.errstate(divide="ignore", over="ignore"):
-            factor = np.float32(INT8_LIMIT) / bound
-        factor[np.isinf(factor)] = 0  # rows that are zero, or too small to divide by
+        bound[bound <= MIN_ABS_MAX] = 0
+        scale[chunk] = ((bound / np.float32(INT8_LIMIT)).view(np.uint32) & SCALE_BITS).view(np.float32)
+        factor = np.divide(1, scale[chunk], out=np.zeros_like(bound), where=bound > 0)
         values[chunk] = np.rint(rows * factor[:, None]).reshape(weight[chunk].shape)
-        scale[chunk] = bound / np.float32(INT8_LIMIT)
     return values, scale
 
 

@@ -17,7 +17,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 8;
+constexpr int ABI = 9;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 

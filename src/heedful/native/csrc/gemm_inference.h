@@ -8,7 +8,7 @@
 
 namespace heedful {
 
-// A weight tensor, borrowed for one call: float32 values, or int8 values of magnitude 64 at most with a scale per row.
+// A weight tensor, borrowed for one call: float32 values, or int8 values of magnitude 127 at most with a scale per row.
 // native/capi.py mirrors it.
 struct WeightTensor {
     const float* floats;
@@ -41,7 +41,7 @@ class PackedMatrix {
             std::fill_n(int8_weights.ensure(panels * panel_bytes()), panels * panel_bytes(), 0);
             fits_int16.assign(panels * panel_bytes() / GROUP, true);
             std::fill_n(scale.ensure(size_t(panels) * PANEL), panels * PANEL, 0.0f);
-            std::fill_n(offset.ensure(size_t(panels) * PANEL), panels * PANEL, 0);
+            std::fill_n(column_sum.ensure(size_t(panels) * PANEL), panels * PANEL, 0);
         } else {
             std::fill_n(f32_weights.ensure(size_t(panels) * PANEL * in), size_t(panels) * PANEL * in, 0.0f);
         }
@@ -53,7 +53,8 @@ class PackedMatrix {
         std::vector<float> buffer;
         for (int row = 0; row < rows; ++row)
             if (weight.values && is_int8)
-                pack_column(weight.values + size_t(row) * in, weight.scales[row], first + row);
+                pack_column(std::vector<int8_t>(weight.values + size_t(row) * in, weight.values + size_t(row + 1) * in),
+                            weight.scales[row], first + row);
             else
                 pack_column(weight.row_f32(row, in, buffer), first + row);
         if (!is_int8) return;
@@ -103,7 +104,7 @@ class PackedMatrix {
     Buffer<int8_t> int8_weights;   // (panels, in / 8, 2, PANEL, 4): VNNI layout, four values of a column adjacent
     std::vector<char> fits_int16;  // of each (panel, group); see int8.h
     Buffer<float> scale;           // of each column
-    Buffer<int32_t> offset;        // 128 times the sum of each column
+    Buffer<int32_t> column_sum;    // the sum of each column, which is multiplied with the zero points of the rows
     Buffer<float> bias;
 
     size_t panel_bytes() const { return size_t(in + 7) / 8 * GROUP; }
@@ -112,7 +113,9 @@ class PackedMatrix {
         for (int i = 0; i < GROUP / 2; i += 2) {
             int positive = 0, negative = 0;
             for (int at : {i, i + 1, i + GROUP / 2, i + GROUP / 2 + 1}) (group[at] > 0 ? positive : negative) += group[at];
-            if (std::max(positive, -negative) * 255 > std::numeric_limits<int16_t>::max()) return false;
+            const int largest = ACTIVATION_OFFSET ? std::max(positive, -negative) * (MAX_INT8 + ACTIVATION_OFFSET)
+                                                  : (positive - negative) * MAX_INT8;
+            if (largest > std::numeric_limits<int16_t>::max()) return false;
         }
         return true;
     }
@@ -125,17 +128,18 @@ class PackedMatrix {
         }
         std::vector<int8_t> values(in);
         const float row_scale = quantize(row, in, values.data());
-        pack_column(values.data(), row_scale, column);
+        pack_column(std::move(values), row_scale, column);
     }
 
-    void pack_column(const int8_t* row, float row_scale, int column) {
+    void pack_column(std::vector<int8_t> row, float row_scale, int column) {
+        row_scale = round_to_packed(row.data(), in, row_scale);
         int8_t* to = int8_weights.get() + column / PANEL * panel_bytes() + 4 * (column % PANEL);
         int total = 0;
         for (int k = 0; k < in; ++k) {
             to[size_t(k / 4) * 4 * PANEL + k % 4] = row[k];
             total += row[k];
         }
-        scale.get()[column] = row_scale, offset.get()[column] = 128 * total;
+        scale.get()[column] = row_scale, column_sum.get()[column] = total;
     }
 
     template <bool int8, int ROWS>
@@ -166,6 +170,15 @@ class PackedMatrix {
         }
     }
 
+    // The weights of the outlier's row of a panel: one byte of each lane.
+    void add_outlier(const RowQuantization& row, int p, VecI32 (&sums)[2]) const {
+        const int8_t* weights = int8_weights.get() + p * panel_bytes() + size_t(row.column / 4) * 4 * PANEL;
+        for (int half = 0; half < 2; ++half) {
+            const VecI32 four = load(static_cast<const void*>(weights + half * 4 * LANES));
+            sums[half] += (four << (24 - row.column % 4 * 8) >> 24) * row.outlier;
+        }
+    }
+
     template <bool int8, int M>
     void micro_kernel(const Activations& x, int row, int p, float* y) const {
         VecF32 result[M][2];
@@ -180,12 +193,15 @@ class PackedMatrix {
                 else
                     add_group<false, M>(from, x.stride, weights, sums);
             }
+            const RowQuantization* rows = x.quantizations.get() + row;
+            if (x.has_outliers)
+                for (int m = 0; m < M; ++m) add_outlier(rows[m], p, sums[m]);
             for (int half = 0; half < 2; ++half) {
-                VecI32 column_offset = load(static_cast<const void*>(offset.get() + p * PANEL + half * LANES));
-                VecF32 column = load(scale.get() + p * PANEL + half * LANES);
+                const VecI32 column_sums = load(static_cast<const void*>(column_sum.get() + p * PANEL + half * LANES));
+                const VecF32 scales = load(scale.get() + p * PANEL + half * LANES);
                 for (int m = 0; m < M; ++m)
-                    result[m][half] = __builtin_convertvector(sums[m][half] - column_offset, VecF32) *
-                                      (column * x.scales.get()[row + m]);
+                    result[m][half] = __builtin_convertvector(sums[m][half] - column_sums * rows[m].zero, VecF32) *
+                                      (scales * rows[m].scale);
             }
         } else {
             for (int m = 0; m < M; ++m) result[m][0] = result[m][1] = VecF32{};

@@ -22,7 +22,7 @@ class ShortlistMatrix {
         }
         stride = (in + BLOCK - 1) / BLOCK * BLOCK;
         std::fill_n(int8_weights.ensure(size_t(out) * stride), size_t(out) * stride, 0);
-        scale.resize(out), offset.resize(out);
+        scale.resize(out), column_sum.resize(out);
     }
 
     void load_weight(const WeightTensor& weight) {
@@ -37,7 +37,8 @@ class ShortlistMatrix {
                 std::copy_n(weight.values + size_t(c) * in, in, to), scale[c] = weight.scales[c];
             else
                 scale[c] = quantize(weight.floats + size_t(c) * in, in, to);
-            offset[c] = 128 * std::accumulate(to, to + in, 0);
+            scale[c] = round_to_packed(to, in, scale[c]);
+            column_sum[c] = std::accumulate(to, to + in, 0);
         }
     }
 
@@ -65,7 +66,7 @@ class ShortlistMatrix {
     Buffer<float> f32_weights;
     Buffer<int8_t> int8_weights;
     std::vector<float> bias, scale;  // of each column
-    std::vector<int32_t> offset;     // 128 times the sum of each column
+    std::vector<int32_t> column_sum;  // the sum of each column
 
     template <int M>
     void micro_kernel(const Activations& x, int row, const int32_t* ids, int valid, float* y, size_t ldy) const {
@@ -96,8 +97,11 @@ class ShortlistMatrix {
         for (int m = 0; m < M; ++m) {
             int32_t total[COLUMNS];
             reduce_sum4(totals[m][0], totals[m][1], totals[m][2], totals[m][3], total);
-            for (int j = 0; j < COLUMNS; ++j)
-                result[m][j] = float(total[j] - offset[ids[j]]) * (scale[ids[j]] * x.scales.get()[row + m]);
+            const RowQuantization& of_row = x.quantizations.get()[row + m];
+            for (int j = 0; j < COLUMNS; ++j) {
+                total[j] += of_row.outlier * column[j][of_row.column] - of_row.zero * column_sum[ids[j]];
+                result[m][j] = float(total[j]) * (scale[ids[j]] * of_row.scale);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 // The operations of ops.h, activations.h and losses.h as C functions, for the tests: each computes its forward and its
 // backward pass. Gradients are accumulated into. Only tests/native/test_ops.py calls them.
 
+#include "gemm_shortlist.h"
 #include "losses.h"
 
 using namespace heedful;
@@ -68,6 +69,25 @@ void heedful_op_linear(int32_t bf16, const float* x, int32_t rows, int32_t in, c
     const AmxTileScope amx;
     (bf16 ? linear<BF16> : linear<float>)(x, rows, in, weight, bias, out, y, dy, dx, d_weight);
     add_rows(dy, rows, out, d_bias);
+}
+
+// The largest magnitude of an int8 weight in a GEMM of this library.
+int32_t heedful_max_packed_weight() { return MAX_PACKED; }
+
+// x Wᵀ + b of an inference GEMM in int8, and the columns `ids` of it by the GEMM of shortlists.
+void heedful_op_linear_int8(const float* x, int32_t rows, int32_t in, const float* weight, const float* bias, int32_t out,
+                            int32_t threads, float* y, const int32_t* ids, int32_t count, float* y_shortlist) {
+    const WeightTensor weights{weight, nullptr, nullptr, int64_t(in) * out}, biases{bias, nullptr, nullptr, out};
+    PackedMatrix matrix;
+    matrix.allocate(out, in, true);
+    matrix.load_weight(weights, 0), matrix.load_bias(biases, 0);
+    ShortlistMatrix shortlist;
+    shortlist.allocate(out, in, true);
+    shortlist.load_weight(weights), shortlist.load_bias(biases);
+    Activations activations;
+    activations.assign(x, rows, in, true, threads);
+    matrix.gemm(activations, y, threads);
+    shortlist.gemm(activations, {ids, ids + count}, y_shortlist, threads);
 }
 
 void heedful_op_layer_norm(const float* x, int32_t rows, int32_t width, const float* scale, const float* bias,

@@ -112,9 +112,19 @@ inline void reduce_sum4(VecI32 a, VecI32 b, VecI32 c, VecI32 d, int32_t* to) {
 }
 
 inline float reduce_max(VecF32 v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps((__m512)v);
+#elif defined(__AVX__)
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+#elif defined(HEEDFUL_NEON)
+    return vmaxvq_f32((float32x4_t)v);
+#else
     float largest = v[0];
     for (int i = 1; i < LANES; ++i) largest = v[i] > largest ? v[i] : largest;
     return largest;
+#endif
 }
 
 // Rounds to the nearest integer: adding 1.5 * 2^23 pushes the fraction out of the mantissa. Valid for |x| < 2^22.
