@@ -170,7 +170,7 @@ WRONG = {
     "unknown model": ("/v1/translations", JSON, b'{"text": "a", "model": "x"}', 404, "no model 'x'"),
     "wrong model": ("/v1/translations", JSON, b'{"text": "a", "model": "gpt"}', 404, "cannot translate"),
     "unknown GPT": ("/v1/completions", JSON, b'{"model": "x", "prompt": "a"}', 404, "no model 'x'"),
-    "no blank": ("/v1/fill", JSON, b'{"text": "nothing is missing"}', 422, "no blank"),
+    "no mask": ("/v1/fill", JSON, b'{"text": "nothing is missing"}', 422, "no mask"),
     "narrow beam": ("/v1/translations", JSON, b'{"text": "a", "beam": 1, "n_best": 2}', 422, "n_best"),
     "long prefix": ("/v1/translations", JSON, b'{"text": "a", "prefix": "' + b"der Hund " * 99 + b'"}', 422, "prefix"),
     "long stop": ("/v1/completions", JSON, b'{"model": "gpt", "stop": "' + b"a" * 1001 + b'"}', 422, "1,000 char"),
