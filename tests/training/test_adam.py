@@ -19,7 +19,7 @@ def test_it_equals_torch_to_the_bit(decay: float) -> None:
     torch.manual_seed(0)
     model = EncoderDecoder(CONFIG)
     twin = copy.deepcopy(model)
-    result = build_optimizer(model, TrainSettings(weight_decay=decay))
+    result = build_optimizer(model, TrainSettings(weight_decay=decay, backend="torch"))
     expected = torch.optim.AdamW(
         [
             {"params": [p for p in twin.parameters() if p.dim() > 1], "weight_decay": decay},

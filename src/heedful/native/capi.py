@@ -90,6 +90,21 @@ class QuinticStruct(ctypes.Structure):
     _fields_ = [*((name, c_float) for name in "abc"), ("iterations", c_int32)]
 
 
+class AdamTensorsStruct(ctypes.Structure):
+    """`AdamTensors` of csrc/adam.h."""
+
+    _fields_ = [
+        *((name, c_void_p) for name in ("weights", "gradients", "means", "squares", "updates", "sizes")),
+        ("count", c_int32),
+    ]
+
+
+class AdamOptionsStruct(ctypes.Structure):
+    """`AdamOptions` of csrc/adam.h."""
+
+    _fields_ = [(name, c_double) for name in ("rate", "beta1", "beta2", "epsilon", "decay")]
+
+
 STRUCTURES = (  # in the order of heedful_abi
     ModelConfigStruct,
     WeightStruct,
@@ -98,6 +113,8 @@ STRUCTURES = (  # in the order of heedful_abi
     NamedWeightsStruct,
     BatchStruct,
     QuinticStruct,
+    AdamTensorsStruct,
+    AdamOptionsStruct,
 )
 
 
@@ -125,6 +142,7 @@ def open_library(path: Path) -> ctypes.CDLL:
     for kind in ("model", "search", "decoder", "trainer"):
         getattr(library, f"heedful_{kind}_new").restype = c_void_p
     library.heedful_error.restype = c_char_p
+    library.heedful_add_gradients.argtypes = [c_void_p, c_int32, c_int64, c_float, c_void_p, c_int32]
     return library
 
 

@@ -81,7 +81,7 @@ class NativeTrainer:
         )
         self.trainer = c_void_p(loaded.heedful_trainer_new(byref(config_struct(self.config)), byref(weights), bf16))
         self._check(0 if self.trainer else -1)
-        self.buffer: Tensor | None = None  # of concatenated gradients, for the next loss
+        self.buffer: Tensor | None = None  # (threads, size) of concatenated gradients, for the next loss
         self.anchor = torch.zeros((), requires_grad=True)  # stands for all parameters in autograd's graph
 
     def __del__(self) -> None:
@@ -98,23 +98,38 @@ class NativeTrainer:
         smoothed, likelihood = _NativeLoss.apply(self, flat, options, *inputs)  # type: ignore[no-untyped-call]
         return Loss(smoothed, likelihood, flat.tokens)
 
-    def train_step(self, batch: FlatBatch, options: LossOptions, gradients: Tensor) -> Tensor:
-        """(2) sums of the smoothed loss and the negative log-likelihood; all gradients of the first, concatenated."""
+    def train_step(self, batch: FlatBatch, options: LossOptions, gradients: Tensor) -> tuple[Tensor, Tensor]:
+        """(2) sums of the smoothed loss and the negative log-likelihood; the gradients of the first by each thread.
+
+        `gradients` has a row of all concatenated gradients for each thread; the rows that were needed are returned.
+        """
         classify = self.config.family == "encoder" and batch.predicted is None
         labels = len(self.config.labels) if classify else self.config.vocab_size
         struct, alive = batch.arguments(labels, options)
-        sums, threads = (c_double * 2)(), torch.get_num_threads()
-        self._check(self.library.heedful_train_step(self.trainer, byref(struct), threads, _pointer(gradients), sums))
+        sums, threads = (c_double * 2)(), len(gradients)
+        used = self.library.heedful_train_step(self.trainer, byref(struct), threads, _pointer(gradients), sums)
+        self._check(used)
         del alive
-        return torch.tensor(sums[:])
+        return torch.tensor(sums[:]), gradients[:used]
+
+    def new_gradients(self) -> Tensor:
+        """Memory for the gradients of one loss, (threads, size)."""
+        buffer, self.buffer, threads = self.buffer, None, torch.get_num_threads()
+        return buffer if buffer is not None and len(buffer) == threads else torch.empty(threads, sum(self.sizes))
 
     def add_gradients(self, gradients: Tensor, scale: float) -> None:
-        """Add `scale` times the concatenated gradients to those of the parameters, at once if these are consecutive."""
-        gradients.mul_(scale)  # rounded before it is added: ranks and micro-batches give the same sums, to the bit
-        if (flat := self._flat_gradients()) is not None:
-            flat.add_(gradients)
+        """Add `scale` times the sum of the gradients of all threads to those of the parameters.
+
+        At once if these are consecutive.
+        """
+        flat = self._flat_gradients()
+        total = torch.zeros(gradients.size(1)) if flat is None else flat
+        self.library.heedful_add_gradients(
+            gradients.data_ptr(), len(gradients), len(total), scale, total.data_ptr(), torch.get_num_threads()
+        )
+        if flat is not None:
             return
-        for parameter, part in zip(self.parameters, torch.split(gradients, self.sizes), strict=True):
+        for parameter, part in zip(self.parameters, torch.split(total, self.sizes), strict=True):
             added = part.view_as(parameter)
             parameter.grad = added.clone() if parameter.grad is None else parameter.grad + added
 
@@ -148,10 +163,9 @@ class _NativeLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.trainer, ctx.shapes = trainer, [tensor.shape for tensor in inputs]
         ctx.direct = inputs[0] is trainer.anchor
-        ctx.gradients, trainer.buffer = trainer.buffer, None
-        if ctx.gradients is None:
-            ctx.gradients = torch.empty(sum(trainer.sizes))
-        smoothed, likelihood = trainer.train_step(batch, options, ctx.gradients).float().unbind()
+        ctx.memory = trainer.new_gradients()
+        sums, ctx.gradients = trainer.train_step(batch, options, ctx.memory)
+        smoothed, likelihood = sums.float().unbind()
         ctx.mark_non_differentiable(likelihood)
         return smoothed, likelihood
 
@@ -159,9 +173,9 @@ class _NativeLoss(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.direct:
             ctx.trainer.add_gradients(ctx.gradients, float(grads[0]))
-            ctx.trainer.buffer = ctx.gradients
+            ctx.trainer.buffer = ctx.memory
             return None, None, None, None
-        parts = torch.split(ctx.gradients.mul_(grads[0]), ctx.trainer.sizes)
+        parts = torch.split(ctx.gradients.sum(0).mul_(grads[0]), ctx.trainer.sizes)
         return None, None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
 
 

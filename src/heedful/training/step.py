@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from heedful.config import TrainSettings
 from heedful.errors import TrainingError
 from heedful.model.transformer import Embedding
+from heedful.native.adam_step import adam_step_for
 from heedful.native.muon_step import newton_schulz_for
+from heedful.ops.adamw import adam_step
 from heedful.ops.cross_entropy import Loss
 from heedful.ops.newton_schulz import newton_schulz
 from heedful.training.distributed import Distributed
@@ -59,7 +61,8 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> Optimizer:
     matrices = layer_matrices(model) if settings.optimizer == "muon" else []
     rest = [p for p in model.parameters() if p.requires_grad and not any(p is matrix for matrix in matrices)]
     frozen = [m.weight for m in model.modules() if isinstance(m, Embedding)] if settings.freeze_embeddings else []
-    adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, frozen)
+    step = adam_step if settings.backend == "torch" else adam_step_for(rest)
+    adam = Adam(rest, (settings.beta1, settings.beta2), settings.epsilon, settings.weight_decay, frozen, step)
     if not matrices:
         return adam
     orthogonalize = newton_schulz if settings.backend == "torch" else newton_schulz_for(matrices[0], settings.precision)

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "adam.h"
 #include "cpu.h"
 #include "forced_decoding.h"
 #include "newton_schulz.h"
@@ -62,7 +63,8 @@ extern "C" {
 // The version of this interface, and the sizes of all structures that Python passes, in the order of native/capi.py.
 int32_t heedful_abi(int64_t* sizes, int32_t count) {
     const size_t own[] = {sizeof(ModelConfig),         sizeof(WeightTensor), sizeof(SearchOptions), sizeof(ForcedPairs),
-                          sizeof(train::NamedWeights), sizeof(train::Batch), sizeof(Quintic)};
+                          sizeof(train::NamedWeights), sizeof(train::Batch), sizeof(Quintic),       sizeof(AdamTensors),
+                          sizeof(AdamOptions)};
     if (count != int32_t(sizeof own / sizeof *own)) return -1;
     std::copy(std::begin(own), std::end(own), sizes);
     return ABI;
@@ -243,7 +245,13 @@ void heedful_trainer_free(train::Trainer* trainer) { delete trainer; }
 
 int32_t heedful_train_step(train::Trainer* trainer, const train::Batch* batch, int32_t threads, float* gradients,
                            double* sums) {
-    return guarded([&] { return trainer->train_step(*batch, threads, gradients, sums), 0; });
+    return guarded([&] { return trainer->train_step(*batch, threads, gradients, sums); });
+}
+void heedful_add_gradients(const float* parts, int32_t count, int64_t size, float scale, float* to, int32_t threads) {
+    train::add_gradients(parts, count, size, scale, to, threads);
+}
+void heedful_adam_step(const AdamTensors* tensors, const AdamOptions* options, int32_t threads) {
+    adam_step(*tensors, *options, threads);
 }
 
 int32_t heedful_newton_schulz(float* matrices, int32_t count, int32_t rows, int32_t columns, const Quintic* quintic,

@@ -15,23 +15,26 @@ namespace heedful {
 template <int rows, bool accumulate>
 inline void micro_kernel(const BF16* a, long lda, int k, const BF16* panel, float* c, long ldc, const float* bias) {
     VecF32 sums[rows][2];
-    for (int r = 0; r < rows; ++r)
-        for (int half = 0; half < 2; ++half)
+    unroll<rows>([&](auto r) {
+        unroll<2>([&](auto half) {
             sums[r][half] = accumulate ? load(c + r * ldc + half * LANES)
                             : bias     ? load(bias + half * LANES)
                                        : VecF32{};
+        });
+    });
     for (int t = 0; t < k; t += 2, panel += 2 * PANEL) {
         const VecU32 left = load(panel), right = load(panel + PANEL);
-        for (int r = 0; r < rows; ++r) {
+        unroll<rows>([&](auto r) {
             uint32_t pair;
             std::memcpy(&pair, a + r * lda + t, sizeof pair);
             const VecU32 x = pair - VecU32{};
             sums[r][0] = dot2_bf16(sums[r][0], x, left);
             sums[r][1] = dot2_bf16(sums[r][1], x, right);
-        }
+        });
     }
-    for (int r = 0; r < rows; ++r)
-        for (int half = 0; half < 2; ++half) store(c + r * ldc + half * LANES, sums[r][half]);
+    unroll<rows>([&](auto r) {
+        unroll<2>([&](auto half) { store(c + r * ldc + half * LANES, sums[r][half]); });
+    });
 }
 
 // Whether a bf16 GEMM is faster than a float32 GEMM: vdpbf16ps alone is not on CPUs that have AMX.

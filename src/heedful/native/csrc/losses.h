@@ -40,9 +40,9 @@ template <typename Scalar>
 class Losses {
   public:
     // candidate_grads, (C, D), are accumulated into.
-    Losses(const Candidates<Scalar>& candidates, const Batch& batch, Arena& arena, float* candidate_grads)
+    Losses(const Candidates<Scalar>& candidates, const Batch& batch, Workspace<Scalar>& workspace, float* candidate_grads)
         : hidden_sum(candidates.matrix.width), candidate_grads(candidate_grads), candidates(candidates), batch(batch),
-          D(candidates.matrix.width), arena(arena), packer(arena) {
+          D(candidates.matrix.width), workspace(workspace), arena(workspace.arena), packer(workspace) {
         if (candidates.matrix.bias) bias_grads.resize(round_up_panel(batch.candidate_count));
     }
 
@@ -68,9 +68,9 @@ class Losses {
     const Candidates<Scalar>& candidates;
     const Batch& batch;
     const int D;
+    Workspace<Scalar>& workspace;
     Arena& arena;
     OperandPacker<Scalar> packer;
-    Buffer<float> chunk;  // logits of some candidates
     CopyMixture* mixture = nullptr;
 
     // Chunks of rows: all logits of a few rows at a time.
@@ -97,12 +97,12 @@ class Losses {
             }
             if (candidates.matrix.bias) heedful::add_rows(logits, rows, P, bias_grads.data());
             gemm<true>(logits, P, rows, P, candidates.panels[1].get(), D, d_hidden, D);
-            gemm_tn_add(logits, P, rows, C, packer.panels(hidden, rows, D), D, candidate_grads, packer.transposed);
+            gemm_tn_add(logits, P, rows, C, packer.panels(hidden, rows, D), D, candidate_grads, workspace.transposed);
         }
     }
 
     // Chunks of candidates: some logits of all rows at a time, so that the candidates' gradients are read and written once.
-    // Logits are computed twice, first for the maximum of each row; e^(logit - maximum) is what is stored.
+    // The logits of several chunks are computed twice, first for the maximum of each row; e^(logit - maximum) is what is stored.
     void cross_entropy_by_candidates(const Tensor& x, float* dx, const int32_t* labels) {
         const int P = int(round_up_panel(batch.candidate_count)), N = x.rows;
         const Scalar* hidden = packer.persistent_rows(x);
@@ -111,7 +111,7 @@ class Losses {
         std::vector<float> label_logit(N), total(N);
         const std::vector<float> max_logit = max_logits(hidden, N, labels, label_logit);
         std::fill_n(d_hidden, size_t(N) * D, 0.0f);
-        for_each_chunk(hidden, N, [&](int first, int width, const float* logits, long ld) {
+        for_each_chunk(hidden, N, true, [&](int first, int width, const float* logits, long ld) {
             for (int r = 0; r < N; ++r)
                 total[r] += store_exps(logits + r * ld, width, max_logit[r], exps + size_t(r) * P + first);
             clear_labels(labels, first, width, N, exps);
@@ -148,7 +148,7 @@ class Losses {
             }
         std::vector<float> label_logit(N), total(N), difference(N), logsumexp(N), kl(N);
         const std::vector<float> max_logit = max_logits(hidden, N, labels, label_logit);
-        for_each_chunk(hidden, N, [&](int, int width, const float* logits, long ld) {
+        for_each_chunk(hidden, N, true, [&](int, int width, const float* logits, long ld) {
             for (int r = 0; r < N; ++r) {
                 const float *row = logits + r * ld, *other_row = logits + other[r] * ld;
                 VecF32 sums{}, differences{};
@@ -163,7 +163,7 @@ class Losses {
         for (int r = 0; r < N; ++r) logsumexp[r] = max_logit[r] + std::log(total[r]);
         for (int r = 0; r < N; ++r) kl[r] = difference[r] / total[r] - (logsumexp[r] - logsumexp[other[r]]);
         std::fill_n(d_hidden, size_t(N) * D, 0.0f);
-        for_each_chunk(hidden, N, [&](int first, int width, const float* logits, long ld) {
+        for_each_chunk(hidden, N, true, [&](int first, int width, const float* logits, long ld) {
             for (int r = 0; r < N; ++r)
                 for (int i = 0; i < width; i += PANEL) {
                     VecF32 d[2];
@@ -194,15 +194,17 @@ class Losses {
         add_candidate_grads(d_logits, hidden, N);
     }
 
-    // Computes the logits of one chunk of candidates after another; they are valid until the next.
+    // Computes the logits of one chunk of candidates after another; they are valid until the next. If `again`, those of a
+    // single chunk are still there.
     template <typename Work>
-    void for_each_chunk(const Scalar* hidden, int N, Work work) {
+    void for_each_chunk(const Scalar* hidden, int N, bool again, Work work) {
         const int P = int(round_up_panel(batch.candidate_count)), W = std::min(CHUNK_CANDIDATES, P);
-        float* logits = chunk.ensure(round_up_tile(N) * W);
+        float* logits = workspace.logits.ensure(round_up_tile(N) * W);
         for (int first = 0; first < P; first += W) {
             const int width = std::min(W, P - first);
-            gemm<false>(hidden, D, N, D, candidates.panels[0].get() + size_t(first) * D, width, logits, W,
-                        candidates.logit_bias.get() + first);
+            if (!again || P > W)
+                gemm<false>(hidden, D, N, D, candidates.panels[0].get() + size_t(first) * D, width, logits, W,
+                            candidates.logit_bias.get() + first);
             work(first, width, logits, W);
         }
     }
@@ -210,7 +212,7 @@ class Losses {
     // The largest logit of each row; label_logit receives that of its label.
     std::vector<float> max_logits(const Scalar* hidden, int N, const int32_t* labels, std::vector<float>& label_logit) {
         std::vector<float> result(N, -INF);
-        for_each_chunk(hidden, N, [&](int first, int width, const float* logits, long ld) {
+        for_each_chunk(hidden, N, false, [&](int first, int width, const float* logits, long ld) {
             for (int r = 0; r < N; ++r) {
                 const float* row = logits + r * ld;
                 result[r] = std::max(result[r], max_value(row, width));
@@ -233,7 +235,7 @@ class Losses {
         const Scalar* panels = packer.panels(rows, N, D);
         for (int first = 0; first < P; first += CHUNK_CANDIDATES)
             gemm_tn_add(d_logits + first, P, N, std::min(CHUNK_CANDIDATES, P - first), panels, D,
-                        candidate_grads + size_t(first) * D, packer.transposed);
+                        candidate_grads + size_t(first) * D, workspace.transposed);
     }
 
     // Adds the loss of one token, `weight` times, and the gradient of label smoothing by its hidden state -> the part of the

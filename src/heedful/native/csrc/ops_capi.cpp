@@ -34,12 +34,12 @@ void cross_entropy(const train::OutputMatrix& matrix, const train::Batch& batch,
     const size_t D = matrix.width, unit = batch.rdrop > 0 ? 2 : 1, units = batch.sentences / unit;
     train::Candidates<Scalar> candidates;
     candidates.pack(matrix, batch, threads);
-    std::vector<train::Arena> arenas(threads);
+    std::vector<train::Workspace<Scalar>> workspaces(threads);
     std::vector<std::vector<float>> grads(threads, std::vector<float>(round_up_panel(batch.candidate_count) * D));
     std::vector<std::unique_ptr<train::Losses<Scalar>>> losses;
     std::vector<const train::Losses<Scalar>*> all;
     for (int i = 0; i < threads; ++i) {
-        losses.push_back(std::make_unique<train::Losses<Scalar>>(candidates, batch, arenas[i], grads[i].data()));
+        losses.push_back(std::make_unique<train::Losses<Scalar>>(candidates, batch, workspaces[i], grads[i].data()));
         all.push_back(losses.back().get());
     }
 #pragma omp parallel for num_threads(threads)

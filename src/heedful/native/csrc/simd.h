@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -34,6 +35,16 @@ typedef uint8_t VecU8 __attribute__((vector_size(LANES)));
 constexpr float INF = std::numeric_limits<float>::infinity();
 
 inline size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Calls work(0), work(1), …, work(count - 1) with constants. Registers in an array that is indexed by them stay registers:
+// GCC unrolls a loop only after it has decided to keep the array in memory.
+template <int count, typename Work>
+__attribute__((always_inline)) inline void unroll(Work work) {
+    if constexpr (count > 0) {
+        unroll<count - 1>(work);
+        work(std::integral_constant<int, count - 1>{});
+    }
+}
 
 inline VecF32 load(const float* from) {
     VecF32 v;
@@ -78,6 +89,19 @@ inline VecF32 fmadd(VecF32 a, VecF32 b, VecF32 c) {
     return (VecF32)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     return a * b + c;
+#endif
+}
+
+inline VecF32 square_root(VecF32 x) {
+#if defined(__AVX512F__)
+    return (VecF32)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX__)
+    return (VecF32)_mm256_sqrt_ps((__m256)x);
+#elif defined(HEEDFUL_NEON)
+    return (VecF32)vsqrtq_f32((float32x4_t)x);
+#else
+    for (int i = 0; i < LANES; ++i) x[i] = std::sqrt(x[i]);
+    return x;
 #endif
 }
 

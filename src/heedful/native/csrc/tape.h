@@ -14,10 +14,11 @@ template <typename Scalar>
 class Tape {
   public:
     // weight_grads, all weights concatenated, and candidate_grads, (C, D), are accumulated into.
-    Tape(const TransformerTrainer<Scalar>& trainer, const Batch& batch, Arena& arena, float* weight_grads,
+    Tape(const TransformerTrainer<Scalar>& trainer, const Batch& batch, Workspace<Scalar>& workspace, float* weight_grads,
          float* candidate_grads)
-        : losses(trainer.candidates, batch, arena, candidate_grads), trainer(trainer), config(trainer.config), batch(batch),
-          D(trainer.config.width), arena(arena), grads(arena), packer(arena), weight_grads(weight_grads) {}
+        : losses(trainer.candidates, batch, workspace, candidate_grads), trainer(trainer), config(trainer.config),
+          batch(batch), D(trainer.config.width), workspace(workspace), arena(workspace.arena), grads(arena),
+          packer(workspace), weight_grads(weight_grads) {}
 
     Losses<Scalar> losses;
 
@@ -82,7 +83,7 @@ class Tape {
                     gemm<true>(dy, out, y.rows, out, weight, in, *x.grad, in);
                 else
                     gemm<false>(dy, out, y.rows, out, weight, in, *x.grad = grads.allocate(x.padded_size()), in);
-                gemm_tn_add(dy, out, y.rows, out, panels, in, weight_grad(layers[i]->weight), packer.transposed);
+                gemm_tn_add(dy, out, y.rows, out, panels, in, weight_grad(layers[i]->weight), workspace.transposed);
                 if (layers[i]->bias >= 0) add_rows(grad(y), y.rows, out, weight_grad(layers[i]->bias));
                 free_grad(y);
             }
@@ -189,10 +190,10 @@ class Tape {
                     config.attention_dropout > 0 ? next_rng(config.attention_dropout) : DropoutRng(0, 0, 0, 0);
                 float* weights = arena.allocate(shape.weights_size());
                 attention_forward(shape, query.value + q, key.value + k, value.value + k, rng, weights,
-                                  output.value + q, scratch);
+                                  output.value + q, workspace.attention);
                 steps.push_back([=] {
                     attention_backward(shape, query.value + q, key.value + k, value.value + k, weights, rng,
-                                       grad(output) + q, grad(query) + q, grad(key) + k, grad(value) + k, scratch);
+                                       grad(output) + q, grad(query) + q, grad(key) + k, grad(value) + k, workspace.attention);
                 });
             }
         return output;
@@ -280,13 +281,13 @@ class Tape {
     const ModelConfig& config;
     const Batch& batch;
     const int D;
+    Workspace<Scalar>& workspace;
     Arena& arena;
     GradPool grads;
     OperandPacker<Scalar> packer;
     float* weight_grads;
     uint64_t group = 0, site = 0;  // with the seed, they determine the dropout masks
     std::vector<std::function<void()>> steps;
-    Buffer<float> scratch;
 
     float* weight_grad(int weight) const { return weight_grads + trainer.offsets[weight]; }
     DropoutRng next_rng(float rate) { return DropoutRng(batch.seed, group, site++, rate); }

@@ -73,33 +73,41 @@ class GradPool {
     std::map<size_t, std::vector<float*>> free;
 };
 
+// Memory of one thread that is reused from step to step: fresh memory would be cleared by the operating system.
+template <typename Scalar>
+struct Workspace {
+    Arena arena;
+    Buffer<Scalar> transposed;     // of `gemm_tn_add`
+    Buffer<Scalar> panels, rows;   // of OperandPacker
+    Buffer<float> logits;          // of some candidates
+    Buffer<float> attention;
+};
+
 // Converts and packs activations into GEMM operands.
 template <typename Scalar>
 class OperandPacker {
   public:
-    Buffer<Scalar> transposed;  // workspace of `gemm_tn_add`
-
-    explicit OperandPacker(Arena& arena) : arena(arena) {}
+    explicit OperandPacker(Workspace<Scalar>& workspace) : workspace(workspace) {}
 
     // Valid until the arena is reset.
     const Scalar* persistent_rows(const Tensor& x) {
-        Scalar* memory = std::is_same_v<Scalar, BF16> ? arena.template allocate<Scalar>(x.padded_size()) : nullptr;
+        Scalar* memory = std::is_same_v<Scalar, BF16> ? workspace.arena.template allocate<Scalar>(x.padded_size()) : nullptr;
         return as_operand<Scalar>(x.value, x.size(), memory);
     }
     // x has the shape of `like`. Valid until the next call.
     const Scalar* temporary_rows(const float* x, const Tensor& like) {
-        return as_operand<Scalar>(x, like.size(), row_buffer.ensure(like.padded_size()));
+        return as_operand<Scalar>(x, like.size(), workspace.rows.ensure(like.padded_size()));
     }
     // Panels of (count, width). Valid until the next call.
     const Scalar* panels(const Scalar* rows, int count, int width) {
         const size_t length = gemm_depth<Scalar>(count);
-        pack_rows(rows, width, count, width, panel_buffer.ensure(round_up_panel(width) * length), length * PANEL);
-        return panel_buffer.get();
+        Scalar* panels = workspace.panels.ensure(round_up_panel(width) * length);
+        pack_rows(rows, width, count, width, panels, length * PANEL);
+        return panels;
     }
 
   private:
-    Arena& arena;
-    Buffer<Scalar> panel_buffer, row_buffer;
+    Workspace<Scalar>& workspace;
 };
 
 }  // namespace heedful::train

@@ -1,7 +1,7 @@
 // A training step: the loss of a batch and the gradients of all weights, for the three families of heedful/model.
 //
 // A batch is computed in groups of a few sentences, whose activations stay in the cache from the embedding to the gradients.
-// Each thread has its own groups and gradients; the gradients are summed at the end, always in the same order. Sentences
+// Each thread has its own groups and gradients; `add_gradients` sums them, always in the same order. Sentences
 // are concatenated, so there is no padding.
 #pragma once
 
@@ -122,8 +122,8 @@ class ForwardBackward {
 
 template <typename Scalar>
 struct TransformerTrainer<Scalar>::Worker {
-    Arena arena;
-    Buffer<float> gradients, candidate_grads;
+    Workspace<Scalar> workspace;
+    Buffer<float> candidate_grads;
 };
 
 template <typename Scalar>
@@ -180,7 +180,7 @@ inline std::vector<Group> group_evenly(const Batch& batch, int tokens) {
 }
 
 template <typename Scalar>
-void TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, float* gradients, double* sums) {
+int TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, float* gradients, double* sums) {
     const int D = config.width, C = batch.candidate_count;
     const int tokens = min_group_tokens(D, config.family != ENCODER_DECODER);
     pack_weights(threads);
@@ -193,9 +193,8 @@ void TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, flo
     std::vector<const Losses<Scalar>*> losses;
     for (int i = 0; i < threads; ++i) {
         Worker& worker = *workers[i];
-        float* own = i ? worker.gradients.ensure(total) : gradients;
         float* candidate_grads = worker.candidate_grads.ensure(round_up_panel(C) * D);
-        tapes.push_back(std::make_unique<Tape<Scalar>>(*this, batch, worker.arena, own, candidate_grads));
+        tapes.push_back(std::make_unique<Tape<Scalar>>(*this, batch, worker.workspace, gradients + i * total, candidate_grads));
         losses.push_back(&tapes.back()->losses);
     }
     ExceptionCollector exceptions;
@@ -203,7 +202,7 @@ void TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, flo
     for (int i = 0; i < threads; ++i)
         exceptions.run([&] {
             const AmxTileScope amx;
-            std::fill_n(i ? workers[i]->gradients.get() : gradients, total, 0.0f);
+            std::fill_n(gradients + i * total, total, 0.0f);
             std::fill_n(workers[i]->candidate_grads.get(), size_t(C) * D, 0.0f);
             for (size_t g = groups.size() * i / threads; g < groups.size() * (i + 1) / threads; ++g) {
                 tapes[i]->start_group(g);
@@ -211,16 +210,27 @@ void TransformerTrainer<Scalar>::train_step(const Batch& batch, int threads, flo
             }
         });
     exceptions.rethrow();
-    for (int i = 1; i < threads; ++i) {
-        const float* other = workers[i]->gradients.get();
-#pragma omp parallel for num_threads(threads)
-        for (int64_t at = 0; at < total; ++at) gradients[at] += other[at];
-    }
     const OutputWeights& head = output(batch);
     add_output_gradients(candidates.matrix, batch, threads, losses, gradients + offsets[head.weight],
                          head.bias < 0 ? nullptr : gradients + offsets[head.bias]);
     sums[0] = sums[1] = 0;
     for (const Losses<Scalar>* loss : losses) sums[0] += loss->smoothed_loss, sums[1] += loss->nll;
+    return threads;
+}
+
+// to += scale times the sum of `parts`: (count, size), the gradients that `train_step` wrote. The product is rounded before
+// it is added: processes and micro-batches give the same sums, to the bit.
+inline void add_gradients(const float* parts, int count, int64_t size, float scale, float* to, int threads) {
+    constexpr int64_t BLOCK = 1 << 14;
+    parallel_for((size + BLOCK - 1) / BLOCK, threads, [=](int64_t block) {
+        const int64_t first = block * BLOCK;
+        for_each_register(size_t(std::min(BLOCK, size - first)), [=](size_t at, size_t part) {
+            const float* from = parts + first + at;
+            VecF32 sum = load_part(from, part);
+            for (int i = 1; i < count; ++i) sum += load_part(from + i * size, part);
+            store_part(to + first + at, load_part(to + first + at, part) + sum * scale, part);
+        });
+    });
 }
 
 }  // namespace heedful::train

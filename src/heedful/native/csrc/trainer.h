@@ -98,9 +98,10 @@ class WeightNumbers {
 class Trainer {
   public:
     virtual ~Trainer() = default;
-    // One forward and backward pass -> the gradients of all weights, concatenated, and the sums of the smoothed loss and of
-    // the negative log-likelihood.
-    virtual void train_step(const Batch& batch, int threads, float* gradients, double* sums) = 0;
+    // One forward and backward pass -> the number of threads that computed it. gradients: (threads, total), of which each of
+    // these threads writes a row, the gradients of all weights by its sentences; sums: of the smoothed loss and of the
+    // negative log-likelihood.
+    virtual int train_step(const Batch& batch, int threads, float* gradients, double* sums) = 0;
 };
 
 // A trainer for GEMM operands of type Scalar.
@@ -151,7 +152,7 @@ class TransformerTrainer : public Trainer {
         numbers.check_all_used();
     }
 
-    void train_step(const Batch& batch, int threads, float* gradients, double* sums) override;
+    int train_step(const Batch& batch, int threads, float* gradients, double* sums) override;
 
     // The table that is added to embeddings, unless it is learned.
     const float* added_positions() const { return config.positions == ADDED ? positions : nullptr; }

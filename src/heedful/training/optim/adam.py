@@ -1,7 +1,4 @@
-"""Adam (Kingma and Ba, 2015) with decoupled weight decay (Loshchilov and Hutter, 2019).
-
-It calls the function behind `torch.optim.AdamW`: the class itself imports torch.compile, which takes seconds.
-"""
+"""Adam (Kingma and Ba, 2015) with decoupled weight decay (Loshchilov and Hutter, 2019)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adamw import adamw
+
+from heedful.ops.adamw import AdamStep, AdamTensors, adam_step
 
 
 class Optimizer(ABC):
@@ -35,9 +33,10 @@ class Adam(Optimizer):
         epsilon: float,
         weight_decay: float,
         no_decay: Sequence[nn.Parameter] = (),
+        adam_step: AdamStep = adam_step,
     ) -> None:
         super().__init__()
-        self.betas, self.epsilon = betas, epsilon
+        self.betas, self.epsilon, self.adam_step = betas, epsilon, adam_step
         matrices = [p for p in parameters if p.dim() > 1 and not any(p is other for other in no_decay)]
         rest = [p for p in parameters if not any(p is matrix for matrix in matrices)]
         self.decays = [(part, decay) for part, decay in ((matrices, weight_decay), (rest, 0.0)) if part]
@@ -48,11 +47,8 @@ class Adam(Optimizer):
             states = [self._state(parameter) for parameter in parameters]
             means, squares, steps = ([state[kind] for state in states] for kind in ("exp_avg", "exp_avg_sq", "step"))
             gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-            adamw(
-                [*parameters], gradients, means, squares, [], steps,
-                fused=True, amsgrad=False, beta1=self.betas[0], beta2=self.betas[1], lr=rate, weight_decay=decay,
-                eps=self.epsilon, maximize=False,
-            )  # fmt: skip
+            tensors = AdamTensors(parameters, gradients, means, squares, steps)
+            self.adam_step(tensors, rate, self.betas, self.epsilon, decay)
 
     def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         state = self.state[parameter]
