@@ -131,7 +131,7 @@ def test_training_starts_from_a_recognizer(manifest: Path, trained: Path) -> Non
         ({"train.rdrop": 1.0}, "train.rdrop is 1.0, but this run trains a speech recognizer"),
         ({"train.sampled_softmax": 100}, "train.sampled_softmax is 100, but this run trains a speech recognizer"),
         ({"model.features": 40, "model.vocab_size": 5}, "model.vocab_size is 5, and follows from the corpus"),
-        ({"task": "translation"}, "task is translation, but a list of recordings trains speech"),
+        ({"task": "translation"}, "task is translation, but a list of recordings can only train speech"),
         ({"text.vocab_size": 20_000}, "text.vocab_size is 20000"),
     ],
 )
@@ -151,5 +151,5 @@ def test_a_translator_has_no_speech_settings(tmp_path: Path) -> None:
 
 
 def test_a_recognizer_is_refused_by_other_commands(trained: Path) -> None:
-    with pytest.raises(heedful.errors.FolderError, match="is a speech recognizer, use heedful transcribe"):
+    with pytest.raises(heedful.errors.FolderError, match="does not translate; use heedful transcribe"):
         heedful.Translator.load(trained)
