@@ -3,14 +3,15 @@
     python benchmarks/longer.py --minutes 60 --seeds 2 --picture docs/images/longer.svg
     python benchmarks/longer.py --tasks copy counting brackets --systems LSTM Transformer universal
     python benchmarks/longer.py --tasks brackets --systems sinusoidal learned syntax
-    python benchmarks/longer.py --tasks copy reverse addition --systems neural-gpu --seeds 3
+    python benchmarks/longer.py --tasks copy reverse addition --systems neural-gpu --seeds 3 --curriculum
 
 Every position scheme of the Transformer, and an LSTM with additive attention, or the systems that are given, learn a
 task from short input only; then they are tested up to four times as long, greedily. The tasks: copy or reverse digits;
 add two binary numbers, the lowest bit first; counting, which answers n times one symbol with n times another; brackets,
 which closes all open brackets of two kinds; and translate, the embedded grammar. Syntax positions get the nesting of
 the brackets as a tree and have no other task. Shown is the share of tokens that are
-right, each in its place, and printed beside it that of outputs that are right as a whole. All models get the same share
+right, each in its place, and printed beside it that of outputs that are right as a whole. With --curriculum training
+begins with one symbol, and a longer one follows when the loss is small. All models get the same share
 of the time, which is the processor's, so that other work on the machine takes nothing from them.
 """
 
@@ -107,6 +108,26 @@ class Symbols:
         return [self.pair(round(self.short * factor)) for _ in range(TESTED)]
 
 
+class Curriculum:
+    """Lengths from 1 on, one more when the loss of the longest is small; a batch has one length, mostly the longest."""
+
+    def __init__(self, corpus: Symbols) -> None:
+        self.corpus, self.longest, self.length, self.loss = corpus, 1, 1, 1.0
+
+    def train(self, count: int) -> list[Pair]:
+        draw = self.corpus.random
+        any_length = draw.randint(1, self.corpus.short if draw.random() < 0.25 else self.longest)
+        self.length = self.longest if draw.random() < 0.6 else any_length
+        return [self.corpus.pair(self.length) for _ in range(count)]
+
+    def note(self, loss: float) -> None:
+        """Take the loss of the last batch into account."""
+        if self.length == self.longest:
+            self.loss = 0.95 * self.loss + 0.05 * loss
+        if self.loss < 0.15 and self.longest < self.corpus.short:
+            self.longest, self.loss = self.longest + 1, 0.6
+
+
 class Sentences:
     """The grammar's sentences of up to 9 tokens; tested on those up to so much longer, and longer than before."""
 
@@ -159,12 +180,13 @@ def padded(rows: list[list[int]]) -> Tensor:
 
 
 def trained(
-    changes: dict[str, object], corpus: Symbols | Sentences, seconds: float, seed: int, size: int
+    changes: dict[str, object], corpus: Symbols | Sentences | Curriculum, seconds: float, seed: int, size: int
 ) -> EncoderDecoder:
     """A model after so many seconds of each thread, by a rate that falls to zero with them."""
     torch.manual_seed(seed)
     sizes = {"d_model": 64, "d_ff": 256, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
-    sizes |= {"vocab_size": corpus.vocabulary, "max_length": 256, "pre_norm": True, "relative_window": 8}
+    vocabulary = (corpus.corpus if isinstance(corpus, Curriculum) else corpus).vocabulary
+    sizes |= {"vocab_size": vocabulary, "max_length": 256, "pre_norm": True, "relative_window": 8}
     model = build_model(ModelConfig.model_validate(sizes | changes))
     assert isinstance(model, EncoderDecoder)
     model.trees = bracket_trees if changes.get("positions") == "syntax" else None
@@ -180,6 +202,8 @@ def trained(
         (loss.smoothed / loss.tokens).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
+        if isinstance(corpus, Curriculum):
+            corpus.note(float(loss.smoothed.detach()) / loss.tokens)
     return model.eval()
 
 
@@ -202,10 +226,13 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=[*SCHEMES, "LSTM"])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--curriculum", action="store_true", help="short input first; not for translate")
     parser.add_argument("--picture", type=Path, help="where to draw the shares: .svg or .png")
     arguments = parser.parse_args()
     if "syntax" in arguments.systems and arguments.tasks != ["brackets"]:
         parser.error("syntax positions need trees, and only brackets have them; give --tasks brackets")
+    if arguments.curriculum and "translate" in arguments.tasks:
+        parser.error("sentences have no curriculum; leave out translate or --curriculum")
     torch.set_num_threads(arguments.threads)
     seconds = 60 * arguments.minutes / (len(arguments.tasks) * len(arguments.systems) * arguments.seeds)
     print(f"{seconds:.0f} s a model, {arguments.seeds} seed(s); share of right tokens, mean (range); of right outputs")
@@ -218,7 +245,8 @@ def main() -> None:
             shares = []
             for seed in range(1, arguments.seeds + 1):
                 corpus = Sentences(seed) if task == "translate" else Symbols(task, seed)
-                model = trained(SYSTEMS[name], corpus, seconds, seed, BATCH.get(name, 128))
+                taught = Curriculum(corpus) if arguments.curriculum and isinstance(corpus, Symbols) else corpus
+                model = trained(SYSTEMS[name], taught, seconds, seed, BATCH.get(name, 128))
                 shares.append([right(model, corpus.test(factor)) for factor in FACTORS])
             result, whole = torch.tensor(shares).unbind(2)  # (seeds, factors)
             results[task][name] = result
