@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,12 @@ from heedful.audio.log_mel import FeatureFrames
 from heedful.cli.commands import build_app
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import DataError, SettingError
+from heedful.evaluation import word_errors
 from heedful.inference.transcriber import AHEAD, MAX_SEARCHES, SpeechSegment, Transcriber, Transcript
 from heedful.inference.transcript_formats import clock, subrip, webvtt
 from heedful.model.transformer import build_model
 from heedful.native.engine import AUDIO_ROWS
+from heedful.search.options import SearchOptions
 from heedful.storage.folder import ModelFolder, save_folder
 from heedful.text import train_plain_vocabulary
 from tests.audio.sounds import tone, word
@@ -148,3 +151,49 @@ def test_evaluate_prints_error_rates(folder: Path, tmp_path: Path) -> None:
     assert json.loads(result.stdout)["words"] == 1
     assert "normalization: NFKC" in CliRunner().invoke(build_app(), arguments).stdout
     assert "--source is missing" in str(CliRunner().invoke(build_app(), ["evaluate", str(folder)]).exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ([], {}),
+        (["--max-length", "3"], {"max_length": 3}),
+        (["--no-loop-guard"], {"loop_guard": False}),
+        (["--beam", "3", "--length-penalty", "2"], {"beam": 3, "length_penalty": 2.0}),
+    ],
+)
+def test_evaluate_searches_with_its_options(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], options: dict[str, Any]
+) -> None:
+    """The command scores the text that Python's transcriber writes with the same options."""
+    scored: list[list[str]] = []
+    changes: list[dict[str, Any]] = []
+    score, search_options = word_errors.evaluate_speech, Transcriber.options
+
+    def evaluate_speech(hypotheses: list[str], references: list[str]) -> word_errors.SpeechEvaluation:
+        scored.append(hypotheses)
+        return score(hypotheses, references)
+
+    def record_options(self: Transcriber, new: dict[str, Any]) -> SearchOptions:
+        changes.append(new)
+        return search_options(self, new)
+
+    soundfile.write(tmp_path / "a.wav", word("ma", 4), 16_000)
+    (tmp_path / "test.tsv").write_text("a.wav\tma\n", encoding="utf-8")
+    transcriber = heedful.load(folder, kind=Transcriber, precision="float32")
+    expected = transcriber.transcribe([tmp_path / "a.wav"], **options)
+    monkeypatch.setattr(word_errors, "evaluate_speech", evaluate_speech)
+    monkeypatch.setattr(Transcriber, "options", record_options)
+    command = ["evaluate", str(folder), "--audio", str(tmp_path / "test.tsv"), "--precision", "float32", *arguments]
+    result = CliRunner().invoke(build_app(), command)
+    assert result.exit_code == 0, result.output
+    assert scored == [expected]
+    assert changes == [options]
+
+
+@pytest.mark.parametrize("option", ["--tokenize=13a", "--lowercase", "--calibrate", "--workers=2", "--shortlist"])
+def test_evaluate_refuses_options_of_translators_for_recordings(folder: Path, tmp_path: Path, option: str) -> None:
+    (tmp_path / "test.tsv").write_text("a.wav\tma\n", encoding="utf-8")
+    result = CliRunner().invoke(build_app(), ["evaluate", str(folder), "--audio", str(tmp_path / "test.tsv"), option])
+    assert isinstance(result.exception, SettingError)
+    assert str(result.exception).startswith(f"{option.partition('=')[0]} is for translations")

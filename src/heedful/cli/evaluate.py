@@ -55,7 +55,18 @@ def evaluate(
             raise SettingError(
                 "--audio evaluates one speech recognizer; leave out --source, --reference and ensembles."
             )
-        evaluate_audio(open_transcriber(models[0], compute), audio, search.beam, as_json)
+        translation_only = {
+            "--tokenize": tokenize is not None,
+            "--lowercase": lowercase,
+            "--calibrate": calibrate,
+            "--workers": compute.workers != 0,
+            "--shortlist": compute.shortlist,
+        }
+        if unused := [name for name, is_set in translation_only.items() if is_set]:
+            raise SettingError(
+                f"{unused[0]} is for translations, and --audio evaluates a speech recognizer; leave it out."
+            )
+        evaluate_audio(open_transcriber(models[0], compute), audio, search, as_json)
         return
     if source is None or reference is None:
         missing = "--source" if source is None else "--reference"
@@ -90,14 +101,14 @@ def evaluate(
     print(f"exact {result.exact:6.2f} % of {result.sentences:,} sentences, {speed:.1f}/s with {translator.engine}")
 
 
-def evaluate_audio(transcriber: Transcriber, manifest: Path, beam: int | None, as_json: bool) -> None:
+def evaluate_audio(transcriber: Transcriber, manifest: Path, search: BeamSearchGroup, as_json: bool) -> None:
     """Transcribe the recordings of a manifest, and print word and character error rates."""
     from heedful.evaluation.word_errors import evaluate_speech
     from heedful.formats.audio_manifest import read_manifest
 
     utterances = read_manifest(manifest)
     start, seconds, hypotheses = time.perf_counter(), 0.0, []
-    for transcript in transcriber.stream([utterance.path for utterance in utterances], **drop_unset(beam=beam)):
+    for transcript in transcriber.stream([utterance.path for utterance in utterances], **drop_unset(search)):
         hypotheses.append(transcript.text)
         seconds += transcript.duration
     speed = seconds / (time.perf_counter() - start)
