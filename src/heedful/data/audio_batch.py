@@ -89,8 +89,8 @@ def pad_with_silence(frames: Frames, config: ModelConfig) -> Frames:
 
 def pad_features(recordings: Sequence[FeatureFrames]) -> tuple[Tensor, Tensor]:
     """-> (B, frames, F), padded with zeros, and (B,) positions."""
-    longest, bins = max(len(each.frames) for each in recordings), recordings[0].frames.shape[1]
+    longest, bins = max(len(recording.frames) for recording in recordings), recordings[0].frames.shape[1]
     padded = np.zeros((len(recordings), longest, bins), np.float32)
-    for row, each in zip(padded, recordings, strict=True):
-        row[: len(each.frames)] = each.frames
-    return torch.from_numpy(padded), torch.tensor([each.positions for each in recordings])
+    for row, recording in zip(padded, recordings, strict=True):
+        row[: len(recording.frames)] = recording.frames
+    return torch.from_numpy(padded), torch.tensor([recording.positions for recording in recordings])

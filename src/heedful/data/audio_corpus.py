@@ -157,14 +157,16 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
         with closing(_AudioWriter(folder, "valid", kind)) as writer:
             valid_kept = list(encoder.append(valid, (1.0,), writer, self.valid or self.train, valid_dropped))
         with closing(_AudioWriter(folder, "train", kind)) as writer:
-            kept = list(encoder.append(train, report.speeds, writer, self.train, report.unreadable))
+            train_kept = list(encoder.append(train, report.speeds, writer, self.train, report.unreadable))
         report.target_lengths = Lengths.of(open_ragged(folder, "train.target", kind).lengths)
-        for name, files in (("train", kept), ("valid", valid_kept)):
+        for name, files in (("train", train_kept), ("valid", valid_kept)):
             if not files:
                 why = "; ".join(line.strip() for line in [*report.unreadable_lines(), *report.valid_unreadable_lines()])
                 raise DataError(f"no recording is left in the {name} set of {self.train} ({why or '0 kept'}).")
-        report.kept, report.valid_kept, report.vocab_size = len(kept), len(valid_kept), tokenizer.vocab_size
-        report.seconds, report.valid_seconds = (sum(seconds for _, seconds in files) for files in (kept, valid_kept))
+        report.kept, report.valid_kept, report.vocab_size = len(train_kept), len(valid_kept), tokenizer.vocab_size
+        report.seconds, report.valid_seconds = (
+            sum(seconds for _, seconds in files) for files in (train_kept, valid_kept)
+        )
         text = [utterance.text for utterance, _ in valid_kept]
         (folder / "valid.json").write_text(json.dumps(text, ensure_ascii=False), encoding="utf-8")
         (folder / "features.json").write_text(json.dumps(self.form.bins), encoding="utf-8")

@@ -285,7 +285,9 @@ class LabeledBuilder(CorpusBuilder[LabeledFile, LabeledReport, LabeledCorpus]):
         report.unanswerable = len(train) - counts["start"] if self.form.kind == "question-answering" else 0
         for name, examples in (("train", train), ("valid", valid)):
             rows = [
-                row for each in examples for row in self.form.encode(each, list(counts), tokenizer, self.max_length)
+                row
+                for example in examples
+                for row in self.form.encode(example, list(counts), tokenizer, self.max_length)
             ]
             report.truncated += sum(row.truncated for row in rows)
             report.windows += len(rows) - len(examples)

@@ -204,8 +204,8 @@ class LearnedFilters:
     def _foreign(self, text: str, own: CharacterTrigrams, other: CharacterTrigrams) -> bool:
         if sum(map(str.isalpha, text)) < SHORT:
             return False
-        found = trigrams(text)
-        margin = sum(other.log_probability(each) - own.log_probability(each) for each in found) / len(found)
+        grams = trigrams(text)
+        margin = sum(other.log_probability(gram) - own.log_probability(gram) for gram in grams) / len(grams)
         return margin > self.limits.language_margin
 
     def wrong_script(self, source: str, target: str) -> bool:

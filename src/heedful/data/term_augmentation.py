@@ -69,8 +69,8 @@ class TermAugmentation:
             if counts[word.lower()] > 1:
                 continue
             forms = self._translations(word.lower())
-            if found := next(iter(sorted(written.keys() & forms.keys())), None):
-                yield start, end, written.pop(found), forms[found]
+            if translation := next(iter(sorted(written.keys() & forms.keys())), None):
+                yield start, end, written.pop(translation), forms[translation]
 
     def _invented_stem(self, draw: random.Random) -> str:
         """The beginning of a word and the end of another one."""

@@ -110,9 +110,11 @@ class PassageWindows:
 
 def encode_passage(question: str, context: str, tokenizer: Tokenizer, max_length: int) -> PassageWindows:
     """A question, truncated to a quarter of the model's length, with all windows of a passage."""
-    asked = tokenizer.encode(question)[: max(1, min(LONGEST_QUESTION, max_length // 4))]
+    question_ids = tokenizer.encode(question)[: max(1, min(LONGEST_QUESTION, max_length // 4))]
     ids = tokenizer.encode(context)
-    return PassageWindows(asked, windows(ids, max(2, max_length - len(asked) - 3)), tokenizer.spans(context))
+    return PassageWindows(
+        question_ids, windows(ids, max(2, max_length - len(question_ids) - 3)), tokenizer.spans(context)
+    )
 
 
 class AnswerFormat(LabeledFormat[Question]):

@@ -155,9 +155,9 @@ class Author:
         while True:
             kind = self.pick(kinds)
             person = kind == "person"
-            found = self.person_phrase(use) if person else self.noun_phrase(self.noun(kind), use, one=one, bare=bare)
-            if avoid is None or not clashes(avoid, found):
-                return found
+            nominal = self.person_phrase(use) if person else self.noun_phrase(self.noun(kind), use, one=one, bare=bare)
+            if avoid is None or not clashes(avoid, nominal):
+                return nominal
 
     def noun_phrase(
         self, noun: Noun, use: str = "object", *, one: bool = False, bare: bool = True, quality: float = 0.28

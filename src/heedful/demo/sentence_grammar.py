@@ -209,8 +209,8 @@ class Writer(Questioner):
         verbs = [verb for verb in lexicon.CLAUSE_VERBS.values() if trait in verb.traits]
         verb = self.pick(verbs)
         past = self.chance(0.3) and verb.base != "hope"
-        asked = self.chance(0.25) and verb.base != "hope"
-        unknown = trait != "that" and verb.base == "know" and not asked
+        is_question = self.chance(0.25) and verb.base != "hope"
+        unknown = trait != "that" and verb.base == "know" and not is_question
         denied = trait == "that" and verb.base in ("believe", "think", "know", "say") and self.chance(0.25)
         era = "past" if past else "future" if verb.base == "hope" else ""
         if trait == "where":
@@ -225,7 +225,7 @@ class Writer(Questioner):
         while not can_deny(subject) or (clashes(subject, other) and not isinstance(subject, Pronoun)):
             subject = self.person_phrase()
         it = Clause(subject, verb, "past" if past else "present", negated=unknown or denied, complement=complement)
-        if asked and subject != I:
+        if is_question and subject != I:
             why = denied or self.chance(0.5)
             return Sentence(replace(it, reason=question("reason") if why else None), "question")
         return Sentence(it)

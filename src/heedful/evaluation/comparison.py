@@ -44,7 +44,7 @@ def compare(
     samples: int = SAMPLES,
 ) -> list[MetricComparison]:
     """BLEU and chrF of both systems by paired bootstrap resampling; the seed is sacreBLEU's."""
-    if any(len(each) != len(references) for each in outputs) or not references:
+    if any(len(translations) != len(references) for translations in outputs) or not references:
         raise DataError(f"{len(outputs[0])} and {len(outputs[1])} translations and {len(references)} references.")
     metrics: dict[str, Metric] = {"BLEU": build_bleu(tokenize or choose_tokenizer(references)), "chrF": CHRF()}
     systems: list[tuple[str, Sequence[str]]] = [("a", outputs[0]), ("b", outputs[1])]
@@ -61,10 +61,12 @@ def largest_differences(
     sources: Sequence[str], outputs: tuple[Sequence[str], Sequence[str]], references: Sequence[str], count: int
 ) -> list[SentenceDifference]:
     """The sentences whose translations differ most in chrF, the largest difference first."""
-    chrf, found = CHRF(), []
+    chrf, differences = CHRF(), []
     rows = zip(sources, *outputs, references, strict=True)
     for number, (source, first, second, reference) in enumerate(rows, 1):
         if first != second:
             scores = tuple(chrf.sentence_score(output, [reference]).score for output in (first, second))
-            found.append(SentenceDifference(number, source, reference, (first, second), (scores[0], scores[1])))
-    return sorted(found, key=lambda each: (-abs(each.scores[0] - each.scores[1]), each.number))[:count]
+            differences.append(SentenceDifference(number, source, reference, (first, second), (scores[0], scores[1])))
+    return sorted(
+        differences, key=lambda difference: (-abs(difference.scores[0] - difference.scores[1]), difference.number)
+    )[:count]

@@ -19,17 +19,17 @@ OUTSIDE = ("O", "")
 
 def entities(tags: Sequence[str]) -> list[Entity]:
     """The entities of a sentence, in order."""
-    found: list[Entity] = []
+    spans: list[Entity] = []
     previous, begin = OUTSIDE, 0
     for place, (prefix, kind) in enumerate([*map(_parts, tags), OUTSIDE]):
         inside = previous[0] != "O"
         if inside and (prefix in "BSO" or previous[0] in "ES" or kind != previous[1]):
-            found.append((previous[1], begin, place - 1))
+            spans.append((previous[1], begin, place - 1))
             inside = False
         if prefix != "O" and not inside:
             begin = place
         previous = prefix, kind
-    return found
+    return spans
 
 
 def tag_scores(predicted: Sequence[Sequence[str]], expected: Sequence[Sequence[str]]) -> dict[str, float]:

@@ -33,7 +33,10 @@ class AudioManifest:
     @cached_property
     def files(self) -> list[Path]:
         """The manifest and all recordings that exist: everything that a corpus depends on."""
-        return [self.path, *(each.path for each in self.utterances(DroppedLines()) if each.path.is_file())]
+        return [
+            self.path,
+            *(utterance.path for utterance in self.utterances(DroppedLines()) if utterance.path.is_file()),
+        ]
 
     def __str__(self) -> str:
         return str(self.path)

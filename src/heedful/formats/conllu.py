@@ -50,15 +50,15 @@ def _tree(rows: list[list[str]], path: Path, number: int) -> DependencyTree:
     place_of = {"0": ROOT}  # the word that an identifier belongs to
     covered = 0  # identifiers up to here are part of a token of several words
     for identifier, form, *rest in rows:
-        found = IDENTIFIER.fullmatch(identifier)
-        if found is None:
+        match = IDENTIFIER.fullmatch(identifier)
+        if match is None:
             raise DataError(f"{path} has {identifier[:20]!r} as a number of a word, before line {number}.")
-        first, last = found.groups()
+        first, last = match.groups()
         if "." in identifier:
             continue
         if last is not None:
             covered = int(last)
-            place_of |= {str(each): len(words) for each in range(int(first), covered + 1)}
+            place_of |= {str(word_id): len(words) for word_id in range(int(first), covered + 1)}
             words.append(form)
             parents.append("")  # known from its first word
         elif int(first) <= covered:

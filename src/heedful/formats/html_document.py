@@ -21,9 +21,9 @@ class HtmlDocument(Document):
         self.text = unify_line_ends(content.text)
         reader = read_blocks(self.text)
         blocks = [item for item in reader.items if isinstance(item, TaggedText)]
-        found = [(block, span) for block, span in zip(blocks, reader.spans, strict=True) if block.text.strip()]
-        self.spans = [span for _, span in found]
-        self.segments = [Segment(block, None, self.text.count("\n", 0, span[0]) + 1) for block, span in found]
+        text_blocks = [(block, span) for block, span in zip(blocks, reader.spans, strict=True) if block.text.strip()]
+        self.spans = [span for _, span in text_blocks]
+        self.segments = [Segment(block, None, self.text.count("\n", 0, span[0]) + 1) for block, span in text_blocks]
 
     def splices(self, targets: Mapping[int, TargetText]) -> list[Splice]:
         """One replacement: characters of the text with unified line ends are not bytes of the file."""

@@ -49,8 +49,8 @@ def object_segment(values: Mapping[str, Any], languages: WantedLanguages, line: 
         for names, language in ((SOURCE_NAMES, languages.source), (TARGET_NAMES, languages.target))
     )
     if source is None or target is None:
-        found = ", ".join(map(str, pair))[:80]
-        return Segment(TaggedText(found), None, line, NO_PAIR, defect=True)
+        field_names = ", ".join(map(str, pair))[:80]
+        return Segment(TaggedText(field_names), None, line, NO_PAIR, defect=True)
     return Segment(TaggedText(source), TaggedText(target), line)
 
 

@@ -48,10 +48,10 @@ class PairFiles:
 
     @property
     def files(self) -> list[Path]:
-        return [path for each in self.formats for path in each.files]
+        return [path for pair_format in self.formats for path in pair_format.files]
 
     def __str__(self) -> str:
-        names = [str(each) for each in self.formats]
+        names = [str(pair_format) for pair_format in self.formats]
         return ", ".join(names) if len(names) <= 3 else f"{len(names)} files ({names[0]}, {names[1]}, …)"
 
     def pairs(
@@ -60,28 +60,28 @@ class PairFiles:
         if dropped is not None:
             dropped.skipped = list(self.skipped)
         first_file = 0
-        for each in self.formats:
-            counts = FileCounts(str(each), each.description)
+        for pair_format in self.formats:
+            counts = FileCounts(str(pair_format), pair_format.description)
             if dropped is not None:
                 dropped.by_file.append(counts)
-            for segment in self._segments(each):
+            for segment in self._segments(pair_format):
                 counts.read += 1
                 problem = _problem(segment)
                 if problem:
                     bad = BadLine(problem, segment.line, f"cannot be used: {problem}.", _shorten(segment.source.text))
                     if self.strict and (segment.defect or problem == UNDECODABLE):
-                        raise bad.error(each)
+                        raise bad.error(pair_format)
                     counts.dropped[problem] = counts.dropped.get(problem, 0) + 1
                     if dropped is not None:
                         dropped.add(bad, first_file)
                     yield "", ""
                 elif segment.target is not None:
                     yield _plain(separate_words(segment.source).text), _plain(separate_words(segment.target).text)
-            first_file += len(each.files)
+            first_file += len(pair_format.files)
 
-    def _segments(self, each: PairFormat) -> Iterator[Segment]:
+    def _segments(self, pair_format: PairFormat) -> Iterator[Segment]:
         try:
-            yield from each.segments()
+            yield from pair_format.segments()
         except XmlError as error:
             if self.strict:
                 raise
@@ -112,8 +112,8 @@ def open_pairs_of(paths: Sequence[Path], languages: WantedLanguages, strict: boo
     skipped: list[str] = []
     for path in paths:
         if path.is_dir():
-            found, rest = _open_folder(path, languages)
-            formats += found
+            folder_formats, rest = _open_folder(path, languages)
+            formats += folder_formats
             skipped += rest
         elif not path.exists() and (sides := _moses_sides(path, languages)):
             formats.append(MosesPairs(sides[0], languages, sides[1]))

@@ -276,21 +276,21 @@ def open_format(path: Path, languages: WantedLanguages) -> PairFormat:
         case "xml":
             raise DataError(f"{path} is XML, but neither TMX nor XLIFF; convert it to one of them.")
         case "xliff":
-            found: PairFormat = XliffPairs(path, languages)
+            pair_format: PairFormat = XliffPairs(path, languages)
         case "po":
-            found = PoPairs(path, languages)
+            pair_format = PoPairs(path, languages)
         case "csv":
-            found = TablePairs(path, languages)
+            pair_format = TablePairs(path, languages)
         case "jsonl":
-            found = JsonLinesPairs(path, languages)
+            pair_format = JsonLinesPairs(path, languages)
         case "parquet":
-            found = ParquetPairs(path, languages)
+            pair_format = ParquetPairs(path, languages)
         case _:
-            found = (
+            pair_format = (
                 TablePairs(path, languages, tabs=True) if _has_header(path, languages) else TsvPairs(path, languages)
             )
-    found.check_languages()
-    return found
+    pair_format.check_languages()
+    return pair_format
 
 
 def _has_header(path: Path, languages: WantedLanguages) -> bool:

@@ -84,9 +84,9 @@ class PoDocument(Document):
 
     def plural_forms(self) -> str | None:
         """The rule of the header, or else that of the target language, if it is known."""
-        given = str(self.metadata.get("Plural-Forms", ""))
-        if given and "INTEGER" not in given:
-            return given
+        rule = str(self.metadata.get("Plural-Forms", ""))
+        if rule and "INTEGER" not in rule:
+            return rule
         language = primary(self.options.target_language or self.language)
         return next((rule for rule, languages in PLURAL_FORMS.items() if language in languages.split()), None)
 
@@ -130,9 +130,13 @@ class PoDocument(Document):
             yield self._replace(keyword, keyword, f"#, fuzzy{self.newline}")
         else:
             for n in range(first, keyword):
-                kept = [flag for flag in self.lines[n][2:].strip().split(",") if flag.strip() not in ("fuzzy", "")]
+                other_flags = [
+                    flag for flag in self.lines[n][2:].strip().split(",") if flag.strip() not in ("fuzzy", "")
+                ]
                 if n in flags:
-                    flag_line = f"#, {', '.join(flag.strip() for flag in kept)}{self.newline}" if kept else ""
+                    flag_line = (
+                        f"#, {', '.join(flag.strip() for flag in other_flags)}{self.newline}" if other_flags else ""
+                    )
                     yield self._replace(n, n + 1, flag_line)
                 elif self.lines[n].startswith("#|"):
                     yield self._replace(n, n + 1, "")

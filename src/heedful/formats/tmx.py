@@ -143,21 +143,21 @@ class TmxDocument(Document):
 
     def _source(self, unit: TmxUnit) -> TmxVariant | None:
         """The variant to translate; None if the unit has none in the language that is asked for."""
-        if found := unit.best(self.options.source_language or unit.source_language):
-            return found[0]
+        if variants := unit.best(self.options.source_language or unit.source_language):
+            return variants[0]
         return unit.variants[0] if self.options.source_language is None else None
 
     def _target(self, unit: TmxUnit) -> TaggedText | None:
-        found = unit.best(self.language)
-        return found[0].text if found and found[0].text.text.strip() else None
+        variants = unit.best(self.language)
+        return variants[0].text if variants and variants[0].text.text.strip() else None
 
     def splices(self, targets: Mapping[int, TargetText]) -> list[Splice]:
         return [self._splice(self.units[number], self.sources[number], target) for number, target in targets.items()]
 
     def _splice(self, unit: TmxUnit, source: TmxVariant, target: TargetText) -> Splice:
         markup = target.tagged.markup(escape)
-        if (found := unit.best(self.language)) and found[0] is not source:
-            seg = found[0].seg
+        if (variants := unit.best(self.language)) and variants[0] is not source:
+            seg = variants[0].seg
             if seg.empty:
                 return Splice(seg.start, seg.end, f"<seg>{markup}</seg>")
             return Splice(seg.content, seg.content_end, markup)

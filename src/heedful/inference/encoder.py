@@ -164,13 +164,13 @@ class Encoder(LoadedModel["EncoderModel"]):
     def tag(self, sentences: Sequence[str | Sequence[str]]) -> list[list[TaggedWord]]:
         """The tag of each word; a sentence is a text, divided at white space, or a sequence of words."""
         self._require("tagging")
-        words = [tuple(each.split() if isinstance(each, str) else each) for each in sentences]
-        encoded = [encode_words(each, self.tokenizer) for each in words]
+        words = [tuple(sentence.split() if isinstance(sentence, str) else sentence) for sentence in sentences]
+        encoded = [encode_words(sentence_words, self.tokenizer) for sentence_words in words]
         parts = [windows(ids, self.config.max_length - 2) for ids, _ in encoded]
         logits = iter(self._label_logits([(part.ids, []) for windowed in parts for part in windowed]))
         return [
-            tag_words(each, first, windowed, [next(logits)[1:-1] for _ in windowed], self.config.labels)
-            for each, (_, first), windowed in zip(words, encoded, parts, strict=True)
+            tag_words(sentence_words, first, windowed, [next(logits)[1:-1] for _ in windowed], self.config.labels)
+            for sentence_words, (_, first), windowed in zip(words, encoded, parts, strict=True)
         ]
 
     def answer(self, question: str, context: str, allow_empty: bool = True) -> Answer:

@@ -94,7 +94,10 @@ def _translate(
     with closing(translator.stream(lines, alignments=alignments, **options)) as results:
         for of_segment in spans:
             best = [next(results)[0] for _ in of_segment]
-            yield [{name: getattr(each, name) for name in ("text", "alignment", "confidence")} for each in best]
+            yield [
+                {name: getattr(translation, name) for name in ("text", "alignment", "confidence")}
+                for translation in best
+            ]
 
 
 def _target(segment: Segment, sentences: list[dict[str, Any]], review_below: float) -> TargetText:

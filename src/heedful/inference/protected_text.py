@@ -206,11 +206,11 @@ class PlaceholderPlacer:
         """Offsets in the translation, by the source token of each target token."""
         gaps = self._gaps()
         partners = self.protected.template.partners
-        found = [self._standalone(gap, number, origin) for number, gap in enumerate(gaps)]
+        offsets = [self._standalone(gap, number, origin) for number, gap in enumerate(gaps)]
         for closing, opening in enumerate(partners):
             if opening != NO_PARTNER:
-                found[opening], found[closing] = self._around(opening, gaps[opening], gaps[closing], origin)
-        return found
+                offsets[opening], offsets[closing] = self._around(opening, gaps[opening], gaps[closing], origin)
+        return offsets
 
     def _gaps(self) -> list[int]:
         """The offset of every placeholder in the text that the model reads."""

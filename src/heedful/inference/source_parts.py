@@ -58,18 +58,25 @@ class SourcePartBuilder:
         """
         templates = [Template.of(text) for text in texts]
         protected = [self._protect(template) for template in templates]
-        read = [text if each is None else each.text for text, each in zip(texts, protected, strict=True)]
+        read = [
+            text if protected_text is None else protected_text.text
+            for text, protected_text in zip(texts, protected, strict=True)
+        ]
         parts = []
         for line, (text, ids) in enumerate(zip(read, self.source_tokenizer.encode_batch(read), strict=True)):
-            each, code = protected[line], self.source_tokenizer.code(text)
-            if each is not None and not each.template.has_words:
-                parts.append(SourcePart(line, [], (), text, protected=each))
+            protected_text, code = protected[line], self.source_tokenizer.code(text)
+            if protected_text is not None and not protected_text.template.has_words:
+                parts.append(SourcePart(line, [], (), text, protected=protected_text))
                 continue
             if ids == code:
                 continue
             opening = self.source_tokenizer.code(openings[line]) if openings and not code else []
             if len(opening) + len(ids) <= self.longest:
-                pieces = [SourcePart(line, opening + ids, (), replace_surrogates(text), len(opening), protected=each)]
+                pieces = [
+                    SourcePart(
+                        line, opening + ids, (), replace_surrogates(text), len(opening), protected=protected_text
+                    )
+                ]
             else:
                 pieces = self._split(line, templates[line], opening)
                 on_split(line, len(ids), len(pieces))

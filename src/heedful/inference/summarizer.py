@@ -56,13 +56,13 @@ class Summarizer(Translator):
     def restore(
         self,
         parts: Sequence[SourcePart],
-        found: Sequence[list[Translation]],
+        hypotheses: Sequence[list[Translation]],
         n_best: int,
         aligned: bool,
         confidence: bool = False,
     ) -> list[list[Translation]]:
         """As of a translator, but a summary may leave out numbers: the one warning is of a truncated document."""
-        restored = super().restore(parts, found, n_best, aligned, confidence)
+        restored = super().restore(parts, hypotheses, n_best, aligned, confidence)
         return [
             [replace(summary, warnings=self._warnings(part)) for summary in summaries]
             for part, summaries in zip(parts, restored, strict=True)

@@ -74,14 +74,14 @@ class Glossary:
     def find(self, text: str) -> list[TermMatch]:
         """The terms of a text from left to right, the longest at each place; they do not overlap."""
         pieces = [(match[0], match.span()) for match in PIECE.finditer(text)]
-        found: list[TermMatch] = []
+        matches: list[TermMatch] = []
         at = 0
-        while at < len(pieces) and len(found) < MAX_TERMS:
+        while at < len(pieces) and len(matches) < MAX_TERMS:
             length, match = self._longest(text, pieces, at)
             if match is not None:
-                found.append(match)
+                matches.append(match)
             at += length
-        return found
+        return matches
 
     def _longest(
         self, text: str, pieces: Sequence[tuple[str, tuple[int, int]]], first: int
@@ -112,7 +112,7 @@ def _matches(term: str, surface: str) -> bool:
 
 def _with_capitals(forms: Sequence[str]) -> tuple[str, ...]:
     """The forms, and each with a capital at its start, as at the start of a sentence."""
-    return tuple(dict.fromkeys(form for each in forms for form in (each, each[:1].upper() + each[1:])))
+    return tuple(dict.fromkeys(form for base in forms for form in (base, base[:1].upper() + base[1:])))
 
 
 def uses_term(text: str, match: TermMatch) -> bool:
@@ -176,5 +176,7 @@ class TermEncoder:
         before = tokenizer.decode(word)
         texts = tokenizer.decode_batch([*word, token] for token in range(tokenizer.vocab_size))
         added = [text.removeprefix(before)[:1] for text in texts]
-        flags = [bool(each) and each.isalnum() and not SPACELESS_START.match(each) for each in added]
+        flags = [
+            bool(character) and character.isalnum() and not SPACELESS_START.match(character) for character in added
+        ]
         return np.array(flags, dtype=np.uint8)

@@ -117,17 +117,17 @@ class Transcriber(LoadedModels):
                     yield window
                 ends.add(count)
 
-        found: list[WindowTranscript] = []
+        transcripts: list[WindowTranscript] = []
         for number, transcript in enumerate(self.transcribe_windows(windows(), **options)):
-            if found and number in ends:  # only reading further showed that a recording had ended
-                yield Transcript.of(found)
-                found = []
-            found.append(transcript)
+            if transcripts and number in ends:  # only reading further showed that a recording had ended
+                yield Transcript.of(transcripts)
+                transcripts = []
+            transcripts.append(transcript)
             if number + 1 in ends:
-                yield Transcript.of(found)
-                found = []
-        if found:
-            yield Transcript.of(found)
+                yield Transcript.of(transcripts)
+                transcripts = []
+        if transcripts:
+            yield Transcript.of(transcripts)
 
     def windows(self, recording: Recording, max_seconds: float | None = None) -> Iterator[AudioWindow]:
         """A recording as windows that the model can read."""
@@ -162,7 +162,7 @@ class Transcriber(LoadedModels):
     def _backend(self, options: SearchOptions, few: bool = False) -> SearchBackend:
         """What computes the searches of one call; all threads compute one search if there are `few`."""
         observer = self.observer or options.observer
-        native = observer is None and all(isinstance(each, RowConstraint) for each in options.constraints)
+        native = observer is None and all(isinstance(constraint, RowConstraint) for constraint in options.constraints)
         if native and (engines := self.engines):
             searches = 1 if few else min(self.threads, MAX_SEARCHES)
             return NativeSearchPool(engines[0], searches, max(1, self.threads // searches), lookahead=AHEAD)

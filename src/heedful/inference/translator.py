@@ -118,18 +118,18 @@ class Translator(LoadedModels):
             self.calibration  # noqa: B018  # an error before the first search
             empty = replace(empty, confidence=1.0, word_confidence=())
 
-        def join(parts: list[SourcePart], found: list[list[Translation]]) -> list[Translation]:
+        def join(parts: list[SourcePart], hypotheses: list[list[Translation]]) -> list[Translation]:
             if not parts:
                 return [empty] * options.n_best
-            found = self.aligned(parts, found) if alignments else found
-            return join_parts(self.restore(parts, found, options.n_best, alignments, confidence))
+            hypotheses = self.aligned(parts, hypotheses) if alignments else hypotheses
+            return join_parts(self.restore(parts, hypotheses, options.n_best, alignments, confidence))
 
-        found: list[list[Translation]] = []  # of the first line
+        hypotheses: list[list[Translation]] = []  # of the first line
         for translations in self._search(self._read(lines, prefix, glossary, ready, waiting), sampling, options, few):
-            found.append(translations)
-            if len(found) == max(1, len(waiting[0])):
-                yield join(waiting.popleft(), found)
-                found = []
+            hypotheses.append(translations)
+            if len(hypotheses) == max(1, len(waiting[0])):
+                yield join(waiting.popleft(), hypotheses)
+                hypotheses = []
 
     def _read(
         self,
@@ -243,7 +243,7 @@ class Translator(LoadedModels):
     def restore(
         self,
         parts: Sequence[SourcePart],
-        found: Sequence[list[Translation]],
+        hypotheses: Sequence[list[Translation]],
         n_best: int,
         aligned: bool,
         confidence: bool = False,
@@ -254,20 +254,20 @@ class Translator(LoadedModels):
         """
         calibration = self.calibration if confidence else None
         restorer = TranslationRestorer(self.source_tokenizer, self.tokenizer, self.attention, calibration)
-        pairs = zip(parts, found, strict=True)
+        pairs = zip(parts, hypotheses, strict=True)
         return [
             restorer.restore(part, of_part) if part.ids else [restorer.copy(part, aligned)] * n_best
             for part, of_part in pairs
         ]
 
-    def aligned(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> list[list[Translation]]:
+    def aligned(self, parts: Sequence[SourcePart], hypotheses: Sequence[list[Translation]]) -> list[list[Translation]]:
         """The same translations with alignments from the first model; words are counted over the whole line."""
-        aligned = self.align(parts, found)
-        return [[next(aligned) for _ in translations] for translations in found]
+        aligned = self.align(parts, hypotheses)
+        return [[next(aligned) for _ in translations] for translations in hypotheses]
 
-    def align(self, parts: Sequence[SourcePart], found: Sequence[list[Translation]]) -> Iterator[Translation]:
+    def align(self, parts: Sequence[SourcePart], hypotheses: Sequence[list[Translation]]) -> Iterator[Translation]:
         """The same, one by one."""
-        for part, of_part in zip(parts, found, strict=True):
+        for part, of_part in zip(parts, hypotheses, strict=True):
             source_words = part.words(self.source_tokenizer)
             for translation in of_part:
                 target_words = words_of_spans(*self.tokenizer.decode_spans(translation.ids))

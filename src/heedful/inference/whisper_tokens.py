@@ -104,9 +104,9 @@ def _languages(tokenizer: Tokenizer, special: list[int]) -> dict[str, int]:
 
 def _non_speech(tokenizer: Tokenizer) -> set[int]:
     """Tokens of symbols, alone or after a space; of music signs the first byte, which they share."""
-    found = {tokenizer.encode(each)[0] for each in HYPHENS}
+    token_ids = {tokenizer.encode(hyphen)[0] for hyphen in HYPHENS}
     for symbol in [*SYMBOLS, *MUSIC]:
         for ids in (tokenizer.encode(symbol), tokenizer.encode(f" {symbol}")):
             if len(ids) == 1 or symbol in MUSIC:
-                found.add(ids[0])
-    return found
+                token_ids.add(ids[0])
+    return token_ids

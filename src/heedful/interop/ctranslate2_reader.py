@@ -48,14 +48,14 @@ POSITION_TOLERANCE = 1e-4
 
 def read(path: Path, description: dict[str, Any], tokenizers: Path) -> ModelFolder:
     """Open a CTranslate2 folder; `description` is its config.json, `tokenizers` the folder with its tokenizers."""
-    given = ForeignConfig(description, path / folder.CONFIG)
+    foreign_config = ForeignConfig(description, path / folder.CONFIG)
     variables, vocabularies = open_variables(path), read_vocabularies(path)
     if variables.specification != "TransformerSpec":
         raise FolderError(
             f"{variables.where} holds a {quote(variables.specification)}; heedful opens CTranslate2's translators, "
             "which are a TransformerSpec."
         )
-    given.only(add_source_bos=False)
+    foreign_config.only(add_source_bos=False)
     weights = variables.weights()
     if variables.scalar(
         "decoder/start_from_zero_embedding", 0
@@ -63,8 +63,8 @@ def read(path: Path, description: dict[str, Any], tokenizers: Path) -> ModelFold
         vocabularies = with_start_token(vocabularies, _is_tied(variables, SOURCE_EMBEDDING))
         weights = _with_start_row(weights, variables)
     else:
-        given.only(add_source_eos=True)
-    config = _config(given, variables, weights, vocabularies)
+        foreign_config.only(add_source_eos=True)
+    config = _config(foreign_config, variables, weights, vocabularies)
     state = _layout(config).inwards(weights, tensor_spec(config))
     if config.positions == "learned":
         config, state = _with_sinusoids(config, state)
@@ -74,7 +74,7 @@ def read(path: Path, description: dict[str, Any], tokenizers: Path) -> ModelFold
 
 
 def _config(
-    given: ForeignConfig, variables: Variables, weights: ForeignWeights, vocabularies: Vocabularies
+    foreign_config: ForeignConfig, variables: Variables, weights: ForeignWeights, vocabularies: Vocabularies
 ) -> ModelConfig:
     _refuse_unknown(variables)
     shapes, where = weights.shapes, variables.where
@@ -88,7 +88,9 @@ def _config(
         )
     tied, one_vocabulary = _is_tied(variables, OUTPUT), vocabularies.source is vocabularies.target
     shared = tied and one_vocabulary and _is_tied(variables, SOURCE_EMBEDDING)
-    bos = _token_id(given, "decoder_start_token", vocabularies.target, given.values.get("bos_token") or "<s>")
+    bos = _token_id(
+        foreign_config, "decoder_start_token", vocabularies.target, foreign_config.values.get("bos_token") or "<s>"
+    )
     if variables.scalar("decoder/start_from_zero_embedding", 0):
         bos = embedding[0] - 1
     pad = vocabularies.target.index("<pad>") if "<pad>" in vocabularies.target else bos
@@ -115,10 +117,10 @@ def _config(
             scale_embedding=_scales_embeddings(variables, embedding[1]),
             bias="decoder/layer_0/ffn/linear_0/bias" in shapes,
             output_bias="decoder/projection/bias" in shapes,
-            norm_eps=given.number("layer_norm_epsilon", 1e-5),
+            norm_eps=foreign_config.number("layer_norm_epsilon", 1e-5),
             pad_id=pad,
             bos_id=bos,
-            eos_id=_token_id(given, "eos_token", vocabularies.target, "</s>"),
+            eos_id=_token_id(foreign_config, "eos_token", vocabularies.target, "</s>"),
         )
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
@@ -205,12 +207,12 @@ def _rotary(variables: Variables) -> str:
     return "rotary"
 
 
-def _token_id(given: ForeignConfig, name: str, vocabulary: list[str], default: str) -> int:
-    token = given.values.get(name) or default
+def _token_id(foreign_config: ForeignConfig, name: str, vocabulary: list[str], default: str) -> int:
+    token = foreign_config.values.get(name) or default
     if not isinstance(token, str) or token not in vocabulary:
         if name == "decoder_start_token":  # models that start from a zero embedding need none
             return 0
-        raise given.wrong(name, "a token of the vocabulary")
+        raise foreign_config.wrong(name, "a token of the vocabulary")
     return vocabulary.index(token)
 
 
@@ -284,8 +286,8 @@ def _with_start_row(weights: ForeignWeights, variables: Variables) -> ForeignWei
 
     def get(name: str) -> Tensor:
         if name == bias:
-            given = weights.get(name) if bias in weights.shapes else torch.zeros(tokens)
-            return torch.cat([given, torch.tensor([START_LOGIT])])
+            bias_values = weights.get(name) if bias in weights.shapes else torch.zeros(tokens)
+            return torch.cat([bias_values, torch.tensor([START_LOGIT])])
         tensor = weights.get(name)
         return torch.cat([tensor, tensor.new_zeros(1, *tensor.shape[1:])]) if name in rows else tensor
 
@@ -300,7 +302,7 @@ def _with_sinusoids(config: ModelConfig, state: dict[str, Tensor]) -> tuple[Mode
     order = interleaving_order(config.d_model)
     for reordered in (False, True):
         expected = table.index_select(1, order.argsort()) if reordered else table
-        if all(torch.allclose(each, expected, rtol=0, atol=POSITION_TOLERANCE) for each in tables):
+        if all(torch.allclose(positions, expected, rtol=0, atol=POSITION_TOLERANCE) for positions in tables):
             state = {name: tensor for name, tensor in state.items() if name not in names}
             state = reorder_hidden(state, order) if reordered else state
             return config.model_copy(update={"positions": "sinusoidal"}), state

@@ -88,8 +88,12 @@ class Variables:
 
     def weights(self) -> ForeignWeights:
         """All variables that are not single numbers, dequantized when they are read."""
-        found = {name: self.find(name) for name in self.names()}
-        shapes = {name: each.shape for name, each in found.items() if each and each.shape and not name.endswith(SCALE)}
+        variables = {name: self.find(name) for name in self.names()}
+        shapes = {
+            name: variable.shape
+            for name, variable in variables.items()
+            if variable and variable.shape and not name.endswith(SCALE)
+        }
         return ForeignWeights(self.where, shapes, self._dequantized)
 
     def _dequantized(self, name: str) -> Tensor:
@@ -132,19 +136,19 @@ class _Reader:
                 f"{VERSIONS[-1]}; convert the model again with a current CTranslate2."
             )
         specification, revision = self.name(), self.number("I")
-        found: dict[str, Variable] = {}
+        variables: dict[str, Variable] = {}
         for _ in range(self.count()):
             name = self.name()
-            if name in found:
+            if name in variables:
                 raise self.damaged(f"it holds {quote(name)} twice")
-            found[name] = self.variable(name)
+            variables[name] = self.variable(name)
         aliases = {self.name(): self.name() for _ in range(self.count())} if self.file.tell() < self.length else {}
         for alias, name in aliases.items():
-            if name not in found or alias in found:
+            if name not in variables or alias in variables:
                 raise self.damaged(f"{quote(alias)} is another name of {quote(name)}, which it cannot be")
         if self.file.tell() != self.length:
             raise self.damaged("it has bytes after its last variable")
-        return Variables(self.where, specification, revision, found, aliases)
+        return Variables(self.where, specification, revision, variables, aliases)
 
     def variable(self, name: str) -> Variable:
         rank = self.number("B")

@@ -64,7 +64,7 @@ def read(path: Path) -> ModelFolder:
     if not isinstance(sizes, dict) or not isinstance(state, dict) or not sizes.keys() >= SIZES.keys():
         raise FolderError(f"{path} is not a checkpoint of Whisper: it has no dims and model_state_dict.")
     tensors = pickles.named_tensors(state, path)
-    weights = ForeignWeights(path, {name: tuple(each.shape) for name, each in tensors.items()}, tensors.__getitem__)
+    weights = ForeignWeights(path, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, tensors.__getitem__)
     weights = weights.renamed({name: _renamed(name) for name in tensors})
     description = _description(ForeignConfig(sizes, path))
     model = model_of(Whisper(), ForeignConfig(description, path), weights)
@@ -77,10 +77,10 @@ def _description(sizes: ForeignConfig) -> dict[str, Any]:
     """The sizes of a checkpoint as the configuration of a Hugging Face model."""
     sizes.same("n_audio_state", "n_text_state")
     width, vocab = sizes.integer("n_audio_state"), sizes.integer("n_vocab")
-    found: dict[str, Any] = {theirs: sizes.integer(ours) for ours, theirs in SIZES.items()}
+    config: dict[str, Any] = {theirs: sizes.integer(ours) for ours, theirs in SIZES.items()}
     eos = eos_of(vocab)
     ids = {"pad_token_id": eos, "eos_token_id": eos, "decoder_start_token_id": eos + 1}
-    return found | ids | {"encoder_ffn_dim": 4 * width, "decoder_ffn_dim": 4 * width}
+    return config | ids | {"encoder_ffn_dim": 4 * width, "decoder_ffn_dim": 4 * width}
 
 
 def _renamed(name: str) -> str:
@@ -92,7 +92,7 @@ def _renamed(name: str) -> str:
 def read_vocabulary(checkpoint: Path, vocab_size: int) -> Tokenizer:
     """The vocabulary of a checkpoint, with its special tokens and times."""
     name = "multilingual.tiktoken" if is_multilingual(vocab_size) else "gpt2.tiktoken"
-    folder = next((each for each in _vocabulary_folders(checkpoint) if find(each, name)), None)
+    folder = next((candidate for candidate in _vocabulary_folders(checkpoint) if find(candidate, name)), None)
     if folder is None:
         raise FolderError(
             f"{checkpoint} needs its vocabulary {name}; copy that file beside it, or install openai-whisper, which has"
@@ -100,7 +100,7 @@ def read_vocabulary(checkpoint: Path, vocab_size: int) -> Tokenizer:
         )
     ranks, eos = _ranks(folder, name), eos_of(vocab_size)
     inner = byte_pair_vocabulary(ranks)
-    inner.add_special_tokens([each for each in special_tokens(vocab_size) if each.encode() not in ranks])
+    inner.add_special_tokens([token for token in special_tokens(vocab_size) if token.encode() not in ranks])
     return Tokenizer.from_json(inner.to_str(), str(folder / name), {"pad": eos, "bos": eos + 1, "eos": eos})
 
 

@@ -78,9 +78,9 @@ class Engine:
 
     def check_length(self, length: int, source_length: int = 0) -> None:
         """Refuse more tokens, or more positions of a source, than the engine has positions for."""
-        for given, most in ((length, self.config.max_length), (source_length, self.config.source_length)):
-            if given > most:
-                raise ValueError(f"{given} tokens, but the model takes {most} at most")
+        for tokens, most in ((length, self.config.max_length), (source_length, self.config.source_length)):
+            if tokens > most:
+                raise ValueError(f"{tokens} tokens, but the model takes {most} at most")
 
     def checked(self, code: int) -> int:
         """The return value of a library function; raises its error if it is negative."""

@@ -36,7 +36,7 @@ class Candidates(NamedTuple):
 
     def take(self, order: Tensor) -> Candidates:
         """(A, k) columns -> (A, k) candidates."""
-        return Candidates(*(each.gather(1, order) for each in self))
+        return Candidates(*(column.gather(1, order) for column in self))
 
     def where(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(A, K) N of them true -> (N,) parents, ids and log-probabilities."""
@@ -87,7 +87,7 @@ def beam_steps(
         if audio:
             loops = {b for b, n_best in finished if b in loops and not n_best[0].finished}
         again += loops
-        yield [each for each in finished if each[0] not in loops]
+        yield [result for result in finished if result[0] not in loops]
     if again:
         copies = {b: max(GUARDED_COPIES, max_copies(sources[b])) for b in again}
         guarded = options.model_copy(update={"constraints": (*options.constraints, forbid_loops(copies.__getitem__))})
@@ -158,7 +158,7 @@ def split(candidates: Candidates, beam: int, eos_id: int) -> tuple[Tensor, Candi
     """-> (A, K) which of the W best candidates end, and the W best (A, W) that continue."""
     ends = candidates.id == eos_id
     if not ends.any():  # the common case
-        return ends, Candidates(*(each[:, :beam] for each in candidates))
+        return ends, Candidates(*(column[:, :beam] for column in candidates))
     ends &= candidates.score > -torch.inf
     live = candidates.take(ends.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam])
     ends[:, beam:] = False  # endings outside the beam are dropped
@@ -173,7 +173,7 @@ def constrain(
     (A, w) scores, (R, V) log-probabilities.
     """
     beam, width = live.score.size(1), score.size(1)
-    ending, live = ending.clone(), Candidates(*(each.clone() for each in live))
+    ending, live = ending.clone(), Candidates(*(column.clone() for column in live))
     for place, constraint in enumerate(phrases.constraints):
         if constraint is None:
             continue
@@ -248,7 +248,7 @@ class FinishedHypotheses:
     def _add(self, rows: SearchRows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, k) of which N are true, (N, t), (N, t)."""
         sentence = rows.sentence[chosen.nonzero()[:, 0]].tolist()
-        for index, each in zip(
+        for index, hypothesis in zip(
             sentence, hypotheses(ids, log_probs, self.options.length_penalty, finished), strict=True
         ):
-            self.hypotheses[index].append(each)
+            self.hypotheses[index].append(hypothesis)

@@ -45,13 +45,13 @@ class PhraseBeams:
             row for row, state in enumerate(states) if constraint.is_complete(state) or not (state.closing and rest)
         ]
         extensions = sorted(self._extensions(constraint, states, score, log_probs, beam, rows))
-        after = [constraint.next(states[each.row], each.id) for each in extensions]
+        after = [constraint.next(states[extension.row], extension.id) for extension in extensions]
         ending, banked, complete = [], [], 0
-        for each, state in zip(extensions, after, strict=True):
-            if each.id != self.eos_id:
-                banked.append(Banked(constraint.bank(state), each))
+        for extension, state in zip(extensions, after, strict=True):
+            if extension.id != self.eos_id:
+                banked.append(Banked(constraint.bank(state), extension))
             elif complete < beam:
-                ending.append(each)
+                ending.append(extension)
             complete += constraint.is_complete(state)
         self.finished[place] |= bool(ending)
         return ending + share_beam(banked, beam), len(ending)
@@ -92,7 +92,7 @@ class PhraseBeams:
 
     def advance(self, parents: Tensor, ids: Tensor, stay: Tensor) -> None:
         """(A, W) rows among all, (A, W) the ids that follow them, (A,) the sentences that stay."""
-        width, kept = len(self.states[0]) if self.states else 1, stay.tolist()
+        width, stays = len(self.states[0]) if self.states else 1, stay.tolist()
         followed = zip(self.constraints, self.states, (parents % width).tolist(), ids.tolist(), strict=True)
         states = [
             []
@@ -100,6 +100,10 @@ class PhraseBeams:
             else [constraint.next(old[row], token) for row, token in zip(rows, new, strict=True)]
             for constraint, old, rows, new in followed
         ]
-        self.states = [each or [PhraseState()] * ids.size(1) for each, keep in zip(states, kept, strict=True) if keep]
-        self.constraints = [each for each, keep in zip(self.constraints, kept, strict=True) if keep]
-        self.finished = [each for each, keep in zip(self.finished, kept, strict=True) if keep]
+        self.states = [
+            sentence_states or [PhraseState()] * ids.size(1)
+            for sentence_states, keep in zip(states, stays, strict=True)
+            if keep
+        ]
+        self.constraints = [constraint for constraint, keep in zip(self.constraints, stays, strict=True) if keep]
+        self.finished = [is_finished for is_finished, keep in zip(self.finished, stays, strict=True) if keep]

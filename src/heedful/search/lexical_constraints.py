@@ -194,5 +194,5 @@ def share_beam(candidates: Iterable[Banked[C]], beam: int) -> list[C]:
     if len(heads) > beam:
         chosen = [head for _, head in [heads[0], *heads[len(heads) - beam + 1 :]]]
     else:
-        chosen = sorted(ranked, key=lambda each: each[:2])[:beam]
-    return [candidate for _, _, candidate in sorted(chosen, key=lambda each: each[1])]
+        chosen = sorted(ranked, key=lambda entry: entry[:2])[:beam]
+    return [candidate for _, _, candidate in sorted(chosen, key=lambda entry: entry[1])]

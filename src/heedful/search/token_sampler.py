@@ -67,10 +67,10 @@ def _keep_top_p(scores: Floats, mass: float) -> Floats:
     order = np.argsort(-probs, kind="stable")
     held = probs[order].cumsum(dtype=np.float64)
     before = np.concatenate(([0.0], held[:-1]))  # sum of the better ones
-    kept = np.full_like(scores, -np.inf)
+    nucleus_scores = np.full_like(scores, -np.inf)
     nucleus = order[before < mass]
-    kept[nucleus] = scores[nucleus]
-    return kept
+    nucleus_scores[nucleus] = scores[nucleus]
+    return nucleus_scores
 
 
 def _softmax(scores: Floats) -> Floats:

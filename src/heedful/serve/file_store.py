@@ -24,7 +24,7 @@ class FileStore:
         stored = f"{secrets.token_urlsafe(24)}.{re.sub(r'[^A-Za-z0-9._-]+', '_', name)[-80:]}"
         self._forget_old()
         self.files[stored] = self.clock() + KEPT_SECONDS, data
-        while len(self.files) > 1 and sum(len(kept) for _, kept in self.files.values()) > KEPT_BYTES:
+        while len(self.files) > 1 and sum(len(content) for _, content in self.files.values()) > KEPT_BYTES:
             del self.files[next(iter(self.files))]
         return stored
 
@@ -34,4 +34,4 @@ class FileStore:
 
     def _forget_old(self) -> None:
         now = self.clock()
-        self.files = {name: kept for name, kept in self.files.items() if kept[0] > now}
+        self.files = {name: file for name, file in self.files.items() if file[0] > now}

@@ -28,7 +28,9 @@ def write_file(
     document = _open(data, name, format, languages)
     numbers = unfinished(document, "unfinished")
     pairs = zip(numbers, translations, strict=True)
-    written: bytes = document.write({number: target_of(document.segments[number], each) for number, each in pairs})
+    written: bytes = document.write(
+        {number: target_of(document.segments[number], translation) for number, translation in pairs}
+    )
     return written
 
 

@@ -154,7 +154,7 @@ class Worker:
         n_best, translator = task.payload.get("search", {}).get("n_best", 1), self.workload.translator
         sentences = zip(*event.value, strict=True)
         sure = bool(task.payload.get("confidence"))
-        restored = [translator.restore(parts, found, n_best, False, sure) for parts, found in sentences]
+        restored = [translator.restore(parts, hypotheses, n_best, False, sure) for parts, hypotheses in sentences]
         return translations(restored, task.payload["fields"])
 
     def _needs_attention(self, task: WorkerTask, event: Event) -> bool:
@@ -186,7 +186,7 @@ class Worker:
                 return steps(**payload[name])
         return None
 
-    def _complete(self, task: WorkerTask, parts: Parts, found: NBestParts) -> Steps:
+    def _complete(self, task: WorkerTask, parts: Parts, n_best_parts: NBestParts) -> Steps:
         """Put placeholders back and add alignments, and the attention weights behind them if requested.
 
         A step is one translation of one part.
@@ -197,17 +197,17 @@ class Worker:
             compute_with_one_thread()
         n_best, sure = task.payload.get("search", {}).get("n_best", 1), bool(task.payload.get("confidence"))
         restored: NBestParts = []
-        for sentence_parts, hypotheses in zip(parts, found, strict=True):
+        for sentence_parts, hypotheses in zip(parts, n_best_parts, strict=True):
             restored.append([])
             for part, of_part in zip(sentence_parts, hypotheses, strict=True):
                 done: list[Translation] = []
-                for found_one in translator.align([part], [of_part]) if aligned else of_part:
-                    done += translator.restore([part], [[found_one]], 1, aligned, sure)[0]
+                for hypothesis in translator.align([part], [of_part]) if aligned else of_part:
+                    done += translator.restore([part], [[hypothesis]], 1, aligned, sure)[0]
                     yield
                 restored[-1].append(done or translator.restore([part], [[]], n_best, aligned, sure)[0])
         results = translations(restored, task.payload["fields"])
         if task.payload.get("attention"):
-            for result, sentence_parts, hypotheses in zip(results, parts, found, strict=True):
+            for result, sentence_parts, hypotheses in zip(results, parts, n_best_parts, strict=True):
                 for rank, translation in enumerate(result):
                     translation["attention"] = []
                     for part, of_part in zip(sentence_parts, hypotheses, strict=True):

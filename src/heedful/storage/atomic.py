@@ -61,8 +61,8 @@ def explain_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kept = os.path.exists(path) and error.errno != errno.EISDIR  # noqa: PTH110  a name may be too long for Path
-        unchanged = "its previous content is unchanged, " if kept else ""
+        exists = os.path.exists(path) and error.errno != errno.EISDIR  # noqa: PTH110  a name may be too long for Path
+        unchanged = "its previous content is unchanged, " if exists else ""
         raise FolderError(
             f"{path} could not be written: {error.strerror or error}; {unchanged}{remedy(path, error)}."
         ) from error

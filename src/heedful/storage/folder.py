@@ -211,8 +211,8 @@ def _check_digests(path: Path, digests: Any, new_weights: Any) -> None:
             raise FolderError(f"{path / CONFIG}: sha256 names {name!r}, which is not a file of a model folder.")
         if find(path, name) is None:
             raise FolderError(f"{path} has no {name}; the folder is incomplete, copy it again.")
-        found = digest(path / name)
-        if found != expected and not (name == WEIGHTS and found == new_weights):
+        actual = digest(path / name)
+        if actual != expected and not (name == WEIGHTS and actual == new_weights):
             raise FolderError(f"{path / name} does not match its digest: it is damaged or was changed; copy it again.")
 
 

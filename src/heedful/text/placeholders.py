@@ -76,14 +76,14 @@ def find_placeholders(text: str) -> list[Placeholder]:
         closed = all(partners.get(number, number) in run for number in run)
         spans += [run] if closed else [[number] for number in run]
     opening = {number: place for place, span in enumerate(spans) for number in span if len(span) == 1}
-    found = []
+    placeholders = []
     for span in spans:
         partner = partners.get(span[0], NO_PARTNER) if len(span) == 1 else NO_PARTNER
         closes = partner != NO_PARTNER and partner < span[0]
-        found.append(
+        placeholders.append(
             Placeholder(matches[span[0]].start(), matches[span[-1]].end(), opening[partner] if closes else NO_PARTNER)
         )
-    return found
+    return placeholders
 
 
 def _partners(matches: Sequence[re.Match[str]]) -> dict[int, int]:
@@ -114,11 +114,15 @@ class Template:
 
     @classmethod
     def of(cls, text: str) -> Template:
-        found = find_placeholders(text)
-        if not found:
+        placeholders = find_placeholders(text)
+        if not placeholders:
             return cls(text)
-        originals = tuple(text[each.start : each.end] for each in found)
-        return cls(_replace(text, found, range(len(found))), originals, tuple(each.partner for each in found))
+        originals = tuple(text[placeholder.start : placeholder.end] for placeholder in placeholders)
+        return cls(
+            _replace(text, placeholders, range(len(placeholders))),
+            originals,
+            tuple(placeholder.partner for placeholder in placeholders),
+        )
 
     def restore(self, text: str) -> str:
         """The text with the placeholder of each slot character in its place."""
@@ -129,10 +133,17 @@ class Template:
         slots: dict[str, list[int]] = {}
         for number, original in enumerate(self.originals):
             slots.setdefault(original, []).append(number)
-        found = find_placeholders(text)
-        numbers = [(slots.get(text[each.start : each.end]) or [NO_PARTNER]).pop(0) for each in found]
-        common = [(each, number) for each, number in zip(found, numbers, strict=True) if number != NO_PARTNER]
-        return _replace(text, [each for each, _ in common], [number for _, number in common])
+        placeholders = find_placeholders(text)
+        numbers = [
+            (slots.get(text[placeholder.start : placeholder.end]) or [NO_PARTNER]).pop(0)
+            for placeholder in placeholders
+        ]
+        common = [
+            (placeholder, number)
+            for placeholder, number in zip(placeholders, numbers, strict=True)
+            if number != NO_PARTNER
+        ]
+        return _replace(text, [placeholder for placeholder, _ in common], [number for _, number in common])
 
     def part(self, text: str) -> Template:
         """The template of a part of the text; its slots are numbered from 0."""
@@ -182,7 +193,9 @@ def mask_pair(source: str, target: str) -> tuple[str, str] | None:
     The numbers of the slots differ from pair to pair, so that all slots of the vocabulary are learned.
     """
     sides = [(text, find_placeholders(text)) for text in (source, target)]
-    originals = [[text[each.start : each.end] for each in found] for text, found in sides]
+    originals = [
+        [text[placeholder.start : placeholder.end] for placeholder in placeholders] for text, placeholders in sides
+    ]
     if not 0 < len(originals[0]) <= SLOTS or Counter(originals[0]) != Counter(originals[1]):
         return None
     first = zlib.crc32(source.encode("utf-8", "replace")) % SLOTS

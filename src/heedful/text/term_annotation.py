@@ -37,23 +37,23 @@ class AnnotatedText(NamedTuple):
     @classmethod
     def of(cls, plain: str, annotations: Sequence[TermAnnotation]) -> AnnotatedText:
         parts, at = [], 0
-        for each in annotations:
-            parts += [plain[at : each.start], *_annotation(plain, each)]
-            at = each.end
+        for annotation in annotations:
+            parts += [plain[at : annotation.start], *_annotation(plain, annotation)]
+            at = annotation.end
         return cls("".join((*parts, plain[at:])), plain, tuple(annotations))
 
     def plain_spans(self, spans: Sequence[Span]) -> list[Span]:
         """Spans of the annotated text -> spans of the plain text; what is added to a term belongs to the term."""
         places: list[Span] = []  # in the plain text, of each character
         at = 0
-        for each in self.annotations:
-            places += [(place, place + 1) for place in range(at, each.start)]
-            before, term, after = _annotation(self.plain, each)
-            whole = (each.start, each.end)
+        for annotation in self.annotations:
+            places += [(place, place + 1) for place in range(at, annotation.start)]
+            before, term, after = _annotation(self.plain, annotation)
+            whole = (annotation.start, annotation.end)
             places += [whole] * len(before)
-            places += [(each.start + place, each.start + place + 1) for place in range(len(term))]
+            places += [(annotation.start + place, annotation.start + place + 1) for place in range(len(term))]
             places += [whole] * len(after)
-            at = each.end
+            at = annotation.end
         places += [(place, place + 1) for place in range(at, len(self.plain) + 1)]
         return [
             (places[start][0], places[max(start, end - 1)][1]) if start < end else (places[start][0],) * 2
@@ -61,13 +61,13 @@ class AnnotatedText(NamedTuple):
         ]
 
 
-def _annotation(plain: str, each: TermAnnotation) -> tuple[str, str, str]:
+def _annotation(plain: str, annotation: TermAnnotation) -> tuple[str, str, str]:
     """What is inserted before the term, the term, and what is inserted after it."""
-    gap = " " if each.start and not plain[each.start - 1].isspace() else ""
-    term = plain[each.start : each.end]
-    follows = plain[each.end : each.end + 1]
+    gap = " " if annotation.start and not plain[annotation.start - 1].isspace() else ""
+    term = plain[annotation.start : annotation.end]
+    follows = plain[annotation.end : annotation.end + 1]
     end = " " if follows.isalnum() else ""
-    return f"{gap}{TERM_START} ", term, f" {TERM_TRANSLATION} {each.translation} {TERM_END}{end}"
+    return f"{gap}{TERM_START} ", term, f" {TERM_TRANSLATION} {annotation.translation} {TERM_END}{end}"
 
 
 def has_term_marks(tokenizer: Tokenizer) -> bool:

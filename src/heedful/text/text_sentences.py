@@ -82,7 +82,7 @@ def _sentence_ends(text: str) -> list[int]:
     """Offsets at which sentences end, in ascending order."""
     ends = _ends_of_lines_and_marks(text)
     placeholders = find_placeholders(text)
-    starts = [each.start for each in placeholders]
+    starts = [placeholder.start for placeholder in placeholders]
     before = [bisect_left(starts, end) - 1 for end in ends]
     return [end for end, place in zip(ends, before, strict=True) if place < 0 or placeholders[place].end <= end]
 

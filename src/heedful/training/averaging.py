@@ -105,9 +105,9 @@ def validation_scores(run: TrainingRun, most_tokens: int | None = None) -> Score
             if not state.validated and run.budget.exceeded(LOSS_SHARE, began):
                 state.valid_tokens = tokens
                 break
-    found = run.task.scores(total, tokens)
-    found |= {"valid_ponder": float(pondered[0] / pondered[1])} if pondered[1] else {}
-    return found | ({"valid_busiest_expert": 100 * float(expert_use[0] / expert_use[1])} if expert_use[1] else {})
+    scores = run.task.scores(total, tokens)
+    scores |= {"valid_ponder": float(pondered[0] / pondered[1])} if pondered[1] else {}
+    return scores | ({"valid_busiest_expert": 100 * float(expert_use[0] / expert_use[1])} if expert_use[1] else {})
 
 
 def describe_candidates(run: TrainingRun, losses: dict[int, float], measured: dict[int, Scores]) -> str:

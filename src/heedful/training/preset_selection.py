@@ -96,7 +96,7 @@ def passes_in_time(task: Task, config: RunConfig, device: torch.device, world: i
     disturbed by other programs; the first, which includes warm-up, does not. A low speed is measured for longer.
     """
     assert config.train.time is not None
-    given = parse_duration(config.train.time)
+    duration = parse_duration(config.train.time)
     if config.train.compile:  # compiling takes longer than the measurement
         config = config.replace(train={"compile": False, "backend": "torch"})
     task.prepare(config)
@@ -118,7 +118,7 @@ def passes_in_time(task: Task, config: RunConfig, device: torch.device, world: i
 
     def passes() -> float:
         update = config.train.micro_batches * min(compute for compute, _ in times) + min(step for _, step in times)
-        return given / (len(batches) * update)
+        return duration / (len(batches) * update)
 
     time_update()
     began, times = perf_counter(), [time_update() for _ in range(MIN_MEASUREMENTS)]

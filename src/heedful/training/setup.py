@@ -256,12 +256,12 @@ def _restore(run: TrainingRun) -> None:
         return
     run.state = state = checkpoint.load(path, run.model, run.optimizer)
     train = run.config.train
-    given = parse_duration(train.time) if train.time else 0.0
-    longer = given > (state.given or (given if state.planned else 0.0))  # planned: by a time that is not known
-    if not given:
+    budget = parse_duration(train.time) if train.time else 0.0
+    longer = budget > (state.given or (budget if state.planned else 0.0))  # planned: by a time that is not known
+    if not budget:
         state.total = train.max_updates
     elif longer:  # at the speed so far, until it is planned anew
-        state.total = min(train.max_updates, max(1, int(state.update * given / state.elapsed)))
+        state.total = min(train.max_updates, max(1, int(state.update * budget / state.elapsed)))
         state.every = state.every if state.planned else default_interval(state.total)
         state.planned = True
     state.every = train.checkpoint_every or state.every

@@ -23,11 +23,11 @@ CURVE_SECONDS = 3.0  # for drawing the learning curve, importing matplotlib incl
 class TimeBudget:
     """Training time of all sessions together, and the speed of the last updates."""
 
-    def __init__(self, state: TrainState, given: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
-        self.state, self.given, self.now = state, given, now
+    def __init__(self, state: TrainState, seconds: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
+        self.state, self.seconds, self.now = state, seconds, now
         self.before = state.elapsed
         self.began = self.ticked = now()
-        self.memory = max(SPEED_MEMORY, given / 20)
+        self.memory = max(SPEED_MEMORY, seconds / 20)
         self.after_first: float | None = None  # end of the first update of this session
         self.updates = self.spent = 0.0  # exponentially decaying sums over this session
         self.restart()
@@ -62,7 +62,7 @@ class TimeBudget:
 
     def remaining(self) -> float:
         """Remaining seconds, less those for the learning curve; infinite without a budget."""
-        return self.given - CURVE_SECONDS - self.elapsed() if self.given else math.inf
+        return self.seconds - CURVE_SECONDS - self.elapsed() if self.seconds else math.inf
 
     def warm(self) -> float:
         """Seconds of this session since its first update."""
@@ -74,18 +74,18 @@ class TimeBudget:
 
     def exceeded(self, share: float, began: float) -> bool:
         """Whether more than `share` of the budget has passed since `began`; never without a budget."""
-        return bool(self.given) and self.now() - began > share * self.given
+        return bool(self.seconds) and self.now() - began > share * self.seconds
 
     def ready(self) -> bool:
         """Whether the speed has been measured for long enough to plan the run."""
-        measured = self.warm() >= min(MEASURE_SECONDS, self.given / 20)
-        return self.state.planned or measured or self.elapsed() >= self.given / 2
+        measured = self.warm() >= min(MEASURE_SECONDS, self.seconds / 20)
+        return self.state.planned or measured or self.elapsed() >= self.seconds / 2
 
     def updates_in_time(self, most: int, searches: int) -> int:
         """Number of updates, at the current speed, that leaves time for a last validation and `searches` after it."""
         state = self.state
         if state.validation_seconds is None:
-            end, per_update = UNKNOWN_SHARE * self.given, state.update_seconds
+            end, per_update = UNKNOWN_SHARE * self.seconds, state.update_seconds
         else:
             end = state.validation_seconds + searches * state.search_seconds
             per_update = state.update_seconds + state.validation_seconds / state.every
@@ -93,7 +93,7 @@ class TimeBudget:
 
     def interval(self, total: int) -> int:
         """Updates between two validations of a timed run."""
-        count = min(MOST_VALIDATIONS, max(FEWEST_VALIDATIONS, self.given / 60))
+        count = min(MOST_VALIDATIONS, max(FEWEST_VALIDATIONS, self.seconds / 60))
         apart = (self.state.validation_seconds or 0.0) / VALIDATION_SHARE / max(1e-9, self.state.update_seconds)
         return max(1, int(total / count), int(apart))
 
@@ -106,7 +106,7 @@ def search_in_time(
     The first validation of a timed run computes, `chunk` by `chunk`, only what its share of the time allows. Later
     validations compute as many, so that scores can be compared.
     """
-    limited = budget.given and not budget.state.validated
+    limited = budget.seconds and not budget.state.validated
     began, outputs = budget.now(), list[str]()
     while len(outputs) < count and not (limited and budget.exceeded(SEARCH_SHARE, began)):
         outputs += search(range(len(outputs), min(len(outputs) + chunk, count) if limited else count))

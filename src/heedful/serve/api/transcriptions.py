@@ -39,7 +39,7 @@ async def transcriptions(state: ServerState, request: Request) -> Response:
 def _response(body: TranscriptionRequest, result: dict[str, Any]) -> Response:
     from heedful.inference.transcript_formats import SpeechSegment, subrip, webvtt
 
-    segments = [SpeechSegment(each["start"], each["end"], each["text"]) for each in result["segments"]]
+    segments = [SpeechSegment(segment["start"], segment["end"], segment["text"]) for segment in result["segments"]]
     match body.response_format:
         case "text":
             return PlainTextResponse(f"{result['text']}\n")
@@ -49,8 +49,8 @@ def _response(body: TranscriptionRequest, result: dict[str, Any]) -> Response:
             return PlainTextResponse(webvtt(segments))
         case "verbose_json":
             numbered = [
-                {"id": number, "start": each.start, "end": each.end, "text": each.text}
-                for number, each in enumerate(segments)
+                {"id": number, "start": segment.start, "end": segment.end, "text": segment.text}
+                for number, segment in enumerate(segments)
             ]
             language = body.language or "unknown"
             about = {"task": "transcribe", "language": language, "duration": result["seconds"]}

@@ -39,7 +39,9 @@ class ClassificationTask(LabeledTask):
     def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
         """Accuracy and macro-F1."""
         examples = self.examples
-        predicted = self.encoder(folder).classify([each.text for each in examples], [each.second for each in examples])
+        predicted = self.encoder(folder).classify(
+            [example.text for example in examples], [example.second for example in examples]
+        )
         return label_scores([result.label for result in predicted], [example.label for example in examples])
 
     def rank(self, scores: Scores) -> list[float]:
@@ -97,7 +99,9 @@ class RegressionTask(ClassificationTask):
     def measure(self, folder: ModelFolder, budget: TimeBudget, log: Progress) -> Scores:
         """Correlation of predicted and given numbers."""
         examples = self.examples
-        predicted = self.encoder(folder).score([each.text for each in examples], [each.second for each in examples])
+        predicted = self.encoder(folder).score(
+            [example.text for example in examples], [example.second for example in examples]
+        )
         return correlation_scores(predicted, [float(example.label) for example in examples])
 
     def rank(self, scores: Scores) -> list[float]:

@@ -43,12 +43,12 @@ class SummarizationTask(TranslationTask):
     @classmethod
     def with_data_defaults(cls, config: RunConfig, init: ModelFolder | None) -> RunConfig:
         """No more of a document is read than the `init` model has positions for."""
-        config, given = super().with_data_defaults(config, init), config.data.model_fields_set
+        config, fields_set = super().with_data_defaults(config, init), config.data.model_fields_set
         if init is None:
             return config
         most = init.config.max_length - 1
         limits = {name: min(most, getattr(config.data, name)) for name in ("max_source_length", "max_length")}
-        return config.replace(data={name: value for name, value in limits.items() if name not in given})
+        return config.replace(data={name: value for name, value in limits.items() if name not in fields_set})
 
     def resolve(self, user_config: RunConfig, init: ModelFolder | None) -> RunConfig:
         """A new summarizer copies from its source (model.pointer) where both have one vocabulary."""
