@@ -153,9 +153,9 @@ def compare(arguments: argparse.Namespace, out: Path) -> None:
             records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
             updates.append(records[-1]["update"])
             parameters = count(folder)
-        each = ", ".join(f"{value:.2f}" for value in bleu)
+        by_seed = ", ".join(f"{value:.2f}" for value in bleu)
         print(
-            f"{name:14} {parameters:10,}   {statistics.mean(updates):7.0f}   {statistics.mean(bleu):5.2f} ({each})"
+            f"{name:14} {parameters:10,}   {statistics.mean(updates):7.0f}   {statistics.mean(bleu):5.2f} ({by_seed})"
             f"{'':6}{statistics.mean(chrf):5.2f}",
             flush=True,
         )

@@ -43,9 +43,9 @@ class Stories:
 
     def __init__(self, train: Path, test: Path) -> None:
         examples = read_labeled(train)
-        words = sorted({word for each in examples for word in split(f"{each.text} {each.second}")})
+        words = sorted({word for example in examples for word in split(f"{example.text} {example.second}")})
         self.words = {word: number for number, word in enumerate(words, 4)}
-        self.labels = tuple(sorted({each.label for each in examples}))
+        self.labels = tuple(sorted({example.label for example in examples}))
         self.train, self.questions = self.encode(examples), read_labeled(test)
         self.test = self.encode(self.questions)
 
@@ -59,10 +59,10 @@ class Stories:
 
     def encode(self, examples: list[LabeledExample]) -> list[Example]:
         answers, encoded = {label: index for index, label in enumerate(self.labels)}, []
-        for each in examples:
-            text, question = [BOS, *self.ids(each.text), EOS], [*self.ids(each.second), EOS]
+        for example in examples:
+            text, question = [BOS, *self.ids(example.text), EOS], [*self.ids(example.second), EOS]
             types = torch.tensor([0] * len(text) + [1] * len(question))
-            encoded.append((torch.tensor(text + question), types, answers.get(each.label, -1)))
+            encoded.append((torch.tensor(text + question), types, answers.get(example.label, -1)))
         return encoded
 
     def ids(self, text: str) -> list[int]:
@@ -71,7 +71,7 @@ class Stories:
     def epochs(self, draw: random.Random) -> Iterator[LabeledBatch]:
         """Batches of similar lengths, in random order, again and again."""
         while True:
-            order = sorted(draw.sample(self.train, len(self.train)), key=lambda each: len(each[0]))
+            order = sorted(draw.sample(self.train, len(self.train)), key=lambda example: len(example[0]))
             yield from map(batch, draw.sample(groups := [*grouped(order)], len(groups)))
 
 
@@ -140,10 +140,10 @@ def batches(stories: Stories, seconds: float, seed: int) -> Iterator[tuple[float
 def error(model: EncoderModel, examples: list[Example]) -> float:
     """The share of questions with a wrong answer, in percent."""
     wrong = 0
-    for examples_of_batch in grouped(sorted(examples, key=lambda each: len(each[0]))):
-        given = batch(examples_of_batch)
-        logits = model.classify(model(given.ids, types=given.types), given.ids != PAD)
-        wrong += int((logits.argmax(1) != given.labels).sum())
+    for examples_of_batch in grouped(sorted(examples, key=lambda example: len(example[0]))):
+        encoded = batch(examples_of_batch)
+        logits = model.classify(model(encoded.ids, types=encoded.types), encoded.ids != PAD)
+        wrong += int((logits.argmax(1) != encoded.labels).sum())
     return 100 * wrong / len(examples)
 
 
@@ -158,17 +158,17 @@ def train(name: str, stories: Stories, seconds: float, restarts: int) -> Encoder
 @torch.inference_mode()
 def tell(model: EncoderModel, stories: Stories) -> None:
     """Print the weight of every sentence of the first test question at every hop."""
-    example, given = stories.questions[0], batch(stories.test[:1])
+    example, encoded = stories.questions[0], batch(stories.test[:1])
     seen: list[Tensor] = []
     hooks = [
         module.register_forward_hook(lambda tap, inputs, out: seen.append(out[0, 0, 0]))
         for name, module in model.named_modules()
         if name.endswith("self.weights")
     ]
-    model(given.ids, types=given.types)
+    model(encoded.ids, types=encoded.types)
     for hook in hooks:
         hook.remove()
-    numbers = sentence_numbers(given.ids, given.ids != PAD, model.config)[0]
+    numbers = sentence_numbers(encoded.ids, encoded.ids != PAD, model.config)[0]
     for number, sentence in enumerate(re.findall(r"[^.]+\.", example.text), 1):
         print("  " + "  ".join(f"{float(hop[numbers == number].sum()):.2f}" for hop in seen), sentence.strip())
     print(f"  {example.second} {example.label}")

@@ -46,7 +46,7 @@ def main() -> None:
         update()
     rounds = [{name: measure(update, options.updates) for name, update in sides.items()} for _ in range(options.rounds)]
     for kind, name in enumerate(("wall", "CPU")):
-        report(name, [{side: times[kind] for side, times in each.items()} for each in rounds])
+        report(name, [{side: times[kind] for side, times in round_times.items()} for round_times in rounds])
 
 
 def blocks() -> tuple[Tensor, Tensor]:
@@ -109,9 +109,9 @@ def measure(update: Update, count: int) -> tuple[float, float]:
 def report(kind: str, rounds: list[dict[str, float]]) -> None:
     tokens = ROWS * BLOCK
     for name in rounds[0]:
-        print(f"{name:22} {tokens / statistics.median(each[name] for each in rounds):8,.0f} tokens per {kind} second")
+        print(f"{name:22} {tokens / statistics.median(times[name] for times in rounds):8,.0f} tokens per {kind} second")
     for peer in rounds[0].keys() - {"heedful"}:
-        ratios = sorted(each[peer] / each["heedful"] for each in rounds)
+        ratios = sorted(times[peer] / times["heedful"] for times in rounds)
         spread = f"from {ratios[0]:.2f} to {ratios[-1]:.2f}"
         print(f"heedful / {peer} by {kind} time: median {statistics.median(ratios):.2f}, {spread}")
 

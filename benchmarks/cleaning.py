@@ -42,18 +42,18 @@ def measure(path: Path, most: int, share: float) -> None:
     pairs = list(dict.fromkeys(read_tsv(path)))
     random.Random(1).shuffle(pairs)
     corpus, report, start = DamagedPairs(pairs[:most], share), CleaningReport(), time.process_time()
-    kept = set(clean_pairs(corpus, FilterThresholds(), [], report))
+    kept_pairs = set(clean_pairs(corpus, FilterThresholds(), [], report))
     print(f"{path.name}: {report.read:,} pairs, {time.process_time() - start:.1f} s of CPU")
     for kind, count in Counter(corpus.kinds.values()).items():
-        dropped = sum(corpus.kinds[pair] == kind and pair not in kept for pair in corpus.kinds)
+        dropped = sum(corpus.kinds[pair] == kind and pair not in kept_pairs for pair in corpus.kinds)
         print(f"  {kind}: {dropped:,} of {count:,} dropped ({100 * dropped / count:.1f} %)")
     alone = CleaningReport()
-    kept = set(clean_pairs(corpus, FilterThresholds(), [name for name in FILTERS if name != "alignment"], alone))
-    found = Counter(corpus.kinds[pair] for pair in corpus.kinds if pair not in kept)
+    kept_pairs = set(clean_pairs(corpus, FilterThresholds(), [name for name in FILTERS if name != "alignment"], alone))
+    dropped_kinds = Counter(corpus.kinds[pair] for pair in corpus.kinds if pair not in kept_pairs)
     mismatched = Counter(corpus.kinds.values())["misaligned"]
     if mismatched:
-        precision = found["misaligned"] / max(1, found["misaligned"] + found["good"])
-        print(f"  alignment alone: precision {precision:.1%}, recall {found['misaligned'] / mismatched:.1%}")
+        precision = dropped_kinds["misaligned"] / max(1, dropped_kinds["misaligned"] + dropped_kinds["good"])
+        print(f"  alignment alone: precision {precision:.1%}, recall {dropped_kinds['misaligned'] / mismatched:.1%}")
 
 
 if __name__ == "__main__":

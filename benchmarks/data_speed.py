@@ -148,9 +148,9 @@ def print_waiting(folder: Path, updates: int) -> None:
     run.task.measure = lambda *context: {"valid_bleu": 0.0, "valid_chrf": 0.0}  # type: ignore[method-assign]
     moments: list[float] = []  # CPU seconds at the beginning and the end of every update
 
-    def apply_update(*given: Any, **named: Any) -> Any:
+    def apply_update(*positional: Any, **named: Any) -> Any:
         moments.append(time.process_time())
-        outcome = real(*given, **named)
+        outcome = real(*positional, **named)
         moments.append(time.process_time())
         return outcome
 

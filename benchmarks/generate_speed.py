@@ -55,7 +55,7 @@ def heedful(folder: Path, precision: str, prompts: list[str], tokens: int) -> Wo
         queued = scheduler.add(generator.text(prompt, range(1), **options) for prompt in prompts)
         while not scheduler.idle():
             scheduler.step()
-        return [each.request.written[0] for each in queued]
+        return [entry.request.written[0] for entry in queued]
 
     return generate
 

@@ -46,7 +46,7 @@ def reaching(changes: dict[str, object], seed: int) -> Tensor:
     """-> (LENGTH): the norm of the gradient at the token k steps back, relative to k = 0; mean over 16 texts."""
     torch.manual_seed(seed)
     model, embedded = build_model(config(**changes)), list[Tensor]()
-    model.decoder.embedded.register_forward_hook(lambda tap, given, out: embedded.append(out))
+    model.decoder.embedded.register_forward_hook(lambda tap, inputs, out: embedded.append(out))
     out = model(torch.randint(4, 50, (16, LENGTH)))[:, -1]
     (slope,) = torch.autograd.grad((out * torch.randn_like(out)).sum(), embedded)
     norms = slope.norm(dim=-1).flip(1)  # (16, k)

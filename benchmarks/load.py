@@ -102,11 +102,11 @@ class Client:
     def __init__(self, port: int, number: int, poll: select.epoll) -> None:
         self.port, self.address, self.poll = port, f"127.0.{1 + number // 200 % 200}.{1 + number % 200}", poll
         self.socket: socket.socket | None = None
-        self.asked, self.got, self.began = b"", b"", 0.0
+        self.request, self.got, self.began = b"", b"", 0.0
 
     def ask(self, data: bytes) -> socket.socket:
         """Send, or connect first and send later."""
-        self.asked, self.got, self.began = data, b"", time.perf_counter()
+        self.request, self.got, self.began = data, b"", time.perf_counter()
         if self.socket is None:
             self.socket = socket.socket()
             self.socket.setblocking(False)
@@ -124,7 +124,7 @@ class Client:
         if event & select.EPOLLOUT:
             if error := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 raise OSError(error, "no connection")
-            self.socket.send(self.asked)
+            self.socket.send(self.request)
             self.poll.modify(self.socket, select.EPOLLIN)
             return 0
         piece = self.socket.recv(65536)

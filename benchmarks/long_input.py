@@ -65,7 +65,7 @@ class Runner:
     def measure(self, held_out: Tensor) -> None:
         self.losses.append((sum(self.times), float(self.loss(held_out))))
 
-    def kept(self, ids: Tensor) -> None:
+    def measure_saved_bytes(self, ids: Tensor) -> None:
         """Bytes of the tensors that a forward pass keeps, weights excepted."""
         storages: dict[int, int] = {}
 
@@ -102,22 +102,22 @@ def main() -> None:
         start = int(torch.randint(len(stream) - arguments.length - 1, (1,), generator=generator))
         for item in running:
             if not item.bytes:
-                item.kept(stream[start : start + arguments.length + 1].unsqueeze(0))
+                item.measure_saved_bytes(stream[start : start + arguments.length + 1].unsqueeze(0))
             item.update(stream[start : start + arguments.length + 1].unsqueeze(0))
             if len(item.times) % 5 == 0 or sum(item.times) >= 60 * arguments.minutes:
                 item.measure(held_out)
     print(f"{arguments.length:,} tokens, {arguments.minutes:g} minutes of updates each, {arguments.threads} thread(s)")
     print(f"{'':8} seconds an update (fastest to slowest)   kept by forward   updates   loss on held-out text")
-    for kind, each in runners.items():
-        median, fast, slow = statistics.median(each.times[1:]), min(each.times[1:]), max(each.times[1:])
+    for kind, runner in runners.items():
+        median, fast, slow = statistics.median(runner.times[1:]), min(runner.times[1:]), max(runner.times[1:])
         print(
-            f"{kind:8} {median:.2f} ({fast:.2f} to {slow:.2f}){'':22}{each.bytes / 2**20:6.0f} MB{'':9}"
-            f"{len(each.times):5}     {each.losses[-1][1]:.3f}"
+            f"{kind:8} {median:.2f} ({fast:.2f} to {slow:.2f}){'':22}{runner.bytes / 2**20:6.0f} MB{'':9}"
+            f"{len(runner.times):5}     {runner.losses[-1][1]:.3f}"
         )
     if arguments.picture:
         with figure(arguments.picture, 1, (6.5, 4)) as (axis,):
-            for kind, each in runners.items():
-                axis.plot([t / 60 for t, _ in each.losses], [loss for _, loss in each.losses], label=kind)
+            for kind, runner in runners.items():
+                axis.plot([t / 60 for t, _ in runner.losses], [loss for _, loss in runner.losses], label=kind)
             axis.set(xlabel="minutes of training", ylabel="loss on held-out text, nats a character")
             axis.legend()
         print(f"wrote {arguments.picture}")

@@ -174,8 +174,8 @@ def bracket_trees(ids: Tensor) -> Tensor:
 
 def padded(rows: list[list[int]]) -> Tensor:
     ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
-    for row, each in zip(ids, rows, strict=True):
-        row[: len(each)] = torch.tensor(each)
+    for row, tokens in zip(ids, rows, strict=True):
+        row[: len(tokens)] = torch.tensor(tokens)
     return ids
 
 
@@ -209,9 +209,9 @@ def trained(
 
 def right(model: EncoderDecoder, pairs: list[Pair]) -> tuple[float, float]:
     """The share of tokens that are right in their places, the end among them, and of outputs that are so as a whole."""
-    given = batch(pairs)
-    options = SearchOptions(beam=1, max_length=int(given.target_lengths.max()) + 5)
-    result = beam_search(ModelNextToken(model), given.source, given.source_lengths, options)
+    batched = batch(pairs)
+    options = SearchOptions(beam=1, max_length=int(batched.target_lengths.max()) + 5)
+    result = beam_search(ModelNextToken(model), batched.source, batched.source_lengths, options)
     tokens = []
     for (best, *_), (_, target) in zip(result, pairs, strict=True):
         actual, expected = [*best.ids, 3], [*target, 3]
@@ -250,11 +250,11 @@ def main() -> None:
                 shares.append([right(model, corpus.test(factor)) for factor in FACTORS])
             result, whole = torch.tensor(shares).unbind(2)  # (seeds, factors)
             results[task][name] = result
-            each = [
+            cells = [
                 f"{m:.2f} ({a:.2f}-{b:.2f}); {w:.2f}"
                 for m, a, b, w in zip(result.mean(0), result.amin(0), result.amax(0), whole.mean(0), strict=True)
             ]
-            print(f"  {name:19} {'  '.join(each)}", flush=True)
+            print(f"  {name:19} {'  '.join(cells)}", flush=True)
     if arguments.picture:
         draw(results, arguments.picture)
 

@@ -75,15 +75,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads of either")
     parser.add_argument("--size", choices=SIZES, default="small", help="the recipe for a CPU, or the larger one")
     parser.add_argument("--autocast", action="store_true", help="nanoGPT in bfloat16 instead of float32")
-    asked = parser.parse_args()
-    size = SIZES[asked.size]
+    arguments = parser.parse_args()
+    size = SIZES[arguments.size]
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(asked.checkout, asked.text, Path(folder), size, asked.threads, asked.autocast)
-        speeds = [(bench.nanogpt(asked.updates)[0], bench.heedful(asked.updates)[0]) for _ in range(asked.rounds)]
+        bench = Bench(arguments.checkout, arguments.text, Path(folder), size, arguments.threads, arguments.autocast)
+        speeds = [
+            (bench.nanogpt(arguments.updates)[0], bench.heedful(arguments.updates)[0]) for _ in range(arguments.rounds)
+        ]
         print_speeds(speeds)
-        print_bound(asked.threads, size, statistics.median(theirs for theirs, _ in speeds))
-        if asked.iterations:
-            print_losses(bench.nanogpt(asked.iterations)[1], bench.heedful(asked.iterations)[1], asked.iterations)
+        print_bound(arguments.threads, size, statistics.median(theirs for theirs, _ in speeds))
+        if arguments.iterations:
+            print_losses(
+                bench.nanogpt(arguments.iterations)[1], bench.heedful(arguments.iterations)[1], arguments.iterations
+            )
 
 
 class Bench:
@@ -139,7 +143,10 @@ class Bench:
 
 def read_nanogpt(output: str, tokens: int) -> tuple[float, float]:
     """Its log -> tokens a second by the median iteration, and the last validation loss."""
-    times = [float(each) for each in re.findall(r"^iter \d+: loss [\d.]+, time ([\d.]+)ms", output, re.MULTILINE)]
+    times = [
+        float(milliseconds)
+        for milliseconds in re.findall(r"^iter \d+: loss [\d.]+, time ([\d.]+)ms", output, re.MULTILINE)
+    ]
     losses = re.findall(r"^step \d+: train loss [\d.]+, val loss ([\d.]+)", output, re.MULTILINE)
     if len(times) < 3 or not losses:
         sys.exit(f"the log of nanoGPT is not what this benchmark can read:\n{output[-1000:]}")

@@ -89,11 +89,11 @@ def main() -> None:
     shifts: list[float] = []
     for name in options.norms:
         models = [train(name, seconds, seed) for seed in range(1, options.seeds + 1)]
-        found = [[measure(model, length) for model in models] for length in TESTED]
-        accuracy[name] = [statistics.mean(right for right, _ in each) for each in found]
+        measurements = [[measure(model, length) for model in models] for length in TESTED]
+        accuracy[name] = [statistics.mean(right for right, _ in by_seed) for by_seed in measurements]
         print(f"{name:9} {'  '.join(f'{value:5.1f}' for value in accuracy[name])}", flush=True)
         if name == "batch":
-            shifts = [statistics.mean(shift for _, shift in each) for each in found]
+            shifts = [statistics.mean(shift for _, shift in by_seed) for by_seed in measurements]
             print(f"{'shift':9} {'  '.join(f'{value:5.2f}' for value in shifts)}", flush=True)
     if options.picture:
         draw(accuracy, shifts, options.picture)

@@ -50,5 +50,5 @@ def print_course(run: Path, seed: int) -> None:
 def summary(name: str, scores: Sequence[float], seeds: Sequence[int]) -> str:
     """Mean, spread, and the score of each seed."""
     spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
-    each = ", ".join(f"{score:.2f}" for score in scores)
-    return f"{name} {statistics.mean(scores):.2f}{spread} (seeds {', '.join(map(str, seeds))}: {each})"
+    by_seed = ", ".join(f"{score:.2f}" for score in scores)
+    return f"{name} {statistics.mean(scores):.2f}{spread} (seeds {', '.join(map(str, seeds))}: {by_seed})"

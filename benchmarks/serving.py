@@ -165,16 +165,16 @@ class Benchmark:
                     alone = file.rate(Path(text.name))
                     served, result = self.closed(server, self.requests)
                     after = file.rate(Path(text.name))
-                    each = [1000 / len(self.lines) * seconds for seconds in (
+                    ms = [1000 / len(self.lines) * seconds for seconds in (
                         (processor(file.process.pid) - began) / 2, server.work()[1] - model,
                         server.work()[0] - http, result.processor)]  # fmt: skip
                     ratios.append(served / ((alone + after) / 2))
-                    works.append(each)
+                    works.append(ms)
                     rates.append(served)
                     print(
                         f"  round {number + 1}: file {alone:.1f} and {after:.1f}/s, {CLIENTS} clients {served:.1f}/s, "
-                        f"ratio {ratios[-1]:.2f}; processor ms a sentence: file {each[0]:.2f}, served {each[1]:.2f} "
-                        f"and {each[2]:.2f} for HTTP (clients {each[3]:.2f}), ratio {each[0] / sum(each[1:3]):.2f}",
+                        f"ratio {ratios[-1]:.2f}; processor ms a sentence: file {ms[0]:.2f}, served {ms[1]:.2f} "
+                        f"and {ms[2]:.2f} for HTTP (clients {ms[3]:.2f}), ratio {ms[0] / sum(ms[1:3]):.2f}",
                         flush=True,
                     )
             finally:
@@ -310,40 +310,40 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=2000, help="of schemathesis")
     parser.add_argument("--threads", type=int, default=0, help="of the model, on both sides; 0 for all cores")
     parser.add_argument("--rate", type=float, default=0, help="the capacity, if it is known")
-    given = parser.parse_args()
-    parts = given.parts.split(",")
-    lines = [line for line in given.lines.read_text(encoding="utf-8").splitlines() if line.strip()]
+    arguments = parser.parse_args()
+    parts = arguments.parts.split(",")
+    lines = [line for line in arguments.lines.read_text(encoding="utf-8").splitlines() if line.strip()]
     with (
         ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as clients,
         tempfile.TemporaryDirectory() as scratch,
     ):
-        model = base_model(given.model, Path(scratch) / "base") if given.size == "base" else given.model
-        run(Benchmark(model, lines, given.threads, clients), parts, given)
+        model = base_model(arguments.model, Path(scratch) / "base") if arguments.size == "base" else arguments.model
+        run(Benchmark(model, lines, arguments.threads, clients), parts, arguments)
 
 
-def run(benchmark: Benchmark, parts: list[str], given: argparse.Namespace) -> None:
+def run(benchmark: Benchmark, parts: list[str], arguments: argparse.Namespace) -> None:
     if set(parts) - {"drain"}:
         server = Server(benchmark.model, benchmark.threads)
         try:
-            rate = given.rate
+            rate = arguments.rate
             if "capacity" in parts:
-                rate = benchmark.capacity(server, given.rounds)
+                rate = benchmark.capacity(server, arguments.rounds)
             if "latency" in parts and not rate:
                 rate, _ = benchmark.closed(server, benchmark.requests)
             if "latency" in parts:
-                benchmark.latency(server, rate, given.seconds)
+                benchmark.latency(server, rate, arguments.seconds)
             if "overload" in parts:
-                benchmark.overload(server, given.seconds, given.rounds)
+                benchmark.overload(server, arguments.seconds, arguments.rounds)
             if "slow" in parts:
                 benchmark.slow(server)
             if "memory" in parts:
                 benchmark.memory(server)
             if "fuzz" in parts:
-                fuzz(server, given.requests)
+                fuzz(server, arguments.requests)
         finally:
             server.end()
     if "drain" in parts:
-        benchmark.drain(given.drains)
+        benchmark.drain(arguments.drains)
 
 
 if __name__ == "__main__":

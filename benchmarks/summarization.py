@@ -39,11 +39,13 @@ def describe_rows(name: str, summaries: Sequence[str], references: Sequence[str]
     """Table rows: ROUGE on all test documents, and on those without a near-copy in training."""
     rows = []
     for what, chosen in (("all", [True] * len(fresh)), ("no near-copy", fresh)):
-        kept = [place for place, keep in enumerate(chosen) if keep]
-        result = evaluate_summaries([summaries[place] for place in kept], [references[place] for place in kept])
+        documents = [place for place, keep in enumerate(chosen) if keep]
+        result = evaluate_summaries(
+            [summaries[place] for place in documents], [references[place] for place in documents]
+        )
         intervals = (result.rouge1, result.rouge2, result.rougeL)
         scores = " | ".join(f"{score.mean:.2f} [{score.low:.2f}, {score.high:.2f}]" for score in intervals)
-        rows.append(f"| {name} | {what} ({len(kept):,}) | {scores} |")
+        rows.append(f"| {name} | {what} ({len(documents):,}) | {scores} |")
     return rows
 
 

@@ -145,19 +145,19 @@ def seconds(run: Callable[[Tensor], Tensor], length: int, width: int, repeats: i
 
 def memory(run: Callable[[Tensor], Tensor], length: int, width: int) -> int:
     """Bytes of the tensors that a forward pass keeps for the backward one, weights and the input excepted."""
-    x, kept = torch.randn(1, length, width, requires_grad=True), dict[int, int]()
+    x, saved_bytes = torch.randn(1, length, width, requires_grad=True), dict[int, int]()
 
     def pack(tensor: Tensor) -> Tensor:
         if (
             not isinstance(tensor if tensor._base is None else tensor._base, nn.Parameter)
             and tensor.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
         ):
-            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            saved_bytes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         run(x)
-    return sum(kept.values())
+    return sum(saved_bytes.values())
 
 
 def exponent(sizes: list[int], values: list[float]) -> float:
@@ -182,12 +182,12 @@ def waits(name: str, width: int, length: int) -> int:
         node, seen = stack.pop()
         if node in deepest:
             continue
-        below = [each for each, _ in node.next_functions if each is not None]
+        below = [child for child, _ in node.next_functions if child is not None]
         if seen:
-            deepest[node] = 1 + max((deepest.get(each, 0) for each in below), default=0)
+            deepest[node] = 1 + max((deepest.get(child, 0) for child in below), default=0)
         else:
             stack.append((node, True))
-            stack += [(each, False) for each in below if each not in deepest]
+            stack += [(child, False) for child in below if child not in deepest]
     return deepest[out.grad_fn]
 
 
@@ -224,36 +224,36 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=list(PAPER), default=list(PAPER))
     parser.add_argument("--picture", type=Path, help="where to draw time and memory: .svg or .png")
     parser.add_argument("--kernels", action="store_true", help="full and separable convolutions by kernel width only")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if asked.kernels:
-        compare_kernels(asked.repeats)
+    if arguments.kernels:
+        compare_kernels(arguments.repeats)
         return
     rows: dict[str, dict[str, list[float]]] = {}
     print(f"{'':21} time by n   time by d   memory by n   steps that wait    longest path")
     print(f"{'':21} exponent    exponent    exponent      n = 128 -> 256     n = {' -> '.join(map(str, PATHS))}")
-    for name in asked.rows:
+    for name in arguments.rows:
         n, d, sequential, longest = PAPER[name]
         runs = {width: layer(name, width) for width in {*WIDTHS, WIDTH}}
-        found = rows[name] = {
-            "time_n": [seconds(runs[WIDTH], length, WIDTH, asked.repeats) for length in LENGTHS],
-            "time_d": [seconds(runs[width], LENGTH, width, asked.repeats) for width in WIDTHS],
+        row = rows[name] = {
+            "time_n": [seconds(runs[WIDTH], length, WIDTH, arguments.repeats) for length in LENGTHS],
+            "time_d": [seconds(runs[width], LENGTH, width, arguments.repeats) for width in WIDTHS],
             "memory_n": [float(memory(runs[WIDTH], length, WIDTH)) for length in LENGTHS],
         }
         steps = [waits(name, 16, length) for length in (128, 256)]
-        found["path"] = [float(path(name, length)) for length in PATHS]
-        reach = " -> ".join(f"{layers:.0f}" for layers in found["path"])
+        row["path"] = [float(path(name, length)) for length in PATHS]
+        reach = " -> ".join(f"{layers:.0f}" for layers in row["path"])
         print(
-            f"{name:21} {exponent(LENGTHS, found['time_n']):.2f} ({n})    {exponent(WIDTHS, found['time_d']):.2f} ({d})"
-            f"    {exponent(LENGTHS, found['memory_n']):.2f}          {steps[0]} -> {steps[1]} ({sequential})"
+            f"{name:21} {exponent(LENGTHS, row['time_n']):.2f} ({n})    {exponent(WIDTHS, row['time_d']):.2f} ({d})"
+            f"    {exponent(LENGTHS, row['memory_n']):.2f}          {steps[0]} -> {steps[1]} ({sequential})"
             f"{'':6}{reach} ({longest})",
             flush=True,
         )
     print(
         f"In brackets the papers'. n = {LENGTH} while d changes, d = {WIDTH} while n does; r = {WINDOW}, k = {KERNEL}."
     )
-    if asked.picture:
-        draw(rows, asked.picture)
+    if arguments.picture:
+        draw(rows, arguments.picture)
 
 
 def compare_kernels(repeats: int) -> None:
@@ -282,8 +282,8 @@ def draw(rows: dict[str, dict[str, list[float]]], path: Path) -> None:
     )
     with figure(path, 2, (10, 9), rows=2, legend=4) as axes:
         for axis, (key, sizes, across, up, scale) in zip(axes, panels, strict=True):
-            for name, found in rows.items():
-                axis.loglog(sizes, [value * scale for value in found[key]], label=name)
+            for name, row in rows.items():
+                axis.loglog(sizes, [value * scale for value in row[key]], label=name)
             axis.set(xlabel=across, ylabel=up, xticks=sizes, xticklabels=sizes)
             axis.minorticks_off()
         axes[3].set(yticks=[1, 2, 4, 8, 16, 32, 64], yticklabels=[1, 2, 4, 8, 16, 32, 64])

@@ -76,20 +76,20 @@ class Speed:
 
 
 def main() -> None:
-    asked = arguments()
+    options = arguments()
     with tempfile.TemporaryDirectory() as folder:
-        task = Task(SIZES[asked.size], Path(folder), asked.updates, asked.threads)
-        write_data(task, asked.corpus)
-        sides = {"heedful": heedful} | {name: PEERS[name] for name in asked.peers}
-        pythons = {name: environment_of(name, asked.venvs) for name in sides}
+        task = Task(SIZES[options.size], Path(folder), options.updates, options.threads)
+        write_data(task, options.corpus)
+        sides = {"heedful": heedful} | {name: PEERS[name] for name in options.peers}
+        pythons = {name: environment_of(name, options.venvs) for name in sides}
         result: dict[str, list[Speed]] = {name: [] for name in sides}
-        for number in range(asked.rounds):
+        for number in range(options.rounds):
             for name, run in sides.items():
                 result[name].append(run(task, pythons[name]))
                 speed = result[name][-1]
                 print(f"round {number + 1}: {name:13} {speed.tokens_per_second:8,.0f} target tokens/s, "
                       f"{speed.megabytes:6,.0f} MB", flush=True)  # fmt: skip
-    for name in asked.peers:
+    for name in options.peers:
         print_ratio(name, result["heedful"], result[name])
     print_share(task, result["heedful"])
 

@@ -73,18 +73,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a process found."""
+    """Token ids of the outputs, and what they took."""
 
     seconds: float
     processor: float  # seconds of all threads together, which other programs on the machine change less
-    found: list[list[int]]
+    outputs: list[list[int]]
     times: list[float]  # of each sentence, if they came alone
     resident: float  # megabytes, when all was done
     peak: float
 
     @property
     def tokens(self) -> int:
-        return sum(map(len, self.found))
+        return sum(map(len, self.outputs))
 
     @property
     def speed(self) -> float:
@@ -176,7 +176,7 @@ def work(job: Job) -> None:
     spent = {"seconds": time.perf_counter() - began, "processor": time.process_time() - before}
     status = Path("/proc/self/status").read_text()
     resident, peak = (int(re.search(rf"{name}:\s+(\d+)", status)[1]) / 1024 for name in ("VmRSS", "VmHWM"))
-    print(json.dumps(spent | {"found": result, "times": times, "resident": resident, "peak": peak}))
+    print(json.dumps(spent | {"outputs": result, "times": times, "resident": resident, "peak": peak}))
 
 
 def run(job: Job, ids: dict[str, int]) -> Measured:
@@ -191,7 +191,7 @@ def run(job: Job, ids: dict[str, int]) -> Measured:
     if done.returncode:
         sys.exit(f"{job.name} failed:\n{done.stderr[-3000:]}")
     values = json.loads(done.stdout.splitlines()[-1])
-    values["found"] = [[ids[item] if isinstance(item, str) else item for item in row] for row in values["found"]]
+    values["outputs"] = [[ids[item] if isinstance(item, str) else item for item in row] for row in values["outputs"]]
     return Measured(**values)
 
 
@@ -316,7 +316,7 @@ def settings(job: Job, batches: Sequence[int]) -> list[Job]:
 
 def best(job: Job, ids: dict[str, int], batches: Sequence[int]) -> Job:
     tried = {setting: run(replace(setting, sentences=TRIAL), ids).speed for setting in settings(job, batches)}
-    return max(tried, key=lambda each: tried[each])
+    return max(tried, key=lambda setting: tried[setting])
 
 
 def throughput(
@@ -329,7 +329,7 @@ def throughput(
         for number in range(rounds):
             for job in chosen:
                 measured = run(job, ids)
-                if forced and {len(row) for row in measured.found} != {FORCED}:
+                if forced and {len(row) for row in measured.outputs} != {FORCED}:
                     sys.exit(f"{job.name} did not write {FORCED} tokens for every sentence")
                 result[job.name].append(measured)
                 print(f"round {number + 1}: {job.name:20} {measured.speed:9,.0f} tokens/s", flush=True)
@@ -339,9 +339,9 @@ def throughput(
             pairs = list(zip(result[f"heedful {precision}"], result[f"ctranslate2 {precision}"], strict=True))
             print_ratio(precision, [a.speed / b.speed for a, b in pairs], "times as fast")
             print_ratio(precision, [a.processor / b.processor for a, b in pairs], "of its processor time")
-        print_same(result["heedful float32"][0].found, result["ctranslate2 float32"][0].found)
+        print_same(result["heedful float32"][0].outputs, result["ctranslate2 float32"][0].outputs)
         for engine in ("heedful", "ctranslate2") if bleu else ():
-            wide, small = (bleu(result[f"{engine} {precision}"][0].found) for precision in ("float32", "int8"))
+            wide, small = (bleu(result[f"{engine} {precision}"][0].outputs) for precision in ("float32", "int8"))
             print(f"BLEU of {engine}: float32 {wide:.2f}, int8 {small:.2f}, {small - wide:+.2f}")
 
 
@@ -365,7 +365,7 @@ def latency(jobs: list[Job], ids: dict[str, int], rounds: int, sentences: int) -
 
 
 def print_side(job: Job, rounds: list[Measured]) -> None:
-    seconds, result = statistics.median(value.seconds for value in rounds), rounds[-1].found
+    seconds, result = statistics.median(value.seconds for value in rounds), rounds[-1].outputs
     peak = max(item.peak for item in rounds)
     print(f"{job.name:20} {rounds[-1].tokens / seconds:9,.0f} tokens/s {len(result) / seconds:8,.1f} sentences/s, "
           f"{rounds[-1].resident:5,.0f} MB, at most {peak:5,.0f}; {job.setting}")  # fmt: skip

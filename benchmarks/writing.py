@@ -44,7 +44,7 @@ def random_gpt() -> Generator:
     return Generator(ModelFolder(build_model(config), tokenizer, tokenizer, SearchSettings(), folder))
 
 
-def asked(count: int, tokens: int, seed: int) -> list[tuple[str, dict]]:
+def random_requests(count: int, tokens: int, seed: int) -> list[tuple[str, dict]]:
     chance = random.Random(seed)
     prompts = (" ".join(chance.choices(WORDS, k=chance.randint(1, 20))) for _ in range(count))
     return [
@@ -79,7 +79,7 @@ def main() -> None:
     for count in map(int, arguments.texts.split(",")):
         rates: dict[str, list[float]] = {"together": [], "alone": []}
         for seed in range(arguments.rounds + 1):
-            requests = asked(count, arguments.tokens, seed)
+            requests = random_requests(count, arguments.tokens, seed)
             results = []
             for name, write in (("together", together), ("alone", alone)):
                 began = time.perf_counter()
