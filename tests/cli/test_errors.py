@@ -115,6 +115,9 @@ EARLY: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "no validation source": ([*PAIRS, "--valid-source", "no.en", "--valid-target", "GOOD"], ("no.en does not exist",)),
     "no validation text": ([*GPT, "--valid-text", "no.txt"], ("no.txt does not exist",)),
     "validation of another kind": ([*PAIRS, "--valid-text", "GOOD"], ("data.valid_text", "or give data.valid_source")),
+    "one language of line-aligned files": (
+        [*PAIRS, "--source-language", "en"], ("data.source_language is en without data.target_language", "give both")),
+    "languages of a GPT": ([*GPT, "--target-language", "de"], ("data.target_language is de", "only pairs")),
     "no vectors": ([*PAIRS, "train.pretrained_embeddings=no.vec"], ("no.vec does not exist",)),
 }  # fmt: skip
 
@@ -296,6 +299,14 @@ def test_translate_refuses_what_is_not_text(trained: Path) -> None:
         (["--sample", "--top-p", "2"], ("top_p",)),
         (["--length-penalty", "-1"], ("length_penalty",)),
         (["-o", "/proc/nowhere/out"], ("/proc/nowhere/out",)),
+        (["--temperature", "0.5"], ("--temperature has no effect without --sample", "add --sample")),
+        (["--top-k", "3", "--top-p", "0.5", "--seed", "1"], ("--top-k and --top-p and --seed have no effect",)),
+        (["--sample", "--beam", "2"], ("--beam has no effect with --sample",)),
+        (["--review-below", "0"], ("--review-below has no effect on ", "valid.en", "line by line", "--format")),
+        (["--only-missing"], ("--only-missing has no effect",)),
+        (["--overwrite", "--column", "2"], ("--overwrite and --column have no effect",)),
+        (["--target-language", "de"], ("--target-language has no effect",)),
+        (["-i", "-", "--format", "po"], ("--format has no effect on standard input", "--input")),
     ],
 )
 def test_bad_options_of_translate(call: Call, trained: Path, corpus: Path, words: list[str], parts: tuple[str]) -> None:

@@ -112,7 +112,8 @@ def test_saved_translations_of_another_file_are_not_used(call: Call, engine: Pat
     ("name", "content", "options", "sentence"),
     [
         ("a.po", 'msgid "a" b"\n', [], "line 1 of "),
-        ("a.po", PO, ["--n-best", 2], "without --n-best"),
+        ("a.po", PO, ["--n-best", 2, "--scores"], "--n-best and --scores have no effect on "),
+        ("a.po", PO, ["--only-missing", "--overwrite"], "give one of them"),
         ("a.xlf", "<xliff><file>", [], "is not well-formed XML"),
         ("a.xlf", "<other/>", [], "not an XLIFF file"),
         ("a.json", "{", [], "is not valid JSON"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from heedful.errors import SettingError
 
 Models = Annotated[list[Path], typer.Argument(help="A model folder, or several as an ensemble.")]
 OutputFile = Annotated[Path, typer.Option("--output", "-o", help="File to write; - is standard output.")]
@@ -104,3 +107,17 @@ def drop_unset(*groups: object, **options: Any) -> dict[str, Any]:
     for group in groups:
         options |= vars(group)
     return {name: value for name, value in options.items() if value is not None}
+
+
+def refuse_unused(group: object, names: Iterable[str], why: str) -> None:
+    """Refuse those options of a group, by their names as fields, that were given although they have no effect."""
+    given = [name for name in names if getattr(group, name) != getattr(type(group), name)]  # its default
+    if given:
+        options = " and ".join(_option_name(group, name) for name in given)
+        raise SettingError(f"{options} {'has' if len(given) == 1 else 'have'} no effect {why}.")
+
+
+def _option_name(group: object, name: str) -> str:
+    """How an option is typed."""
+    hint = get_type_hints(type(group), include_extras=True)[name]
+    return next(iter(hint.__metadata__[0].param_decls or ()), f"--{name.replace('_', '-')}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from heedful.cli.options import (
     SamplingGroup,
     TranslatorCompute,
     drop_unset,
+    refuse_unused,
 )
 from heedful.cli.progress import progress, warning_summary
 from heedful.cli.streams import DASH, arriving_lines, check_outputs, output_lines
@@ -113,14 +114,15 @@ def translate(
     Or: heedful translate runs/x --input app.po --output app.de.po
     """
     check_outputs(output)
+    _check_search(search)
     options = drop_unset(search) | {"confidence": lines.confidence}
     options["glossary"] = read_glossary(glossary, document.source_language, document.target_language)
     file_format = LINES if input == DASH else document_format(input, document.format)
     if file_format != LINES:
-        if lines != LineGroup():
-            raise SettingError(
-                f"{input} is translated as a file, without --n-best, --scores, --alignments and --confidence."
-            )
+        unused = [field.name for field in fields(lines)]
+        refuse_unused(lines, unused, f"on {input}, which is translated as a file; leave it out, or set --format lines")
+        if document.only_missing and document.overwrite:
+            raise SettingError("--only-missing keeps translations that --overwrite replaces; give one of them.")
         from heedful.cli.translate_document import DocumentOptions, DocumentRequest, model_language, translate_file
 
         target_language = document.target_language or model_language(models[0])
@@ -128,17 +130,44 @@ def translate(
         segments = "all" if document.overwrite else "missing" if document.only_missing else "unfinished"
         request = DocumentRequest(input, output, file_format, described, segments, document.review_below)
         request.check()
-        translate_file(open_translator(models, compute), request, options)
+        translate_file(_open(models, compute, trees), request, options)
         return
-    translator = open_translator(models, compute)
-    if trees:
-        translator.use_trees(trees)
+    _check_no_document(document, input, glossary)
+    translator = _open(models, compute, trees)
 
     def line(number: int, translation: Translation) -> str:
         return n_best_line(number, translation) if lines.n_best > 1 else tab_separated(translation, lines.scores)
 
     options |= {"n_best": lines.n_best, "alignments": lines.alignments}
     translate_lines(translator, input, output, options, line)
+
+
+def _check_search(search: TranslationGroup) -> None:
+    """Refuse options of sampling without it, and those of beam search with it."""
+    if search.sampling:
+        refuse_unused(search, ("beam", "length_penalty"), "with --sample, which does not search; leave one of them out")
+    else:
+        unused = [field.name for field in fields(SamplingGroup)]
+        refuse_unused(search, unused, "without --sample; add --sample, or leave it out")
+
+
+def _check_no_document(document: DocumentGroup, input: Path, glossary: Path | None) -> None:
+    """Refuse options of files for text that is translated line by line."""
+    unused = ["only_missing", "overwrite", "review_below", "column"]
+    if glossary is None:
+        unused += ["source_language", "target_language"]
+    if input != DASH:
+        refuse_unused(document, unused, f"on {input}, which is translated line by line; name its format with --format")
+    else:
+        unused += ["format"] if document.format != LINES else []
+        refuse_unused(document, unused, "on standard input, which is translated line by line; name a file with --input")
+
+
+def _open(models: Sequence[Path], compute: TranslatorCompute, trees: Sequence[Path] | None) -> Translator:
+    translator = open_translator(models, compute)
+    if trees:
+        translator.use_trees(trees)
+    return translator
 
 
 def translate_lines(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from heedful.config import RunConfig
+from heedful.config import DataSettings, RunConfig
 from heedful.errors import SettingError
 from heedful.formats.line_files import read_lines
 from heedful.formats.pair_files import check_files
@@ -19,6 +19,7 @@ from heedful.training.tasks.task import Task, resolved_model
 def check_run(user_config: RunConfig, kind: type[Task], init: ModelFolder | None) -> None:
     """Refuse a new run that would fail with any corpus."""
     check_files(user_config.data)
+    _check_languages(user_config.data)
     if user_config.train.pretrained_embeddings:
         next(read_lines(user_config.train.pretrained_embeddings), None)
     _check_text(user_config, init)
@@ -90,6 +91,20 @@ def check_speech_options(config: RunConfig) -> None:
             raise SettingError(f"train.{name} is {getattr(train, name)}, but this run trains {kind}; leave it out.")
     if speech and train.embedding_init == "lsa":
         raise SettingError("train.embedding_init is 'lsa', which only a translator supports; leave it out.")
+
+
+def _check_languages(data: DataSettings) -> None:
+    """Refuse languages that would have no effect: they choose what is read from pairs, and both name the model's."""
+    given = {name: language for name in ("source_language", "target_language") if (language := getattr(data, name))}
+    for name, language in given.items():
+        if data.text or data.labeled or data.audio:
+            raise SettingError(f"data.{name} is {language}, but only pairs have languages; leave it out.")
+        if data.source and len(given) == 1 and not data.valid_pairs:
+            other = "target_language" if name == "source_language" else "source_language"
+            raise SettingError(
+                f"data.{name} is {language} without data.{other}; for line-aligned files they only name the languages"
+                " of the model: give both, or none."
+            )
 
 
 def _check_text(user_config: RunConfig, init: ModelFolder | None) -> None:
