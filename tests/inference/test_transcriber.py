@@ -143,6 +143,33 @@ def test_the_command_writes_text_json_and_subtitles(folder: Path, tmp_path: Path
     assert "give one of them" in str(both.exception)
 
 
+def test_the_command_goes_on_after_a_recording_that_cannot_be_read(
+    folder: Path, tmp_path: Path, transcriber: Transcriber
+) -> None:
+    for name, sound in (("a", word("ma")), ("b", long_recording()), ("c", word("ti"))):
+        soundfile.write(tmp_path / f"{name}.flac", sound, 16_000)
+    whole = (tmp_path / "b.flac").read_bytes()
+    (tmp_path / "b.flac").write_bytes(whole[: len(whole) * 2 // 3])  # some of its windows can be read
+    good = [str(tmp_path / name) for name in ("a.flac", "c.flac")]
+    names = ("no.wav", "a.flac", "no.wav", "b.flac", "no.wav", "c.flac", "no.wav")
+    files = [str(tmp_path / name) for name in names]
+    run = CliRunner()
+    done = run.invoke(build_app(), ["transcribe", str(folder), *files, "--precision", "float32"])
+    assert done.exit_code == 2
+    first, last = transcriber.transcribe([Path(file) for file in good])
+    assert first and last
+    assert done.stdout.splitlines() == ["", first, "", "", "", last, ""]
+    errors = done.stderr.splitlines()
+    assert [line.startswith("error: ") for line in errors] == [True] * 5
+    assert ["does not exist" in line for line in errors] == [True, True, False, True, True] and "b.flac" in errors[2]
+    lines = run.invoke(build_app(), ["transcribe", str(folder), *files, "--json"]).stdout.splitlines()
+    assert [json.loads(line)["file"] for line in lines] == good
+    kept = tmp_path / "kept.txt"
+    kept.write_text("earlier", encoding="utf-8")
+    alone = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--output", str(kept)])
+    assert isinstance(alone.exception, DataError) and kept.read_text(encoding="utf-8") == "earlier"
+
+
 def test_evaluate_prints_error_rates(folder: Path, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
     (tmp_path / "test.tsv").write_text("a.wav\tma\n", encoding="utf-8")

@@ -12,7 +12,7 @@ import typer
 from heedful.cli.open_models import open_transcriber
 from heedful.cli.options import Beam, Compute, OutputFile, drop_unset
 from heedful.cli.streams import DASH, check_outputs, output_lines
-from heedful.errors import SettingError
+from heedful.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from heedful.inference.transcriber import Transcript
@@ -35,6 +35,8 @@ def transcribe(
 ) -> None:
     """Transcribe recordings: a line of text for each, in order. Long recordings are cut at silence into windows.
 
+    A recording that cannot be read is reported and has an empty line; the others are transcribed all the same.
+
     For example: heedful transcribe runs/asr a.wav b.flac
     """
     if sum((timestamps, as_json, srt)) > 1:
@@ -44,10 +46,21 @@ def transcribe(
     check_outputs(output)
     transcriber = open_transcriber(model, compute)
     options = drop_unset(language=language, beam=beam) | {"timestamps": timestamps or as_json or srt}
+    errors: dict[int, DataError] = {}
     with output_lines(output, *files) as put:
-        for file, transcript in zip(files, transcriber.stream(files, **options), strict=True):
-            for line in _lines(file, transcript, timestamps, as_json, srt):
-                put(line)
+        transcripts = transcriber.stream(files, unreadable=errors.__setitem__, **options)
+        for number, (file, transcript) in enumerate(zip(files, transcripts, strict=True)):
+            if number not in errors:
+                for line in _lines(file, transcript, timestamps, as_json, srt):
+                    put(line)
+                continue
+            if len(files) == 1:
+                raise errors[number]
+            print(f"error: {errors[number]}", file=sys.stderr)
+            if not (timestamps or as_json):
+                put("")
+    if errors:
+        raise typer.Exit(2)
 
 
 def _lines(file: Path, transcript: Transcript, timestamps: bool, as_json: bool, srt: bool) -> list[str]:

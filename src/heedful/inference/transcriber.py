@@ -7,7 +7,7 @@ search as a translation. Memory is bounded: windows are decoded as others finish
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from heedful.audio.audio_files import AudioFile
 from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, SAMPLE_RATE, FeatureFrames, log_mel
 from heedful.audio.windows import AudioWindow, cut_windows
-from heedful.errors import SettingError
+from heedful.errors import DataError, SettingError
 from heedful.inference.loaded_models import LoadedModels
 from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.scheduler import SearchBackend, search_in_order
@@ -100,21 +100,39 @@ class Transcriber(LoadedModels):
         """The segments of each recording, with times. Options are those of `stream`."""
         return list(self.stream(recordings, **options))
 
-    def stream(self, recordings: Iterable[Recording], **options: Any) -> Iterator[Transcript]:
+    def stream(
+        self,
+        recordings: Iterable[Recording],
+        *,
+        unreadable: Callable[[int, DataError], None] | None = None,
+        **options: Any,
+    ) -> Iterator[Transcript]:
         """As `transcripts`, in order and in bounded memory; windows of all recordings are searched together.
 
         With `timestamps` a Whisper model writes times inside its windows; every other segment is a window. `language`
         is a code such as de for a multilingual Whisper model, which finds it out if it is not given. Other options
         are those of the search: beam, length_penalty, max_length.
+
+        A recording that cannot be read ends the call; with `unreadable` that function is called with its number (from
+        0) and the error, and its transcript has only what was read before.
         """
         ends: set[int] = set()  # number of windows up to the end of each recording that was read
 
         def windows() -> Iterator[AudioWindow]:
             count = 0
-            for recording in recordings:
-                for window in self.windows(recording):
-                    count += 1
-                    yield window
+            for number, recording in enumerate(recordings):
+                before = count
+                try:
+                    for window in self.windows(recording):
+                        count += 1
+                        yield window
+                except DataError as error:
+                    if unreadable is None:
+                        raise
+                    unreadable(number, error)
+                    if count == before:  # every recording has a window
+                        count += 1
+                        yield AudioWindow(np.zeros(0, np.float32), 0.0)
                 ends.add(count)
 
         transcripts: list[WindowTranscript] = []
