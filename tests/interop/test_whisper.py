@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 import transformers
 from transformers.generation.logits_process import WhisperTimeStampLogitsProcessor
 
 import heedful
+from heedful.audio.audio_files import AudioFile
 from heedful.errors import FolderError, SettingError
 from heedful.inference.timestamp_rules import SuppressTokens, TimestampRules
 from heedful.inference.transcriber import Transcriber
@@ -22,6 +26,9 @@ from heedful.inference.whisper_tokens import WhisperTokens
 from heedful.interop import open_folder, openai_whisper
 from heedful.interop.conversion import convert
 from heedful.model.transformer import EncoderDecoder
+from heedful.serve.api.schemas import TranscriptionRequest
+from heedful.serve.api.transcriptions import _response
+from heedful.serve.speech_workload import SpeechJob
 from tests.audio.sounds import word
 from tests.interop.makers import shaken
 
@@ -192,6 +199,28 @@ def test_ids_of_special_tokens_and_languages() -> None:
     assert 50_256 + english.index("<|notimestamps|>") == 50_362 and 50_256 + len(english) == 51_864
     assert 50_257 + all_languages.index("<|de|>") == 50_261 and 50_257 + len(all_languages) == 51_865
     assert openai_whisper.special_tokens(51_866).index("<|yue|>") == 101
+
+
+def test_the_server_names_the_language(folder: Path, theirs: Any) -> None:
+    """As OpenAI's server does: in English, in lower case."""
+    transcriber = heedful.load(folder, kind=Transcriber, precision="float32")
+    file = io.BytesIO()
+    soundfile.write(file, word("ma"), 16_000, format="wav")
+    request = TranscriptionRequest(model="x", response_format="verbose_json")
+
+    def named(tokens: WhisperTokens | None, language: str | None = None) -> tuple[str | None, str]:
+        transcriber.whisper = tokens
+        file.seek(0)
+        result = SpeechJob(transcriber, AudioFile(file, "a.wav"), 60, language=language)
+        code = result._language()
+        answer = {"text": "", "seconds": 1, "segments": [], "language": code}
+        return code, json.loads(_response(request, answer).body)["language"]
+
+    tokens = transcriber.whisper
+    assert tokens is not None
+    assert named(tokens) == ("en", "english")
+    assert named(replace(tokens, languages={"de": EOS + 2, "fr": EOS + 3}), "fr") == ("fr", "french")
+    assert named(None) == (None, "unknown")
 
 
 def test_timestamp_rules_are_those_of_transformers(folder: Path, theirs: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from heedful.errors import SettingError, quote
@@ -81,6 +81,10 @@ class WhisperTokens:
         elif language not in (None, "en"):
             raise SettingError(f"the language is {quote(language)}, but this model knows English only; leave it out.")
         return (*ids, *(() if timestamps else (self.no_timestamps,)))
+
+    def language(self, prompt: Sequence[int]) -> str:
+        """The code of the language of a transcript that begins with this prompt."""
+        return next((code for code, number in self.languages.items() if number in prompt), "en")
 
     def text_ids(self, ids: Iterable[int]) -> list[int]:
         """The ids without special tokens."""

@@ -14,7 +14,9 @@ from heedful.serve.workload import Job, Workload
 
 
 class SpeechJob(Job):
-    """The windows of one recording. Its result is text, seconds and segments; a finished window is sent at once."""
+    """The windows of one recording. A finished one is sent at once; the result is text, seconds, segments, and the
+    language of the first window with speech, if the model tells.
+    """
 
     def __init__(self, transcriber: Transcriber, file: AudioFile, max_seconds: float, **options: Any) -> None:
         timestamps, language = options.pop("timestamps", False), options.pop("language", None)
@@ -42,7 +44,14 @@ class SpeechJob(Job):
         return " ".join(text for text in texts if text) or None
 
     def result(self) -> dict[str, Any]:
-        return as_object(Transcript.of([self.finished[place] for place in range(len(self.windows))]))
+        transcript = Transcript.of([self.finished[place] for place in range(len(self.windows))])
+        return as_object(transcript) | {"language": self._language()}
+
+    def _language(self) -> str | None:
+        whisper = self.transcriber.whisper
+        if whisper is None or (whisper.languages and not self.requests):
+            return None
+        return whisper.language(self.requests[0].prefix if self.requests else ())
 
 
 class SpeechWorkload(Workload):

@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from heedful.serve.api.schemas import TranscriptionRequest
 from heedful.serve.event_stream import event_response
 from heedful.serve.http_errors import HttpError, JsonResponse
+from heedful.serve.languages import language_name
 from heedful.serve.model_process import ModelProcess
 from heedful.serve.request_checks import bearer_token, check_key, read_upload, validate
 from heedful.serve.state import ServerState
@@ -52,7 +53,8 @@ def _response(body: TranscriptionRequest, result: dict[str, Any]) -> Response:
                 {"id": number, "start": segment.start, "end": segment.end, "text": segment.text}
                 for number, segment in enumerate(segments)
             ]
-            language = body.language or "unknown"
+            code = result["language"] or body.language
+            language = language_name(code).lower() if code else "unknown"
             about = {"task": "transcribe", "language": language, "duration": result["seconds"]}
             return JsonResponse(about | {"text": result["text"], "segments": numbered})
     return JsonResponse({"text": result["text"]})
