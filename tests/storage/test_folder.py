@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -386,40 +386,66 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing after it runs."""
 
 
+def save_killed(model_folder: ModelFolder, crash: int) -> bool:
+    """Save until the rename of this number; whether there was one."""
+    really_replace, renames = os.replace, itertools.count()
+
+    def replace_file(old: Path, new: Path) -> None:
+        if next(renames) == crash:
+            raise Killed
+        really_replace(old, new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", replace_file)
+        try:
+            folder.save_folder(model_folder)
+        except Killed:
+            return True
+    return False
+
+
+def changed(saved: ModelFolder, change: float) -> ModelFolder:
+    other = folder.load_folder(saved.path)
+    for parameter in other.model.parameters():
+        parameter.data += change
+    return other
+
+
+def which_opens(path: Path, models: Sequence[ModelFolder]) -> int:
+    """The number of the model that the folder holds."""
+    weights = folder.load_folder(path).model.state_dict()
+    states = [model.model.state_dict() for model in models]
+    return next(n for n, state in enumerate(states) if all(torch.equal(weights[k], state[k]) for k in state))
+
+
 def test_a_folder_opens_wherever_saving_over_it_is_killed(saved: ModelFolder, tmp_path: Path) -> None:
-    better = folder.load_folder(saved.path)
-    for parameter in better.model.parameters():
-        parameter.data += 1
-    models = [dict(model.state_dict()) for model in (saved.model, better.model)]
+    models = [saved, changed(saved, 1)]
     opened: list[int] = []  # the model found after each crash: 0 for the old one, 1 for the new one
-    really_replace = os.replace
     for crash in itertools.count():
         path = tmp_path / str(crash)
         shutil.copytree(saved.path, path)
-        renames = itertools.count()
-
-        def replace_file(old: Path, new: Path, crash: int = crash, renames: Iterator[int] = renames) -> None:
-            if next(renames) == crash:
-                raise Killed
-            really_replace(old, new)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, "replace", replace_file)
-            try:
-                folder.save_folder(replace(better, path=path))
-                killed = False
-            except Killed:
-                killed = True
-        weights = folder.load_folder(path).model.state_dict()
-        opened.append(
-            next(n for n, model in enumerate(models) if all(torch.equal(weights[k], model[k]) for k in model))
-        )
+        killed = save_killed(replace(models[1], path=path), crash)
+        opened.append(which_opens(path, models))
         if not killed:
             break
     assert opened == sorted(opened)
     assert opened[0] == 0
     assert opened[-1] == 1
     assert len(opened) == 7  # config.json, the weights and the four other files, config.json again, and none
+
+
+@pytest.mark.parametrize("second", range(6))
+@pytest.mark.parametrize("first", range(6))
+def test_a_folder_opens_after_saving_was_killed_twice(
+    saved: ModelFolder, tmp_path: Path, first: int, second: int
+) -> None:
+    models = [saved, changed(saved, 1), changed(saved, 2)]
+    path = tmp_path / "killed"
+    shutil.copytree(saved.path, path)
+    assert save_killed(replace(models[1], path=path), first)
+    before = which_opens(path, models)
+    assert save_killed(replace(models[2], path=path), second)
+    assert which_opens(path, models) == (before if second < 2 else 2)
 
 
 def test_a_mixture_of_two_kinds_of_models_is_refused(copy: Path) -> None:

@@ -105,11 +105,16 @@ def save_folder(folder: ModelFolder, card: str = "", precision: str = "float32")
 
 
 def _accept(path: Path, new: Path, description: dict[str, Any], vocabularies: dict[str, str]) -> None:
-    """Add the digest of new weights to config.json, if they are of the model that the folder holds."""
+    """Add the digest of new weights to config.json, if they are of the model that the folder holds.
+
+    The weights beside it may be new themselves, if saving was killed before: then their digest replaces the old one.
+    """
     old = read_json(path, CONFIG) or {}
     present = {name: (path / name).read_text("utf-8") for name in (TOKENIZER, SOURCE_TOKENIZER) if find(path, name)}
     same_model = all(old.get(key) == description[key] for key in ("model", "precision"))
     if same_model and present == vocabularies:
+        if NEW_WEIGHTS in old and old[NEW_WEIGHTS] == digest(path / WEIGHTS):
+            old["sha256"][WEIGHTS] = old[NEW_WEIGHTS]
         atomic_write(path / CONFIG, json.dumps(old | {NEW_WEIGHTS: digest(new)}, indent=2))
 
 
