@@ -1,5 +1,7 @@
 """The engine's step of Adam against torch's."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -39,5 +41,15 @@ def test_it_equals_torch_within_rounding(
     assert [float(updates) for updates in result.updates] == [3.0] * len(SHAPES)
 
 
-def test_other_types_are_left_to_torch() -> None:
-    assert adam_step_for([torch.zeros(3, dtype=torch.float64)]) is adam_step
+@pytest.mark.parametrize("weight", [torch.zeros(3, dtype=torch.float64), torch.zeros(2, 3).t()])
+def test_other_types_and_layouts_are_left_to_torch(weight: torch.Tensor) -> None:
+    assert adam_step_for([torch.zeros(3), weight]) is adam_step
+
+
+@needs_engine
+def test_a_weight_without_a_gradient_is_refused() -> None:
+    tensors = new_tensors()
+    step = adam_step_for(tensors.weights)
+    with pytest.raises(ValueError, match="each weight needs a gradient"):
+        step(replace(tensors, gradients=tensors.gradients[:-1]), 0.01, (0.9, 0.98), 1e-9, 0.0)
+    assert [float(updates) for updates in tensors.updates] == [0.0] * len(SHAPES)

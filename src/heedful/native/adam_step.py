@@ -18,7 +18,7 @@ from heedful.ops.adamw import AdamStep, AdamTensors, adam_step
 def adam_step_for(weights: Sequence[Tensor]) -> AdamStep:
     """The engine's step if it applies to these weights, else torch's."""
     supported = all(weight.device.type == "cpu" and weight.dtype == torch.float32 for weight in weights)
-    loaded = library() if supported else None
+    loaded = library() if supported and all(weight.is_contiguous() for weight in weights) else None
     return adam_step if loaded is None else partial(adam_step_native, loaded=loaded)
 
 
@@ -33,6 +33,10 @@ def adam_step_native(
     """As `ops.adamw.adam_step`."""
     lists = (tensors.weights, tensors.gradients, tensors.means, tensors.squares, tensors.updates)
     count = len(tensors.weights)
+    if any(len(part) != count for part in lists):
+        raise ValueError(
+            f"{count} weights and {len(tensors.gradients)} gradients; each weight needs a gradient and state"
+        )
     addresses = [(c_void_p * count)(*(tensor.data_ptr() for tensor in part)) for part in lists]
     sizes = (c_int64 * count)(*(weight.numel() for weight in tensors.weights))
     struct = AdamTensorsStruct(
