@@ -335,7 +335,7 @@ def _reversed(segment: Segment) -> Segment:
 def _language_error(path: Path, option: str, wanted: str | None, counts: Mapping[str, int]) -> DataError:
     if not counts:
         return DataError(f"{path} has no segments; give another file.")
-    present = ", ".join(f"{tag or 'unnamed'} ({count:,})" if count else tag for tag, count in counts.items())
+    present = ", ".join((tag or "unnamed") + (f" ({count:,})" if count else "") for tag, count in counts.items())
     if wanted:
         return DataError(f"{path} has no segments in {wanted!r}; it has {present}: change {option}.")
     return DataError(f"{path} does not say which languages to read; it has {present}: choose with {option}.")

@@ -34,7 +34,8 @@ class DocumentBuilder(SourcePartBuilder):
     def _split(self, line: int, template: Template, opening: list[int]) -> list[SourcePart]:
         text = replace_surrogates(template.restore(template.text))
         ids = opening + self.source_tokenizer.encode(text)
-        return [SourcePart(line, ids[: self.longest], (), text, len(opening), unread=len(ids) - self.longest)]
+        read = ids[: self.longest]
+        return [SourcePart(line, read, (), text, len(opening), unread=len(ids) - len(read))]
 
 
 class Summarizer(Translator):

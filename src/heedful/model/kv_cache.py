@@ -19,9 +19,7 @@ class LayerKVCache:
     """Keys and values of one decoder layer, or the state of a recurrent one."""
 
     def __init__(self) -> None:
-        self.buffers: tuple[
-            Tensor, ...
-        ] = ()  # keys and values, (R, H, capacity, d), of which `length` steps are filled
+        self.buffers: tuple[Tensor, ...] = ()  # keys and values, (R, H, capacity, d), with `length` steps filled
         self.length = 0
         self.left_padding: Tensor | None = None  # (R,) steps before the first token of each row; None: 0 in all rows
         self.state: tuple[Tensor, ...] = ()  # of a recurrent layer, (R, …) each

@@ -94,7 +94,8 @@ class RunReport:
 
     def progress(self, record: Record, total: int, seconds_per_update: float) -> None:
         """Show the current update, loss and speed."""
-        speed = f"{record['tokens_per_second']:,.{self.counted == 'examples':d}f} {self.counted}/s"
+        decimals = 1 if self.counted == "examples" else 0
+        speed = f"{record['tokens_per_second']:,.{decimals}f} {self.counted}/s"
         status = f"loss {record['loss']:.3f} · learning rate {record['learning_rate']:.2e} · {speed}"
         if "ponder" in record:
             status += f" · {record['ponder']:.2f} steps a token"
