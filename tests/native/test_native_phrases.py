@@ -1,5 +1,7 @@
 """Lexical constraints in the compiled engine: the rules of Python, with and without a shortlist."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -44,23 +46,24 @@ def sources(seed: int) -> list[list[int]]:
     return [[*torch.randint(4, VOCABULARY, (n - 1,), generator=generator).tolist(), 3] for n in (7, 1, 12, 3, 5, 9)]
 
 
-@pytest.mark.parametrize("beam", [1, 4, 6])
+@pytest.mark.parametrize(("beam", "filled", "longest"), [(1, None, 60), (4, None, 60), (6, 2, 60), (6, 3, 12)])
 @pytest.mark.parametrize("shortlist", [False, True])
-def test_the_constrained_search_is_that_of_python(beam: int, shortlist: bool) -> None:
-    options = SearchOptions(beam=beam, n_best=1, max_length=60)
+def test_the_constrained_search_is_that_of_python(beam: int, filled: int | None, longest: int, shortlist: bool) -> None:
+    options = SearchOptions(beam=beam, n_best=1, max_length=longest)
+    constraints = [each and replace(each, filled=filled) for each in CONSTRAINTS]
     for seed in range(4):
         engine = Engine(ModuleWeights(model(seed)), int8=False, shortlists=shortlist)
         requested, prefixes = sources(seed), [(), (8,), (7,), (), (), (9, 10)]
         allowed = np.setdiff1d(np.arange(VOCABULARY), [40, 41, 42, 55]).astype(np.int32) if shortlist else None
         requests = [
             SearchRequest(source, options, prefix, allowed, phrases)
-            for source, prefix, phrases in zip(requested, prefixes, CONSTRAINTS, strict=True)
+            for source, prefix, phrases in zip(requested, prefixes, constraints, strict=True)
         ]
         lengths = torch.tensor([len(source) for source in requested])
         padded = torch.zeros(len(requested), int(lengths.max()), dtype=torch.long)
         for row, source in zip(padded, requested, strict=True):
             row[: len(source)] = torch.tensor(source)
-        changes = {"prefix": tuple(prefixes), "phrases": tuple(CONSTRAINTS), "shortlists": (allowed,) * 6}
+        changes = {"prefix": tuple(prefixes), "phrases": tuple(constraints), "shortlists": (allowed,) * 6}
         expected = beam_search(EngineNextToken(engine), padded, lengths, options.model_copy(update=changes))
         result = list(search_in_order(NativeSearchPool(engine), requests))
         for actual, reference in zip(result, expected, strict=True):

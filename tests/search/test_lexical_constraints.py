@@ -122,6 +122,22 @@ def test_banks_share_the_beam():
     assert share_beam(candidates, 4) == [0, 1, 2, 4]
     assert share_beam([Banked(3, 0), Banked(1, 1), Banked(2, 2), Banked(0, 3)], 3) == [0, 2, 3]
     assert share_beam(candidates, 9) == [0, 1, 2, 3, 4, 5]
+    assert share_beam(candidates, 9, filled=4) == [0, 1, 2, 4]
+    assert share_beam(candidates, 9, filled=1) == [0, 2, 4]  # the best of every bank has a row all the same
+
+
+def improbable(log_probs, prefix, sentence):
+    """A constraint: token 5 is very improbable everywhere."""
+    log_probs[:, 5] = log_probs.max(1).values - 30
+    return log_probs
+
+
+def test_phrases_are_placed_before_the_limit():
+    constraint = LexicalConstraint((phrase((5, 6), (5, 6, 7)), phrase((8,))))
+    options = {"constraints": (improbable,), "max_extra": 3}
+    for seed in range(6):
+        for (mine,) in run(Toy(9, seed=seed, eos=-50.0), SENTENCES, [constraint] * 5, beam=6, **options):
+            assert all(met(mine.ids, constraint))
 
 
 def test_wrong_phrases_are_refused():

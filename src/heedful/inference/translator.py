@@ -223,6 +223,7 @@ class Translator(LoadedModels):
     def search_request(self, part: SourcePart, options: SearchOptions) -> SearchRequest:
         eos, phrases = self.source_tokenizer.specials.eos, part.phrases
         if phrases is not None:  # a required phrase may repeat itself, so that the guard against loops does not apply
+            phrases = replace(phrases, filled=options.beam)
             options = options.model_copy(update={"beam": phrases.beam(options.beam), "loop_guard": False})
         return SearchRequest(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist, phrases)
 

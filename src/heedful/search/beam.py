@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.search.constrained_beam import PhraseBeams
+from heedful.search.constrained_beam import PhraseBeams, SearchProgress
 from heedful.search.hypothesis import Hypothesis, hypotheses, length_penalty
 from heedful.search.loops import GUARDED_COPIES, forbid_loops, has_loop, max_copies
 from heedful.search.next_token import NextToken
@@ -109,7 +109,7 @@ def _search(
         candidates = extend(score, log_probs, options.beam)  # 1. the best extensions of each sentence
         ending, live = split(candidates, options.beam, rows.next_token.eos_id)  # 2. those that end, those that continue
         if phrases is not None:
-            ending, live = constrain(phrases, score, log_probs, candidates, ending, live)
+            ending, live = constrain(phrases, ends.progress(rows), score, log_probs, candidates, ending, live)
         if options.observer is not None:
             options.observer.choose(rows.sentence, rows.prefix, candidates, ending, live)
         ends.finish(rows, candidates, ending)  # 3. endings are finished hypotheses
@@ -166,7 +166,13 @@ def split(candidates: Candidates, beam: int, eos_id: int) -> tuple[Tensor, Candi
 
 
 def constrain(
-    phrases: PhraseBeams, score: Tensor, log_probs: Tensor, candidates: Candidates, ending: Tensor, live: Candidates
+    phrases: PhraseBeams,
+    progress: list[SearchProgress],
+    score: Tensor,
+    log_probs: Tensor,
+    candidates: Candidates,
+    ending: Tensor,
+    live: Candidates,
 ) -> tuple[Tensor, Candidates]:
     """Replace the candidates of sentences with phrases -> (A, K) which candidates end, and (A, W) that continue.
 
@@ -178,7 +184,7 @@ def constrain(
         if constraint is None:
             continue
         first = place * width
-        chosen, count = phrases.choose(place, score[place], log_probs[first : first + width], beam)
+        chosen, count = phrases.choose(place, score[place], log_probs[first : first + width], beam, progress[place])
         for columns, extensions in ((candidates, chosen), (live, chosen[count:])):
             columns.score[place] = -torch.inf
             columns.parent[place] = first
@@ -200,6 +206,17 @@ class FinishedHypotheses:
         self.count = torch.zeros_like(limit)  # (A,) finished hypotheses
         self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
         self.penalty = ((5 + limit.double()) / 6) ** options.length_penalty  # (A,) of the longest output
+
+    def progress(self, rows: SearchRows) -> list[SearchProgress]:
+        """How far each sentence has come."""
+        now = length_penalty(rows.length + 1, self.options.length_penalty)
+        sentences = zip(
+            rows.limit.tolist(), self.count.tolist(), self.best.tolist(), self.penalty.tolist(), strict=True
+        )
+        return [
+            SearchProgress(limit - rows.length, count, tuple(best), (now, longest))
+            for limit, count, best, longest in sentences
+        ]
 
     def finish(self, rows: SearchRows, candidates: Candidates, ending: Tensor) -> None:
         """(A, K) which candidates end their row."""

@@ -2,7 +2,8 @@
 
 Beam search asks for the candidates of a step here if a sentence of its batch has phrases. A hypothesis ends only when
 it contains all phrases of its sentence. If its most probable token is eos before that, it is extended by the phrases
-alone, or dropped if another hypothesis has them: it would go on past the end of the translation. Legend as in `beam`.
+alone, or dropped if another hypothesis has them: it would go on past the end of the translation. If only the phrases
+fit before the limit, it is extended by them alone, too. Legend as in `beam`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ class Extension(NamedTuple):
     log_prob: float
 
 
+class SearchProgress(NamedTuple):
+    """How far the search of one sentence has come."""
+
+    tokens_left: int  # up to the limit
+    finished: int  # hypotheses
+    best: tuple[float, ...]  # scores of the n best of them
+    penalties: tuple[float, float]  # length penalty of this step, and of the longest output
+
+
 class PhraseBeams:
     """The phrase state of every row of the sentences with phrases."""
 
@@ -35,7 +45,9 @@ class PhraseBeams:
         self.states = [[PhraseState()] for _ in constraints]
         self.finished = [False] * len(self.constraints)  # whether a hypothesis has ended, with all phrases
 
-    def choose(self, place: int, score: Tensor, log_probs: Tensor, beam: int) -> tuple[list[Extension], int]:
+    def choose(
+        self, place: int, score: Tensor, log_probs: Tensor, beam: int, progress: SearchProgress
+    ) -> tuple[list[Extension], int]:
         """(w,), (w, V) of one sentence -> the extensions that end it, the W that continue; how many end."""
         constraint = self.constraints[place]
         assert constraint is not None
@@ -44,7 +56,7 @@ class PhraseBeams:
         rows = [
             row for row, state in enumerate(states) if constraint.is_complete(state) or not (state.closing and rest)
         ]
-        extensions = sorted(self._extensions(constraint, states, score, log_probs, beam, rows))
+        extensions = sorted(self._extensions(constraint, states, score, log_probs, beam, rows, progress.tokens_left))
         after = [constraint.next(states[extension.row], extension.id) for extension in extensions]
         ending, banked, complete = [], [], 0
         for extension, state in zip(extensions, after, strict=True):
@@ -54,7 +66,28 @@ class PhraseBeams:
                 ending.append(extension)
             complete += constraint.is_complete(state)
         self.finished[place] |= bool(ending)
-        return ending + share_beam(banked, beam), len(ending)
+        banked = self._hopeful(constraint, banked, ending, progress, beam)
+        return ending + share_beam(banked, beam, constraint.filled), len(ending)
+
+    def _hopeful(
+        self,
+        constraint: LexicalConstraint,
+        banked: list[Banked[Extension]],
+        ending: Sequence[Extension],
+        progress: SearchProgress,
+        beam: int,
+    ) -> list[Banked[Extension]]:
+        """Those with all phrases, and those that can enter the n best, by the rule of `FinishedHypotheses.done`."""
+        now, longest = progress.penalties
+        scores = [*progress.best, *(-extension.negative_score / now for extension in ending)]
+        worst = sorted(scores, reverse=True)[len(progress.best) - 1]
+        enough = progress.finished + len(ending) >= min(constraint.filled or beam, beam)
+        all_met = constraint.bank(PhraseState(met=(1 << len(constraint.phrases)) - 1))
+        return [
+            entry
+            for entry in banked
+            if entry.bank >= all_met or -entry.candidate.negative_score / (now if enough else longest) > worst
+        ]
 
     def _closing(
         self, constraint: LexicalConstraint, states: Sequence[PhraseState], log_probs: Tensor
@@ -74,6 +107,7 @@ class PhraseBeams:
         log_probs: Tensor,
         beam: int,
         rows: Sequence[int],
+        tokens_left: int,
     ) -> list[Extension]:
         extensions = []
         for row in rows:
@@ -81,9 +115,10 @@ class PhraseBeams:
             wanted = constraint.wanted(state)
             count = 2 * beam + len(constraint.reserved) + len(wanted)
             best = top_k(log_probs[row : row + 1], count)[1][0].tolist()
+            only_phrases = state.closing or tokens_left <= constraint.missing(state) + 1
             others = [token for token in best if token not in wanted and not constraint.forbids(state, token)]
             if not constraint.is_complete(state):
-                others = [] if state.closing else [token for token in others if token != self.eos_id]
+                others = [] if only_phrases else [token for token in others if token != self.eos_id]
             values = log_probs[row, torch.tensor(wanted + others, dtype=torch.long)].tolist()
             for token, log_prob in zip(wanted + others, values, strict=True):
                 if log_prob > -torch.inf and total > -torch.inf:

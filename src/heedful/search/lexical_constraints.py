@@ -56,12 +56,14 @@ class TrieNode:
 class LexicalConstraint:
     """The phrases of one sentence.
 
-    Tokens in `reserved` may occur only within a phrase. `continues[id]` is 1 for tokens that continue a word.
+    Tokens in `reserved` may occur only within a phrase. `continues[id]` is 1 for tokens that continue a word. `filled`
+    rows of the beam have the next best of the banks too, or all rows; the others have the best of each bank alone.
     """
 
     phrases: tuple[RequiredPhrase, ...]
     reserved: tuple[int, ...] = ()
     continues: npt.NDArray[np.uint8] | None = None
+    filled: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.phrases) > MAX_PHRASES:
@@ -80,7 +82,7 @@ class LexicalConstraint:
 
     def flattened(self) -> list[int]:
         """The numbers that the native engine reads."""
-        numbers = [len(self.reserved), *self.reserved, len(self.phrases)]
+        numbers = [self.filled or 0, len(self.reserved), *self.reserved, len(self.phrases)]
         for phrase in self.phrases:
             numbers += [phrase.after, int(phrase.whole_words), len(phrase.forms)]
             for form in phrase.forms:
@@ -89,6 +91,11 @@ class LexicalConstraint:
 
     def is_complete(self, state: PhraseState) -> bool:
         return state.met == (1 << len(self.phrases)) - 1
+
+    def missing(self, state: PhraseState) -> int:
+        """The tokens that are missing, with the shortest forms."""
+        missing = sum(min(map(len, p.forms)) for number, p in enumerate(self.phrases) if not state.met >> number & 1)
+        return missing - self._trie[state.node].depth
 
     def bank(self, state: PhraseState) -> int:
         """A number for each number of phrases and of tokens of the next one."""
@@ -176,11 +183,11 @@ class Banked(NamedTuple, Generic[C]):
     candidate: C
 
 
-def share_beam(candidates: Iterable[Banked[C]], beam: int) -> list[C]:
-    """The best candidate of every bank, then the second best of every bank, and so on, until the beam is full.
+def share_beam(candidates: Iterable[Banked[C]], beam: int, filled: int | None = None) -> list[C]:
+    """The best candidate of every bank, then the second best of every bank, and so on, until `filled` rows have one.
 
-    If there are more banks than rows, the first one and the last ones have a row. The candidates are given best first,
-    and so are those that are returned.
+    If there are more banks than rows of the beam, the first one and the last ones have a row. The candidates are given
+    best first, and so are those that are returned.
     """
     ranks: dict[int, int] = {}
     ranked: list[tuple[int, int, C]] = []  # rank in its bank, rank among all
@@ -194,5 +201,5 @@ def share_beam(candidates: Iterable[Banked[C]], beam: int) -> list[C]:
     if len(heads) > beam:
         chosen = [head for _, head in [heads[0], *heads[len(heads) - beam + 1 :]]]
     else:
-        chosen = sorted(ranked, key=lambda entry: entry[:2])[:beam]
+        chosen = sorted(ranked, key=lambda entry: entry[:2])[: max(len(heads), min(filled or beam, beam))]
     return [candidate for _, _, candidate in sorted(chosen, key=lambda entry: entry[1])]

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -23,10 +24,11 @@ class Phrases {
   public:
     Phrases() = default;
 
-    // `data`: the number of reserved tokens and these; the number of phrases; of each phrase the number of the phrase that must
-    // precede it (or -1), whether it consists of whole words, the number of its forms; of each form its length and tokens.
-    // `continues[id]`: token id continues a word; borrowed.
+    // `data`: the rows that banks fill, or 0 for all; the number of reserved tokens and these; the number of phrases; of each
+    // phrase the number of the phrase that must precede it (or -1), whether it consists of whole words, the number of its forms;
+    // of each form its length and tokens. `continues[id]`: token id continues a word; borrowed.
     Phrases(const int32_t* data, const uint8_t* continues) : continues(continues) {
+        filled = *data++;
         const int32_t reserved_count = *data++;
         reserved.assign(data, data + reserved_count);
         data += reserved_count;
@@ -37,9 +39,11 @@ class Phrases {
             const uint64_t bit = uint64_t(1) << phrase;
             after.push_back(*data++);
             all |= bit, whole |= *data++ ? bit : 0;
+            lengths.push_back(std::numeric_limits<int32_t>::max());
             for (int32_t forms = *data++; forms; --forms) {
                 const int32_t length = *data++;
                 add(data, length, bit);
+                lengths.back() = std::min(lengths.back(), length);
                 data += length;
             }
         }
@@ -53,6 +57,15 @@ class Phrases {
         return __builtin_popcountll(state.met) * (longest + 1) + nodes[state.node].depth;
     }
     int banks() const { return (__builtin_popcountll(all) + 1) * (longest + 1); }
+    // Rows of a beam that are filled with the next best of the banks; the others are for the best of each bank alone.
+    size_t filled_rows(size_t beam) const { return filled ? std::min(size_t(filled), beam) : beam; }
+    // The tokens that are missing, with the shortest forms.
+    int missing(const PhraseState& state) const {
+        int tokens = 0;
+        for (size_t i = 0; i < lengths.size(); ++i)
+            if (!(state.met >> i & 1)) tokens += lengths[i];
+        return tokens - nodes[state.node].depth;
+    }
     const std::vector<int32_t>& reserved_tokens() const { return reserved; }
 
     // The state after one more token.
@@ -101,7 +114,8 @@ class Phrases {
         int32_t suffix = 0;  // the node of the longest proper suffix (Aho and Corasick, 1975)
     };
     std::vector<TrieNode> nodes;
-    std::vector<int32_t> reserved, after;
+    std::vector<int32_t> reserved, after, lengths;  // lengths: of each phrase's shortest form
+    int32_t filled = 0;
     uint64_t all = 0, whole = 0;
     int32_t longest = 0;  // form
     const uint8_t* continues = nullptr;

@@ -136,6 +136,8 @@ struct Job {  // the beam search of one sentence
         return int32_t(std::lower_bound(shortlist.begin(), shortlist.end(), id) - shortlist.begin());
     }
     int32_t token(int32_t column) const { return sentence.shortlist.empty() ? column : sentence.shortlist[column]; }
+
+    int rows() const { return int(phrases.empty() ? options.beam : phrases.filled_rows(options.beam)); }  // as a rule
 };
 
 // GNMT's length penalty (Wu et al., 2016).
@@ -163,7 +165,7 @@ class Search {
     void remove(int32_t number) {
         const Job& job = *jobs.at(number);
         if (!job.admitted) waiting.erase(std::remove(waiting.begin(), waiting.end(), number), waiting.end());
-        if (job.admitted && !job.done) live -= job.options.beam;
+        if (job.admitted && !job.done) live -= job.rows();
         ended.erase(std::remove(ended.begin(), ended.end(), number), ended.end());
         jobs.erase(number);
     }
@@ -209,7 +211,7 @@ class Search {
         for (auto& [number, first] : order) {
             Job& job = *jobs[number];
             if (!job.done) continue;
-            ended.push_back(number), live -= job.options.beam;
+            ended.push_back(number), live -= job.rows();
             job.sentence = {};  // frees its KV cache; only the hypotheses are needed now
         }
         if (exception) std::rethrow_exception(exception);
@@ -222,13 +224,13 @@ class Search {
         size_t count = 0;
         for (int rows = live; count < waiting.size() && rows < max_rows; ++count) {
             Job& job = *jobs.at(waiting[count]);
-            rows += job.options.beam;
+            rows += job.rows();
             fresh.push_back(&job.sentence);
         }
         decoder.encode(fresh);
         for (; count; --count, waiting.pop_front()) {
             Job& job = *jobs.at(waiting.front());
-            job.admitted = true, live += job.options.beam;
+            job.admitted = true, live += job.rows();
         }
     }
 
@@ -236,7 +238,7 @@ class Search {
     std::map<int32_t, std::unique_ptr<Job>> jobs;
     std::deque<int32_t> waiting;
     std::vector<int32_t> ended;  // not yet returned by `run`
-    int live = 0;                // rows of the batch if all beams are full
+    int live = 0;                // rows of the batch if all beams are filled
     std::vector<Distribution> distributions;
     std::vector<std::vector<int32_t>> candidates;
     int32_t last_number = 0;
@@ -338,7 +340,8 @@ class Search {
 
     // The same for a sentence with phrases (dynamic beam allocation): hypotheses that have come equally far with their phrases
     // form a bank, and banks share the beam. A hypothesis ends only with all phrases; if its most probable token is eos before
-    // that, it is extended by the phrases alone, or dropped if another hypothesis has all of them.
+    // that, it is extended by the phrases alone, or dropped if another hypothesis has all of them. If only the phrases fit before
+    // the limit, it is extended by them alone, too.
     void extend_constrained(Job& job, const Row* rows, int first, int length) {
         const SearchOptions& options = job.options;
         const Phrases& phrases = job.phrases;
@@ -362,13 +365,13 @@ class Search {
             }
             ban_tokens(job, int(r), length, distribution);
             phrases.wanted(state, wanted);
-            for (int32_t id : wanted) add(id);
             distribution.top_k(2 * options.beam + phrases.reserved_tokens().size() + wanted.size(), columns);
             if (!phrases.complete(state) && !columns.empty() && columns[0] == eos) state.closing = true;
-            if (!phrases.complete(state) && state.closing) {
-                if (complete) all.resize(all.size() - wanted.size());
-                continue;
-            }
+            const bool at_limit = options.limit - length <= phrases.missing(state) + 1;
+            const bool only_phrases = !phrases.complete(state) && (state.closing || at_limit);
+            if (only_phrases && state.closing && complete) continue;
+            for (int32_t id : wanted) add(id);
+            if (only_phrases) continue;
             for (int32_t column : columns) {
                 const int32_t id = job.token(column);
                 if (std::find(wanted.begin(), wanted.end(), id) != wanted.end() || phrases.forbidden(state, id)) continue;
@@ -386,7 +389,8 @@ class Search {
             if (!ends) banks[phrases.bank(state)].push_back(candidate);
             better += phrases.complete(state);
         }
-        std::vector<Candidate> live = share_beam(banks, options.beam);
+        drop_incomplete(job, banks, length, after);
+        std::vector<Candidate> live = share_beam(banks, phrases.filled_rows(options.beam), options.beam);
         check_done(job, live, length);
         std::vector<PhraseState> states;
         for (const Candidate& candidate : live) states.push_back(after(candidate));
@@ -394,13 +398,28 @@ class Search {
         job.live = std::move(live), job.states = std::move(states);
     }
 
-    // The best candidate of every bank, then the second best of every bank, and so on, until the beam is full. If there are more
-    // banks than rows, the first one and the last ones have a row.
-    static std::vector<Candidate> share_beam(const std::vector<std::vector<Candidate>>& banks, size_t beam) {
+    // Drops candidates without all phrases that cannot enter the n best, by the rule of `check_done`: more of them once as many
+    // hypotheses as rows are finished.
+    template <typename After>
+    void drop_incomplete(const Job& job, std::vector<std::vector<Candidate>>& banks, int length, After after) const {
+        if (job.best.size() < size_t(job.options.n_best)) return;
+        const int longest = job.hypotheses.size() >= size_t(job.rows()) ? length + 1 : job.options.limit;
+        const double norm = length_norm(longest, job.options.length_penalty);
+        auto hopeless = [&](const Candidate& candidate) {
+            return !job.phrases.complete(after(candidate)) && candidate.score / norm <= job.best.back();
+        };
+        for (std::vector<Candidate>& bank : banks)
+            bank.erase(std::remove_if(bank.begin(), bank.end(), hopeless), bank.end());
+    }
+
+    // The best candidate of every bank, then the second best of every bank, and so on, until `filled` rows have one. If there are
+    // more banks than rows of the beam, the first one and the last ones have a row.
+    static std::vector<Candidate> share_beam(const std::vector<std::vector<Candidate>>& banks, size_t filled, size_t beam) {
         std::vector<Candidate> live;
         for (const std::vector<Candidate>& bank : banks)
             if (!bank.empty()) live.push_back(bank[0]);
         if (live.size() > beam) live.erase(live.begin() + 1, live.end() - (beam - 1));
+        beam = std::max(filled, live.size());
         for (size_t rank = 1, before = 0; live.size() != before && live.size() < beam; ++rank) {
             before = live.size();
             for (const std::vector<Candidate>& bank : banks)
