@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from heedful.errors import HeedfulError
 from heedful.native.capi import AdamOptionsStruct, AdamTensorsStruct
 from heedful.native.engine import library
 from heedful.ops.adamw import AdamStep, AdamTensors, adam_step
@@ -43,4 +44,5 @@ def adam_step_native(
         *(c_void_p(ctypes.addressof(array)) for array in addresses), ctypes.addressof(sizes), count
     )
     options = AdamOptionsStruct(rate, *betas, epsilon, decay)
-    loaded.heedful_adam_step(byref(struct), byref(options), torch.get_num_threads())
+    if loaded.heedful_adam_step(byref(struct), byref(options), torch.get_num_threads()) < 0:
+        raise HeedfulError(f"the engine cannot compute an Adam step: {loaded.heedful_error().decode()}.")

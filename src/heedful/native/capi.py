@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-ABI = 9  # raise it, here and in csrc/engine.cpp, when a function or structure changes
+ABI = 10  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):

@@ -124,9 +124,11 @@ class NativeTrainer:
         """
         flat = self._flat_gradients()
         total = torch.zeros(gradients.size(1)) if flat is None else flat
-        self.library.heedful_add_gradients(
-            gradients.data_ptr(), len(gradients), len(total), scale, total.data_ptr(), torch.get_num_threads()
+        threads = torch.get_num_threads()
+        status = self.library.heedful_add_gradients(
+            gradients.data_ptr(), len(gradients), len(total), scale, total.data_ptr(), threads
         )
+        self._check(status)
         if flat is not None:
             return
         for parameter, part in zip(self.parameters, torch.split(total, self.sizes), strict=True):

@@ -18,7 +18,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 9;
+constexpr int ABI = 10;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 
@@ -247,11 +247,11 @@ int32_t heedful_train_step(train::Trainer* trainer, const train::Batch* batch, i
                            double* sums) {
     return guarded([&] { return trainer->train_step(*batch, threads, gradients, sums); });
 }
-void heedful_add_gradients(const float* parts, int32_t count, int64_t size, float scale, float* to, int32_t threads) {
-    train::add_gradients(parts, count, size, scale, to, threads);
+int32_t heedful_add_gradients(const float* parts, int32_t count, int64_t size, float scale, float* to, int32_t threads) {
+    return guarded([&] { return train::add_gradients(parts, count, size, scale, to, threads), 0; });
 }
-void heedful_adam_step(const AdamTensors* tensors, const AdamOptions* options, int32_t threads) {
-    adam_step(*tensors, *options, threads);
+int32_t heedful_adam_step(const AdamTensors* tensors, const AdamOptions* options, int32_t threads) {
+    return guarded([&] { return adam_step(*tensors, *options, threads), 0; });
 }
 
 int32_t heedful_newton_schulz(float* matrices, int32_t count, int32_t rows, int32_t columns, const Quintic* quintic,
