@@ -111,6 +111,14 @@ def test_tokens_beside_a_mask_stay_the_same(encoder: Encoder) -> None:
         assert [i for i in ids[1:-1] if i != encoder.tokenizer.mask_id] == [i for i in ids_of_text if i != place]
 
 
+def test_a_single_text_is_not_taken_for_a_list_of_letters(encoder: Encoder) -> None:
+    with pytest.raises(TypeError, match="'a dog' is one text; give a list"):
+        encoder.embed("a dog")
+    with pytest.raises(TypeError, match="3 is of type int"):
+        encoder.embed(3)  # type: ignore[arg-type]
+    assert repr(encoder).startswith("<heedful.Encoder: a ") and repr(encoder).endswith("float32; use classify(…)>")
+
+
 def test_labels_have_probabilities(encoder: Encoder) -> None:
     predictions = encoder.classify(TEXTS, ["", "x", "", ""])
     assert len(predictions) == 4

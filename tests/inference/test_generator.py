@@ -51,6 +51,11 @@ def test_the_same_seed_gives_the_same_text(generator: Generator) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_a_prompt_is_a_text(generator: Generator) -> None:
+    with pytest.raises(TypeError, match="3 is of type int; give a text as a str"):
+        generator.generate(3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "characters"])
 @pytest.mark.parametrize("seed", range(3))
 def test_streamed_pieces_concatenate_to_the_decoded_ids(kind: str, seed: int) -> None:

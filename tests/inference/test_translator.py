@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -63,6 +64,28 @@ def test_a_line_is_the_same_alone_and_in_any_batch(
         assert [translation.text for translation in translator.translations([lines[index]], **options)[0]] == [
             e.text for e in alone
         ]
+
+
+@pytest.mark.parametrize("texts", [3, None, b"a dog", ["a dog", 3], [b"a dog"], iter(["a dog"])])
+def test_what_is_not_text_is_refused_in_one_sentence(translator: Translator, texts: Any) -> None:
+    wrong = next(each for each in ([texts] if not isinstance(texts, list) else texts) if not isinstance(each, str))
+    with pytest.raises(TypeError) as refused:
+        translator.translate(texts)
+    sentence = f"{wrong!r} is of type {type(wrong).__name__}; give a text as a str, or several in a list."
+    assert str(refused.value) == sentence
+    with pytest.raises(TypeError, match="'a dog' is one text; give a list"):
+        translator.translations("a dog")
+
+
+def test_the_repr_says_what_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.inference.native_choice.library", object)
+    assert repr(Translator([folder(1), folder(2)], "int8")) == (
+        "<heedful.Translator: a translator in model-1 and model-2, the native engine, int8; use translate(…)>"
+    )
+    monkeypatch.setattr("heedful.inference.native_choice.library", lambda: None)
+    assert repr(Translator([folder(1)])) == (
+        "<heedful.Translator: a translator in model-1, PyTorch on cpu, float32; use translate(…)>"
+    )
 
 
 @NEEDS_COMPILER

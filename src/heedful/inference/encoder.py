@@ -26,6 +26,7 @@ from heedful.native.engine_encoder import EngineEncoder
 from heedful.ops.threads import num_threads
 from heedful.search.token_sampler import best_tokens
 from heedful.storage.folder import ModelFolder, wrong_family_error
+from heedful.text.normalization import check_texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -115,8 +116,9 @@ class Encoder(LoadedModel["EncoderModel"]):
         """-> (N, D): a vector for each text, the mean of its tokens or its first one, of length 1 if `normalize`."""
         if pooling not in POOLING:
             raise SettingError(f"pooling is {pooling!r}; it must be mean or first.")
-        vectors = np.zeros((len(texts), self.config.d_model), np.float32)
-        for place, states in enumerate(self._hidden_states(self._rows(texts))):
+        rows = self._rows(texts)
+        vectors = np.zeros((len(rows), self.config.d_model), np.float32)
+        for place, states in enumerate(self._hidden_states(rows)):
             vectors[place] = states.mean(0) if pooling == "mean" else states[0]
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -217,6 +219,9 @@ class Encoder(LoadedModel["EncoderModel"]):
             yield [ids for ids, _ in framed], [types for _, types in framed]
 
     def _rows(self, texts: Sequence[str], seconds: Sequence[str] | None = None, start: int = 1) -> EncodedPairs:
+        check_texts(texts)
+        if seconds is not None:
+            check_texts(seconds)
         if seconds is not None and len(seconds) != len(texts):
             raise SettingError(f"{len(texts)} first texts and {len(seconds)} second texts were given; give pairs.")
         encoded = self.tokenizer.encode_batch(texts)

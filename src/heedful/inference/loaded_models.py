@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import SettingError
 from heedful.inference.forced_decoding import ForcedDecoder
-from heedful.inference.native_choice import resolve_precision, why_not_native
+from heedful.inference.native_choice import describe_loaded, resolve_precision, why_not_native
 from heedful.inference.scheduler import SearchBackend
 from heedful.inference.shortlist import Shortlist
 from heedful.native import Engine, WeightSource
@@ -49,6 +49,10 @@ class LoadedModels:
         self._models: list[EncoderDecoder] = []
         self._engines: list[Engine] = []
         self._engine_state: list[tuple[int, int]] | None = None  # of the weights that the engines hold
+
+    def __repr__(self) -> str:
+        why_not = why_not_native(self.configs, self.device)
+        return describe_loaded(self, self.folders, self.precision, self.device, why_not)
 
     @property
     def engine(self) -> str:

@@ -12,6 +12,7 @@ from heedful.native import Engine, library
 from heedful.native.support import unsupported_setting
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
 from heedful.storage.folder import ModelFolder, load_folder, wrong_family_error
+from heedful.storage.model_kind import model_kind
 from heedful.storage.weight_file import WeightFile
 
 M = TypeVar("M")  # the class of a model as a PyTorch module
@@ -25,6 +26,16 @@ def why_not_native(configs: Sequence[ModelConfig], device: str) -> str:
         if setting := unsupported_setting(config):
             return f"does not know {setting}"
     return "" if library() is not None else "is not available"
+
+
+def describe_loaded(
+    loaded: object, folders: Sequence[ModelFolder], precision: str, device: str, why_not_native: str
+) -> str:
+    """The repr of a loaded model: what it is, where, what computes it, and its method; reads no weights."""
+    kind = model_kind(folders[0].config, folders[0].task)
+    places = " and ".join(str(folder.path) for folder in folders)
+    backend = f"PyTorch on {device}" if why_not_native or precision == "bfloat16" else "the native engine"
+    return f"<heedful.{type(loaded).__name__}: {kind.title} in {places}, {backend}, {precision}; use {kind.method}(…)>"
 
 
 class LoadedModel(Generic[M]):
@@ -59,6 +70,9 @@ class LoadedModel(Generic[M]):
         assert isinstance(self.folder.weights, WeightFile)
         self._engine = self._engine or Engine(self.folder.weights, self.precision == "int8")
         return self._engine
+
+    def __repr__(self) -> str:
+        return describe_loaded(self, [self.folder], self.precision, self.device, self._why_not_native())
 
     def _why_not_native(self) -> str:
         if isinstance(self.folder.weights, WeightFile):

@@ -32,6 +32,7 @@ from heedful.search import Hypothesis, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
 from heedful.text import words_of_spans
+from heedful.text.normalization import check_texts
 
 ENCODE_BATCH = 200  # lines that are tokenized at once
 
@@ -86,6 +87,7 @@ class Translator(LoadedModels):
 
         Options are those of `stream`; there may be a prefix for each text.
         """
+        check_texts(texts)
         if not isinstance(prefix, str) and len(prefix) != len(texts):
             raise SettingError(f"{len(prefix)} prefixes were given for {len(texts)} texts; give one for each.")
         return list(self.stream(texts, prefix=prefix, few=len(texts) <= self.workers, **options))

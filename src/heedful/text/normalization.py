@@ -5,9 +5,11 @@ A trained tokenizer stores these rules in its JSON; corpus builders use them to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tokenizers import Regex, normalizers
+
+from heedful.errors import quote
 
 WORD_START = "▁"  # U+2581 stands for a space inside pieces; in text it is replaced
 
@@ -40,8 +42,25 @@ def normalize_function(lowercase: bool = False) -> Callable[[str], str]:
 
 def replace_surrogates(text: str) -> str:
     """Replace lone surrogates (from bytes that are not UTF-8) by U+FFFD."""
+    if not isinstance(text, str):
+        raise _not_text(text)
     try:
         text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def check_texts(texts: object) -> None:
+    """Refuse an argument that is not a list of texts."""
+    if isinstance(texts, str):
+        raise TypeError(f"{quote(texts)} is one text; give a list of texts.")
+    if isinstance(texts, bytes) or not isinstance(texts, Collection):
+        raise _not_text(texts)
+    for text in texts:
+        if not isinstance(text, str):
+            raise _not_text(text)
+
+
+def _not_text(value: object) -> TypeError:
+    return TypeError(f"{quote(value)} is of type {type(value).__name__}; give a text as a str, or several in a list.")
