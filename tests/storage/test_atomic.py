@@ -110,3 +110,17 @@ def test_a_model_folder_is_on_the_disk_file_by_file_with_its_description_last(
     folder.save_folder(replace(saved, path=tmp_path / "model"))
     files = [WEIGHTS, "tokenizer.json", "generation_config.json", "README.md", "config.json"]
     assert check(calls) == ["config.json", *files]  # first with both digests
+
+
+def test_a_folder_that_fails_leaves_no_parents(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), atomic.atomic_folder(tmp_path / "out" / "a" / "b") as made:
+        assert made.is_dir()
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").mkdir()
+    with pytest.raises(RuntimeError), atomic.atomic_folder(tmp_path / "out" / "a"):
+        raise RuntimeError
+    assert [path.name for path in tmp_path.rglob("*")] == ["out"]
+    with atomic.atomic_folder(tmp_path / "new" / "a") as made:
+        (made / "x").touch()
+    assert (tmp_path / "new" / "a" / "x").is_file()

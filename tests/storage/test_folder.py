@@ -448,6 +448,28 @@ def test_a_folder_opens_after_saving_was_killed_twice(
     assert which_opens(path, models) == (before if second < 2 else 2)
 
 
+def test_a_folder_opens_while_its_weights_are_replaced(
+    saved: ModelFolder, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """config.json is read before a training run saves a better model, and the digests after it."""
+    better = folder.load_folder(saved.path)
+    for parameter in better.model.parameters():
+        parameter.data += 1
+    read = folder.read_description
+    reads = itertools.count()
+
+    def read_and_replace(path: Path) -> dict[str, object]:
+        description = read(path)
+        if next(reads) == 0:
+            folder.save_folder(replace(better, path=path))
+        return description
+
+    monkeypatch.setattr(folder, "read_description", read_and_replace)
+    weights = folder.load_folder(copy).model.state_dict()
+    assert all(torch.equal(weights[name], value) for name, value in better.model.state_dict().items())
+    assert next(reads) == 2
+
+
 def test_a_mixture_of_two_kinds_of_models_is_refused(copy: Path) -> None:
     def killed(*args: object) -> None:
         raise Killed

@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from heedful.errors import FolderError, SettingError
@@ -37,8 +37,12 @@ def check_output_path(path: Path) -> None:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder; it becomes `path` at the end of the block, or is deleted after an exception."""
+    """Yield a temporary folder; it becomes `path` at the end of the block.
+
+    After an exception it is deleted, and so are the parents that were made for it.
+    """
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    made = [parent for parent in path.parents if not parent.exists()]
     with explain_os_errors(path):
         shutil.rmtree(temporary, ignore_errors=True)
         try:
@@ -53,6 +57,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             sync(path.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+            with suppress(OSError):  # not empty: the folder, or what another process wrote
+                for parent in made:
+                    parent.rmdir()
 
 
 @contextmanager

@@ -127,6 +127,16 @@ def load_folder(path: Path | str) -> ModelFolder:
     """Open a model folder; raises a FolderError that says what is wrong with it."""
     path = Path(path)
     description = read_description(path)
+    try:
+        return _open_described(path, description)
+    except FolderError:  # perhaps because a training run has replaced the weights since
+        if (new_description := read_description(path)) == description:
+            raise
+        return _open_described(path, new_description)
+
+
+def _open_described(path: Path, description: dict[str, Any]) -> ModelFolder:
+    """Open the folder that config.json describes so."""
     model_config = _model_config(path, description)
     _check_digests(path, description.get("sha256", {}), description.get(NEW_WEIGHTS))
     search = config.validate_section(SearchSettings, read_json(path, SEARCH) or {}, str(path / SEARCH))
