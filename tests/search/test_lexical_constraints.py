@@ -140,6 +140,13 @@ def test_phrases_are_placed_before_the_limit():
             assert all(met(mine.ids, constraint))
 
 
+def test_a_prefix_comes_before_phrases_that_do_not_fit():
+    constraint, prefix = LexicalConstraint((phrase((7, 8, 6)),)), (5, 4, 3)
+    for longest in range(len(prefix) + 1, 8):
+        (mine,) = run(Toy(9, seed=1), [(5, 4)], [constraint], beam=4, max_length=longest, prefix=(prefix,))
+        assert mine[0].ids[:4] == (*prefix, 7) and len(mine[0].ids) == longest
+
+
 def test_wrong_phrases_are_refused():
     with pytest.raises(SettingError, match="65 phrases; 64"):
         LexicalConstraint(tuple(itertools.repeat(phrase((3,)), 65)))

@@ -209,13 +209,24 @@ class FinishedHypotheses:
 
     def progress(self, rows: SearchRows) -> list[SearchProgress]:
         """How far each sentence has come."""
-        now = length_penalty(rows.length + 1, self.options.length_penalty)
+        now, prefixes = length_penalty(rows.length + 1, self.options.length_penalty), self.options.prefix
         sentences = zip(
-            rows.limit.tolist(), self.count.tolist(), self.best.tolist(), self.penalty.tolist(), strict=True
+            rows.sentence.tolist(),
+            rows.limit.tolist(),
+            self.count.tolist(),
+            self.best.tolist(),
+            self.penalty.tolist(),
+            strict=True,
         )
         return [
-            SearchProgress(limit - rows.length, count, tuple(best), (now, longest))
-            for limit, count, best, longest in sentences
+            SearchProgress(
+                prefixes is not None and rows.length < len(prefixes[sentence]),
+                limit - rows.length,
+                count,
+                tuple(best),
+                (now, longest),
+            )
+            for sentence, limit, count, best, longest in sentences
         ]
 
     def finish(self, rows: SearchRows, candidates: Candidates, ending: Tensor) -> None:

@@ -30,6 +30,7 @@ class Extension(NamedTuple):
 class SearchProgress(NamedTuple):
     """How far the search of one sentence has come."""
 
+    in_prefix: bool  # whether the next token is given
     tokens_left: int  # up to the limit
     finished: int  # hypotheses
     best: tuple[float, ...]  # scores of the n best of them
@@ -56,7 +57,7 @@ class PhraseBeams:
         rows = [
             row for row, state in enumerate(states) if constraint.is_complete(state) or not (state.closing and rest)
         ]
-        extensions = sorted(self._extensions(constraint, states, score, log_probs, beam, rows, progress.tokens_left))
+        extensions = sorted(self._extensions(constraint, states, score, log_probs, beam, rows, progress))
         after = [constraint.next(states[extension.row], extension.id) for extension in extensions]
         ending, banked, complete = [], [], 0
         for extension, state in zip(extensions, after, strict=True):
@@ -107,7 +108,7 @@ class PhraseBeams:
         log_probs: Tensor,
         beam: int,
         rows: Sequence[int],
-        tokens_left: int,
+        progress: SearchProgress,
     ) -> list[Extension]:
         extensions = []
         for row in rows:
@@ -115,7 +116,8 @@ class PhraseBeams:
             wanted = constraint.wanted(state)
             count = 2 * beam + len(constraint.reserved) + len(wanted)
             best = top_k(log_probs[row : row + 1], count)[1][0].tolist()
-            only_phrases = state.closing or tokens_left <= constraint.missing(state) + 1
+            at_limit = not progress.in_prefix and progress.tokens_left <= constraint.missing(state) + 1
+            only_phrases = state.closing or at_limit
             others = [token for token in best if token not in wanted and not constraint.forbids(state, token)]
             if not constraint.is_complete(state):
                 others = [] if only_phrases else [token for token in others if token != self.eos_id]
