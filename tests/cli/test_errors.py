@@ -63,7 +63,12 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "mistyped section": (["trian.warmup=3"], ("trian", "train")),
     "no such setting": (["train.zzzzzzzz=3"], ("train.zzzzzzzz", "heedful settings")),
     "out of range": (["model.dropout=1.5"], ("model.dropout is 1.5", "less than 1")),
-    "not a number": (["train.seed=many"], ("train.seed is 'many'",)),
+    "not a number": (["train.seed=many"], ("train.seed is 'many'; it must be a whole number.",)),
+    "a fraction": (["train.seed=1.5"], ("train.seed is 1.5; it must be a whole number.",)),
+    "neither true nor false": (["data.strict=maybe"], ("data.strict is 'maybe'; it must be true or false.",)),
+    "no such choice": (["text.kind=xx"], ("text.kind is 'xx'; it must be 'bpe', 'bytes' or 'characters'.",)),
+    "too large": (["train.seed=9999999999"], ("train.seed is 9999999999; it must be less than 2147483648.",)),
+    "too many": (["data.speed_perturbation=[9]"], ("data.speed_perturbation is 9; it must be 2 or less.",)),
     "heads": (["--source", "GOOD", "--target", "GOOD", "model.d_model=30", "model.n_heads=4"], ("30", "divisible")),
     "time": (["--time", "soon"], ("train.time", "30m")),
     "preset": (["--preset", "huge"], ("preset", "tiny")),
@@ -397,3 +402,14 @@ def test_settings_of_the_template_are_valid(call: Call, tmp_path: Path) -> None:
     assert done.code == 0
     (tmp_path / "run.toml").write_text(done.out)
     assert_one_sentence(call("train", tmp_path / "run.toml", "--out", tmp_path / "x").err, "no corpus")
+
+
+def test_the_main_rank_reports_an_error_first(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun ends the other ranks while they wait; one with an error of its own reports it after that."""
+    waited: list[float] = []
+    monkeypatch.setattr("heedful.cli.time.sleep", waited.append)
+    for rank, waits in (("0", 0), ("1", 1)):
+        monkeypatch.setenv("RANK", rank)
+        done = call("train", "nowhere.toml", "--out", "out")
+        assert done.code == 2 and len(waited) == waits
+        assert_one_sentence(done.err, "nowhere.toml does not exist")

@@ -78,7 +78,7 @@ WRONG = [
     (["explain", "model", "x", "--png", "no/x.png"], "no/x.png could not be written: No such file or directory"),
     (["explain", "model", "x", "--out", "no/x.html"], "no/x.html could not be written: No such file or directory"),
     (["explain", "model", "x", "--json", "no/x.json"], "no/x.json could not be written: No such file or directory"),
-    (["explain", "model", "x", "--beam", "0"], "search.beam is 0: input should be greater than or equal to 1."),
+    (["explain", "model", "x", "--beam", "0"], "search.beam is 0; it must be 1 or more."),
     (["explain", "bert", "x", "--target", "y"], "an encoder generates no text; leave out the target"),
     (
         ["align", "bert", *FILES],

@@ -65,7 +65,7 @@ def test_the_official_client_works(speech: Running, expected: str) -> None:
         assert verbose.segments is not None and verbose.segments[0].start == 0.0
         timed = {"model": "asr", "file": audio, "response_format": "verbose_json"}
         assert made.audio.transcriptions.create(**timed, timestamp_granularities=["segment"]) == verbose
-        with pytest.raises(openai.UnprocessableEntityError, match=r"timestamp_granularities.*should be 'segment'"):
+        with pytest.raises(openai.UnprocessableEntityError, match=r"timestamp_granularities.*must be 'segment'"):
             made.audio.transcriptions.create(**timed, timestamp_granularities=["word", "segment"])
         assert [model.id for model in made.models.list()] == ["asr", "gpt"]
         assert made.models.retrieve("asr").id == "asr"

@@ -18,6 +18,7 @@ from heedful.config import renamed
 from heedful.config.data_settings import DataSettings, TextSettings
 from heedful.config.model_config import ModelConfig
 from heedful.config.presets import Family, Preset, preset
+from heedful.config.requirements import requirement
 from heedful.config.search_settings import SearchSettings
 from heedful.config.section import Section
 from heedful.config.train_settings import TrainSettings
@@ -188,10 +189,10 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
         return f"unknown key {name}; {hint}"
     if now := renamed.VALUES.get((".".join(loc[:2]), str(problem["input"]))):
         return f"{name}={problem['input']} is now called {name}={now}."
-    message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "value_error" and not isinstance(problem["input"], str):
+        message = str(problem["msg"]).removeprefix("Value error, ")
         return f"{name + ': ' if name else ''}{message}."
-    return f"{name} is {quote(problem['input'])}: {message[0].lower() + message[1:]}."
+    return f"{name} is {quote(problem['input'])}; {requirement(problem)}."
 
 
 def _near(kind: type[Section], loc: list[str]) -> str | None:

@@ -17,6 +17,7 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.types import Receive
 
+from heedful.config.requirements import requirement
 from heedful.serve.http_errors import ClientDisconnectedError, HttpError
 from heedful.serve.server_settings import Limits
 
@@ -137,8 +138,7 @@ def _validation_error(error: ValidationError) -> HttpError:
         str(part) for part in first["loc"] if not str(part).startswith(("str", "list[", "function-", "constrained"))
     ]
     field = ".".join(names)
-    problem = first["msg"].removeprefix("Value error, ")
-    message = f"{field}: {problem[:1].lower()}{problem[1:]}." if field else f"{problem}."
+    message = f"{field}: {requirement(first)}." if field else f"{first['msg'].removeprefix('Value error, ')}."
     return HttpError(422, message, param=names[0] if names else None)
 
 

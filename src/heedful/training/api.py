@@ -151,7 +151,8 @@ def run_training(
             report.draw_curve()
             report.console.print(report.table())
             report.log(
-                f"training ended after {state.update:,} updates and {duration(run.budget.elapsed())}: {state.ended}; "
+                f"training ended after {state.update:,} update{'s' * (state.update != 1)} and "
+                f"{duration(run.budget.elapsed())}: {state.ended}; "
                 f"the best model, of update {state.best_update:,}, is in {out}"
             )
         run.distributed.from_main(0.0)  # the model is complete

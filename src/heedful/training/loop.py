@@ -238,7 +238,7 @@ def updates_in_time(run: TrainingRun) -> int:
 def describe_training(state: TrainState, counted: str) -> str:
     """How long a model was trained, for its model card."""
     averaged = f"; the weights of the last {state.average} checkpoints are averaged" if state.average > 1 else ""
-    return f"Trained for {state.update:,} updates on {state.tokens:,} {counted}{averaged}."
+    return f"Trained for {state.update:,} update{'s' * (state.update != 1)} on {state.tokens:,} {counted}{averaged}."
 
 
 def default_interval(total: int) -> int:

@@ -285,5 +285,5 @@ def _describe(run: TrainingRun) -> None:
         f"{train.batch_tokens:,} tokens per update, {train.schedule} schedule with a peak learning rate of "
         f"{peak_rate(train, model.d_model):.2e}, "
         + (f"weight decay {train.weight_decay:g}, " if train.weight_decay else "")
-        + (f"{train.time}" if train.time else f"{train.max_updates:,} updates")
+        + (f"{train.time}" if train.time else f"{train.max_updates:,} update{'s' * (train.max_updates != 1)}")
     )
