@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from heedful.cli import renamed
 from heedful.errors import HeedfulError, SettingError, quote
 
 GC_THRESHOLD = 10_000  # allocations between garbage collections: importing torch takes a tenth less time than with 700
+OTHER_RANK_SECONDS = 5.0  # before a rank other than the main one reports an error
 
 
 def main() -> None:
@@ -47,6 +49,7 @@ def _run_command() -> None:
         sys.stdout.flush()
         sys.exit(code)
     except HeedfulError as error:
+        _wait_for_main_rank()
         _fail(partial(print, f"error: {error}", file=sys.stderr))
     except typer.Abort as error:  # what typer makes of Ctrl-C
         raise KeyboardInterrupt from error
@@ -70,6 +73,15 @@ def _run_command() -> None:
         _fail(error.show)
     finally:
         flush_stderr()
+
+
+def _wait_for_main_rank() -> None:
+    """Under torchrun: if the main rank has the same error it reports it, and torchrun ends the other ranks meanwhile.
+
+    A rank that is still there after this time has an error of its own.
+    """
+    if os.environ.get("RANK", "0") != "0":
+        time.sleep(OTHER_RANK_SECONDS)
 
 
 def _fail(show: Callable[[], None]) -> NoReturn:
