@@ -18,7 +18,7 @@ from heedful.config import renamed
 from heedful.config.data_settings import DataSettings, TextSettings
 from heedful.config.model_config import ModelConfig
 from heedful.config.presets import Family, Preset, preset
-from heedful.config.requirements import requirement
+from heedful.config.requirements import WORDS, requirement
 from heedful.config.search_settings import SearchSettings
 from heedful.config.section import Section
 from heedful.config.train_settings import TrainSettings
@@ -192,7 +192,8 @@ def _sentence(kind: type[Section], problem: Any, where: str) -> str:
     if problem["type"] == "value_error" and not isinstance(problem["input"], str):
         message = str(problem["msg"]).removeprefix("Value error, ")
         return f"{name + ': ' if name else ''}{message}."
-    return f"{name} is {quote(problem['input'])}; {requirement(problem)}."
+    separator = ";" if problem["type"] in WORDS else ":"
+    return f"{name} is {quote(problem['input'])}{separator} {requirement(problem)}."
 
 
 def _near(kind: type[Section], loc: list[str]) -> str | None:
