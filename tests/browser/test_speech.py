@@ -10,6 +10,7 @@ import soundfile
 import heedful
 from heedful.inference.transcriber import Transcriber
 from heedful.inside import explain
+from heedful.inside.html_page import render
 from heedful.interop import open_folder
 from tests.audio.sounds import word
 from tests.browser.chromium import Browser
@@ -40,6 +41,21 @@ new Promise((done) => {
 })
 """
 
+LABELS = """
+(() => {
+  const canvas = document.querySelector(".heat canvas"), labels = [];
+  const fill = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const wide = this.measureText(text).width, start = x - { left: 0, center: wide / 2, right: wide }[this.textAlign];
+    labels.push([text, start, start + wide]);
+    fill.call(this, text, x, y);
+  };
+  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown" }));
+  CanvasRenderingContext2D.prototype.fillText = fill;
+  return { labels, width: canvas.getBoundingClientRect().width };
+})()
+"""
+
 
 def test_the_sound_view(browser: Browser, folder: Path, tmp_path: Path) -> None:  # noqa: F811
     soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
@@ -51,6 +67,24 @@ def test_the_sound_view(browser: Browser, folder: Path, tmp_path: Path) -> None:
         page.key(key)
         assert page.count("main h2") == 1
     assert page.complaints == []
+    page.close()
+
+
+def test_no_label_of_the_sound_view_is_cut_off(browser: Browser, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
+    data = explain(open_folder(folder), str(tmp_path / "a.wav")).data()
+    sound = data["sound"]
+    sound["seconds"] = 0.5  # the last label of the time axis is at the right edge, and so is the last token
+    sound["tokens"] = [token | {"seconds": min(token["seconds"], 0.3)} for token in sound["tokens"][:-1]]
+    sound["tokens"] += [{"text": "<|endoftext|>", "seconds": 0.5}]
+    (tmp_path / "page.html").write_text(render(data), encoding="utf-8")
+    page = browser.open(tmp_path / "page.html", "", 1280)
+    assert page.drawn(".heat canvas")
+    drawn = page.run(LABELS)
+    texts = [text for text, *_ in drawn["labels"]]
+    assert "<|endoftext|>" in texts and "0.5 s" in texts
+    for text, start, end in drawn["labels"]:
+        assert start >= -0.5 and end <= drawn["width"] + 0.5, text
     page.close()
 
 

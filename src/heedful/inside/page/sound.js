@@ -56,12 +56,14 @@ views.sound = {
         const ends = [-1e9, -1e9, -1e9];
         tokens.forEach(({ text, seconds: time }, i) => {
           const x = at(time),
-            level = ends.findIndex((end) => end < x - 4);
+            long = context.measureText(text).width,
+            start = Math.min(x, width - long), // not beyond the right edge
+            level = ends.findIndex((end) => end < start - 4);
           context.fillStyle = i === state.token ? style.getPropertyValue("--warm") : ink;
           if (level >= 0) {
             context.textAlign = "left";
-            context.fillText(text, x, high + 14 + 18 * level);
-            ends[level] = x + context.measureText(text).width;
+            context.fillText(text, start, high + 14 + 18 * level);
+            ends[level] = start + long;
             context.fillRect(x, high, 1, 6 + 18 * level);
           }
           context.textAlign = "right";
@@ -70,8 +72,11 @@ views.sound = {
         context.fillStyle = soft;
         context.textAlign = "center";
         const stride = [0.1, 0.2, 0.5, 1, 2, 5, 10].find((each) => (room * each) / seconds > 40) || 30;
-        for (let time = 0; time <= seconds; time += stride)
-          context.fillText(`${figure(time, stride < 1 ? 1 : 0)} s`, at(time), top + line * rows.length + 12);
+        for (let time = 0; time <= seconds; time += stride) {
+          const text = `${figure(time, stride < 1 ? 1 : 0)} s`,
+            middle = Math.min(at(time), width - context.measureText(text).width / 2);
+          context.fillText(text, middle, top + line * rows.length + 12);
+        }
         context.strokeStyle = style.getPropertyValue("--warm");
         context.lineWidth = 2;
         context.strokeRect(left, top + state.token * line, room, line);
