@@ -156,9 +156,9 @@ inline float quantize(const float* row, int count, int8_t* to) {
     return scale;
 }
 
-// Quantized weights as they are packed -> their scale.
+// Rounds quantized weights to the magnitude that is packed, if a value exceeds it -> their scale.
 inline float round_to_packed(int8_t* row, int count, float scale) {
-    if (MAX_PACKED == MAX_INT8) return scale;
+    if (std::all_of(row, row + count, [](int8_t value) { return std::abs(value) <= MAX_PACKED; })) return scale;
     for (int k = 0; k < count; ++k) row[k] = int8_t(std::nearbyint(row[k] * (float(MAX_PACKED) / MAX_INT8)));
     return scale * (float(MAX_INT8) / MAX_PACKED);
 }
