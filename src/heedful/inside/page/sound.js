@@ -36,12 +36,13 @@ views.sound = {
       image(rows, rows.length, rows[0].length, (w) => ramp()[Math.round(255 * scaled(w))], 2000),
     ];
     const left = 90,
+      right = 22, // half a label of the time axis
       high = 200,
       band = 70,
       line = 17;
     const draw = () => {
       const width = Math.max(320, (holder.clientWidth || 900) - 2),
-        room = width - left - 8,
+        room = width - left - right,
         at = (time) => left + (room * time) / seconds,
         top = high + band;
       const style = getComputedStyle(document.documentElement),
@@ -72,11 +73,8 @@ views.sound = {
         context.fillStyle = soft;
         context.textAlign = "center";
         const stride = [0.1, 0.2, 0.5, 1, 2, 5, 10].find((each) => (room * each) / seconds > 40) || 30;
-        for (let time = 0; time <= seconds; time += stride) {
-          const text = `${figure(time, stride < 1 ? 1 : 0)} s`,
-            middle = Math.min(at(time), width - context.measureText(text).width / 2);
-          context.fillText(text, middle, top + line * rows.length + 12);
-        }
+        for (let time = 0; time <= seconds; time += stride)
+          context.fillText(`${figure(time, stride < 1 ? 1 : 0)} s`, at(time), top + line * rows.length + 12);
         context.strokeStyle = style.getPropertyValue("--warm");
         context.lineWidth = 2;
         context.strokeRect(left, top + state.token * line, room, line);
