@@ -306,7 +306,6 @@ def test_translate_refuses_what_is_not_text(trained: Path) -> None:
         (["-o", "/proc/nowhere/out"], ("/proc/nowhere/out",)),
         (["--temperature", "0.5"], ("--temperature has no effect without --sample", "add --sample")),
         (["--top-k", "3", "--top-p", "0.5", "--seed", "1"], ("--top-k and --top-p and --seed have no effect",)),
-        (["--sample", "--beam", "2"], ("--beam has no effect with --sample",)),
         (["--review-below", "0"], ("--review-below has no effect on ", "valid.en", "line by line", "--format")),
         (["--only-missing"], ("--only-missing has no effect",)),
         (["--overwrite", "--column", "2"], ("--overwrite and --column have no effect",)),

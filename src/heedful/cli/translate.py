@@ -114,7 +114,9 @@ def translate(
     Or: heedful translate runs/x --input app.po --output app.de.po
     """
     check_outputs(output)
-    _check_search(search)
+    if not search.sampling:
+        unused = [field.name for field in fields(SamplingGroup)]
+        refuse_unused(search, unused, "without --sample; add --sample, or leave it out")
     options = drop_unset(search) | {"confidence": lines.confidence}
     options["glossary"] = read_glossary(glossary, document.source_language, document.target_language)
     file_format = LINES if input == DASH else document_format(input, document.format)
@@ -140,15 +142,6 @@ def translate(
 
     options |= {"n_best": lines.n_best, "alignments": lines.alignments}
     translate_lines(translator, input, output, options, line)
-
-
-def _check_search(search: TranslationGroup) -> None:
-    """Refuse options of sampling without it, and those of beam search with it."""
-    if search.sampling:
-        refuse_unused(search, ("beam", "length_penalty"), "with --sample, which does not search; leave one of them out")
-    else:
-        unused = [field.name for field in fields(SamplingGroup)]
-        refuse_unused(search, unused, "without --sample; add --sample, or leave it out")
 
 
 def _check_no_document(document: DocumentGroup, input: Path, glossary: Path | None) -> None:
