@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polib
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 from markdown_it import MarkdownIt
@@ -336,6 +336,7 @@ def test_markdown_keeps_its_markup() -> None:
     st.text(st.sampled_from("ab *_`[]()<>#-+1.&;\\!|~\n>"), max_size=40),
     st.text(st.sampled_from("xy *_`[]<>#-1.&;\\|~"), max_size=12),
 )
+@example("  1", "  1")
 def test_any_markdown_keeps_its_structure(text: str, translation: str) -> None:
     document = opened(text.encode(), "markdown")
     assert document.write({}) == text.encode()

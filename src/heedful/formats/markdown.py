@@ -107,8 +107,8 @@ class MarkdownDocument(Document):
     def _written(self, block: MarkdownBlock, tagged: TaggedText) -> str | None:
         """The block in Markdown; None if it would parse as other markup."""
         one_line = TaggedText(tagged.text.replace("\n", " "), tagged.tags)
-        written = one_line.markup(escape_markdown)
-        if not tagged.tags or tagged.tags[0].start > 0:
+        written = one_line.markup(escape_markdown).lstrip(" ")  # with those of the block, it might be indented code
+        if not tagged.tags or one_line.text[: tagged.tags[0].start].strip(" "):
             written = BLOCK_START.sub(r"\\", written, count=1) if BLOCK_START.match(written) else written
             written = re.sub(r"^(\d+)([.)]\s)", r"\1\\\2", written)
         if block.in_table:
