@@ -208,7 +208,7 @@ def path(name: str, length: int, width: int = 16) -> int:
     while not reaches(out[:, -1], x):
         run, depth = layer(name, width, depth, attention_window=REACH), depth + 1
         run = run.double() if isinstance(run, nn.Module) else run
-        out = out + run(out)
+        out = run(out) if isinstance(run, MemoryStep) else out + run(out)  # a gated unit carries its state itself
     return depth
 
 
