@@ -223,4 +223,4 @@ def test_evaluate_refuses_options_of_translators_for_recordings(folder: Path, tm
     (tmp_path / "test.tsv").write_text("a.wav\tma\n", encoding="utf-8")
     result = CliRunner().invoke(build_app(), ["evaluate", str(folder), "--audio", str(tmp_path / "test.tsv"), option])
     assert isinstance(result.exception, SettingError)
-    assert str(result.exception).startswith(f"{option.partition('=')[0]} is for translations")
+    assert str(result.exception).startswith(f"{option.partition('=')[0]} has no effect with --audio")

@@ -96,6 +96,8 @@ def test_the_commands_summarize_and_evaluate(summarizer: Summarizer, tmp_path: P
     expected = heedful.load(path, kind=Summarizer).summarize([text for text, _ in pairs], max_length=20)
     assert made.stdout.splitlines() == expected
     files = ["--source", str(tmp_path / "documents"), "--reference", str(tmp_path / "titles")]
+    refused = run.invoke(build_app(), ["evaluate", str(path), *files, "--lowercase"])
+    assert str(refused.exception) == "--lowercase has no effect on summaries, which are scored with ROUGE."
     scored = run.invoke(build_app(), ["evaluate", str(path), *files])
     assert scored.exit_code == 0, scored.output
     assert [line.split()[0] for line in scored.stdout.splitlines()[:3]] == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]

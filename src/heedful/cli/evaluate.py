@@ -6,35 +6,56 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heedful.cli.open_models import open_transcriber, open_translator
-from heedful.cli.options import AsJson, BeamSearchGroup, BleuTokenizer, Models, TranslatorCompute, drop_unset
+from heedful.cli.options import (
+    AsJson,
+    BeamSearchGroup,
+    BleuTokenizer,
+    Models,
+    TranslatorCompute,
+    drop_unset,
+    refuse_unused,
+)
 from heedful.errors import SettingError
 
 if TYPE_CHECKING:
+    from heedful.inference.results import Translation
     from heedful.inference.transcriber import Transcriber
+
+
+@dataclass(frozen=True)
+class TranslationScoresGroup:
+    """What is measured of translations."""
+
+    tokenize: BleuTokenizer = None
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Calibrate confidence on these sentences and store it in the model folder."),
+    ] = False
+
+    def refuse(self, why: str) -> None:
+        """Refuse all of these options."""
+        refuse_unused(self, [field.name for field in fields(self)], why)
 
 
 def evaluate(
     models: Models,
     search: BeamSearchGroup,
     compute: TranslatorCompute,
+    scores: TranslationScoresGroup,
     source: Annotated[Path | None, typer.Option(help="Sentences to translate, one per line; plain or .gz.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Reference translations, one per line.")] = None,
     audio: Annotated[
         Path | None,
         typer.Option(help="For a speech recognizer: recordings with transcripts, a TSV file, path TAB text."),
     ] = None,
-    tokenize: BleuTokenizer = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate", help="Calibrate confidence on these sentences and store it in the model folder."),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a test set. Translations get sacreBLEU's BLEU, chrF and TER, and exact match.
@@ -55,25 +76,18 @@ def evaluate(
             raise SettingError(
                 "--audio evaluates one speech recognizer; leave out --source, --reference and ensembles."
             )
-        translation_only = {
-            "--tokenize": tokenize is not None,
-            "--lowercase": lowercase,
-            "--calibrate": calibrate,
-            "--workers": compute.workers != 0,
-            "--shortlist": compute.shortlist,
-        }
-        if unused := [name for name, is_set in translation_only.items() if is_set]:
-            raise SettingError(
-                f"{unused[0]} is for translations, and --audio evaluates a speech recognizer; leave it out."
-            )
+        scores.refuse("with --audio")
+        refuse_unused(compute, ("workers", "shortlist"), "with --audio")
         evaluate_audio(open_transcriber(models[0], compute), audio, search, as_json)
         return
     if source is None or reference is None:
         missing = "--source" if source is None else "--reference"
         raise SettingError(f"{missing} is missing; give --source and --reference, or --audio for a speech recognizer.")
-    measures.build_bleu(tokenize, lowercase)  # checks the metric's options before translating
+    measures.build_bleu(scores.tokenize, scores.lowercase)  # checks the metric's options before translating
     pairs = list(read_pairs(source, reference))
     translator = open_translator(models, compute)
+    if isinstance(translator, Summarizer):
+        scores.refuse("on summaries, which are scored with ROUGE")
     start = time.perf_counter()
     best = [n_best[0] for n_best in translator.translations([text for text, _ in pairs], **drop_unset(search))]
     hypotheses = [translation.text for translation in best]
@@ -82,16 +96,10 @@ def evaluate(
     if isinstance(translator, Summarizer):
         _print_rouge(hypotheses, references, as_json, len(pairs) / seconds, translator.engine)
         return
-    result = measures.evaluate(hypotheses, references, tokenize=tokenize, lowercase=lowercase)
+    result = measures.evaluate(hypotheses, references, tokenize=scores.tokenize, lowercase=scores.lowercase)
     speed = len(pairs) / seconds
-    if calibrate:
-        from heedful.evaluation.calibration import RELIABILITY, save_calibration
-        from heedful.evaluation.calibration import calibrate as fit
-
-        calibration = fit(best, [text for _, text in pairs])
-        save_calibration(models[0], calibration)
-        errors = " and ".join(f"{value:.1f} % ({name})" for name, value in calibration.errors.items())
-        print(f"confidence is calibrated: calibration error {errors}; see {models[0] / RELIABILITY}", file=sys.stderr)
+    if scores.calibrate:
+        _calibrate(models[0], best, references)
     if as_json:
         print(json.dumps(result.as_json() | {"sentences_per_second": speed, "engine": translator.engine}, indent=2))
         return
@@ -99,6 +107,16 @@ def evaluate(
     print(f"chrF  {result.chrf:6.2f}   {result.signatures['chrF']}")
     print(f"TER   {result.ter:6.2f}   {result.signatures['TER']}")
     print(f"exact {result.exact:6.2f} % of {result.sentences:,} sentences, {speed:.1f}/s with {translator.engine}")
+
+
+def _calibrate(folder: Path, translations: Sequence[Translation], references: Sequence[str]) -> None:
+    """Calibrate confidence on translations, and store it in the model folder."""
+    from heedful.evaluation.calibration import RELIABILITY, calibrate, save_calibration
+
+    calibration = calibrate(translations, references)
+    save_calibration(folder, calibration)
+    errors = " and ".join(f"{value:.1f} % ({name})" for name, value in calibration.errors.items())
+    print(f"confidence is calibrated: calibration error {errors}; see {folder / RELIABILITY}", file=sys.stderr)
 
 
 def evaluate_audio(transcriber: Transcriber, manifest: Path, search: BeamSearchGroup, as_json: bool) -> None:
