@@ -268,9 +268,25 @@ def test_a_file_of_which_no_pair_is_known_is_refused(tmp_path: Path, name: str, 
         open_pairs_of([path.parent if "/" in name else path], WantedLanguages(), strict=False)
 
 
-def test_two_language_codes_are_a_header(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("en,de\na,b\n", encoding="utf-8")
-    assert list(open_pairs_of([tmp_path / "a.csv"], WantedLanguages(), strict=False).pairs()) == [("a", "b")]
+@pytest.mark.parametrize(
+    ("first", "wanted", "is_header"),
+    [
+        ("en,de", (), True),
+        ("pt-BR,pt_PT", (), True),
+        ("en,de", ("en",), True),
+        ("he,er", (), False),  # words: er is no language
+        ("an,an", (), False),
+        ("to,zu", (), True),  # Tongan and Zulu, unless other languages are wanted
+        ("to,zu", ("en", "de"), False),
+    ],
+)
+def test_two_languages_are_a_header_and_two_short_words_a_pair(
+    tmp_path: Path, first: str, wanted: tuple[str, ...], is_header: bool
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{first}\na,b\n", encoding="utf-8")
+    pairs, dropped = read(tmp_path / "a.csv", *wanted)
+    assert pairs == [("a", "b")] if is_header else [tuple(first.split(",")), ("a", "b")]
+    assert (f"(CSV, header: {first.replace(',', ', ')})" in str(dropped.by_file[0])) == is_header
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -18,7 +18,7 @@ from heedful.formats.line_files import DroppedLines, open_bytes, open_unpacked, 
 from heedful.formats.parquet import read_parquet
 from heedful.formats.po import parse_po, read_po
 from heedful.formats.segment import Segment, TaggedText
-from heedful.formats.tables import header_languages, pair_columns, read_table
+from heedful.formats.tables import are_languages, header_row, pair_columns, read_table
 from heedful.formats.tmx import is_tmx, read_tmx, tmx_languages
 from heedful.formats.xliff import XliffParser, is_xliff
 from heedful.formats.xml_parser import XmlError
@@ -160,14 +160,18 @@ class TablePairs(PairFormat):
 
     @property
     def description(self) -> str:
-        return "TSV" if self.tabs else "CSV"
+        header = ", ".join(self._header())
+        return ("TSV" if self.tabs else "CSV") + (f", header: {header}" if header else "")
 
     def check_languages(self) -> None:
-        with open_unpacked(self.path) as file:
-            codes = header_languages(file, str(self.path), self.tabs)
-        if len(codes) > 2 and not pair_columns(codes, self.languages):
+        header = self._header()
+        if len(header) > 2 and are_languages(header) and not pair_columns(header, self.languages):
             wanted = "source_language and target_language"
-            raise _language_error(self.path, wanted, None, dict.fromkeys(codes, 0))
+            raise _language_error(self.path, wanted, None, dict.fromkeys(header, 0))
+
+    def _header(self) -> list[str]:
+        with open_unpacked(self.path) as file:
+            return header_row(file, str(self.path), self.tabs, self.languages)
 
     def segments(self) -> Iterator[Segment]:
         with open_unpacked(self.path) as file:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -16,13 +15,12 @@ from typing import Any, BinaryIO
 from heedful.errors import DataError
 from heedful.formats.document import Document, DocumentOptions, TargetText
 from heedful.formats.encoded_text import EncodedText, Splice, utf8_chunks
-from heedful.formats.language_tags import WantedLanguages, best_match
+from heedful.formats.language_tags import WantedLanguages, best_match, is_language_tag
 from heedful.formats.segment import Segment, TaggedText
 
 MAX_CELL = 1 << 20  # characters
 SOURCE_NAMES = ("source", "src", "source_text", "text", "original")
 TARGET_NAMES = ("target", "tgt", "trg", "target_text", "translation")
-LANGUAGE_CODE = re.compile(r"[a-z]{2}(?:[-_][A-Za-z]{2,4})?")
 SHORT_ROW = "fewer columns than needed"
 
 
@@ -68,25 +66,37 @@ def _column(names: Sequence[str], usual: Sequence[str], language: str | None) ->
     return next((names.index(name) for name in usual if name in names), None)
 
 
-def header_languages(file: BinaryIO, name: str, tabs: bool) -> list[str]:
-    """The first row, if every cell of it is a language code; else an empty list."""
+def header_row(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages) -> list[str]:
+    """The cells of the first row, if it is a header; else an empty list."""
     first = next(_text_lines(utf8_chunks(file, name)), "")
     try:
         row: list[str] = next(table_dialect(first, tabs).reader([first]), [])
     except csv.Error:  # of a row that is reported when it is read
         return []
-    return [cell.strip() for cell in row] if _are_languages(row) else []
+    return [cell.strip() for cell in row] if _is_header(row, languages) else []
 
 
-def _are_languages(row: Sequence[str]) -> bool:
-    codes = [cell.strip() for cell in row]
-    return len(set(codes)) == len(codes) > 1 and all(map(LANGUAGE_CODE.fullmatch, codes))
+def are_languages(row: Sequence[str]) -> bool:
+    """Whether every cell is another language tag."""
+    tags = [cell.strip() for cell in row]
+    return len(set(tags)) == len(tags) > 1 and all(map(is_language_tag, tags))
+
+
+def _is_header(row: Sequence[str], languages: WantedLanguages) -> bool:
+    """Names of columns, or language tags alone.
+
+    Two tags may also be two short words (English "to", German "zu"): they are a header only if every language that is
+    wanted is one of them.
+    """
+    if pair_columns(row, languages):
+        return True
+    return are_languages(row) and (len(row) > 2 or languages.are_among([cell.strip() for cell in row]))
 
 
 def read_table(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages) -> Iterator[Segment]:
     """Pairs of a CSV or TSV file: by the names in its header, otherwise the first two columns.
 
-    A first row of language codes alone is a header, whether languages are wanted or not.
+    A first row of language tags alone is a header too.
     """
     lines = _text_lines(utf8_chunks(file, name))
     first = next(lines, "")
@@ -102,8 +112,8 @@ def read_table(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages
             continue
         if row is None:
             return
-        if header and ((named := pair_columns(row, languages)) or _are_languages(row)):
-            columns, header = named or columns, False
+        if header and _is_header(row, languages):
+            columns, header = pair_columns(row, languages) or columns, False
             continue
         header = False
         if row:
