@@ -407,8 +407,9 @@ def test_the_main_rank_reports_an_error_first(call: Call, monkeypatch: pytest.Mo
     """torchrun ends the other ranks while they wait; one with an error of its own reports it after that."""
     waited: list[float] = []
     monkeypatch.setattr("heedful.cli.time.sleep", waited.append)
-    for rank, waits in (("0", 0), ("1", 1)):
+    for rank, world, waits in (("1", None, 0), ("1", "1", 0), ("0", "2", 0), ("1", "2", 1)):
         monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", world) if world else monkeypatch.delenv("WORLD_SIZE", raising=False)
         done = call("train", "nowhere.toml", "--out", "out")
         assert done.code == 2 and len(waited) == waits
         assert_one_sentence(done.err, "nowhere.toml does not exist")

@@ -78,9 +78,9 @@ def _run_command() -> None:
 def _wait_for_main_rank() -> None:
     """Under torchrun: if the main rank has the same error it reports it, and torchrun ends the other ranks meanwhile.
 
-    A rank that is still there after this time has an error of its own.
+    A rank that is still there after this time has an error of its own. A process group of one has no other rank.
     """
-    if os.environ.get("RANK", "0") != "0":
+    if os.environ.get("RANK", "0") != "0" and os.environ.get("WORLD_SIZE", "1") != "1":
         time.sleep(OTHER_RANK_SECONDS)
 
 
