@@ -83,9 +83,9 @@ class Distribution {
         columns.clear();
         float least = std::numeric_limits<float>::lowest();  // above the banned logits
         if (maxima.size() > k) {
-            sorted = maxima;
-            std::nth_element(sorted.begin(), sorted.begin() + k - 1, sorted.end(), std::greater<float>());
-            least = std::max(least, sorted[k - 1]);
+            largest.resize(k);
+            std::partial_sort_copy(maxima.begin(), maxima.end(), largest.begin(), largest.end(), std::greater<float>());
+            least = std::max(least, largest.back());
         }
         for (size_t b = 0; b < maxima.size(); ++b) {
             if (maxima[b] < least) continue;
@@ -107,7 +107,7 @@ class Distribution {
     float logsumexp = 0;
     std::pair<int32_t, float> banned[2];
     std::vector<float> maxima;
-    mutable std::vector<float> sorted;
+    mutable std::vector<float> largest;
 
     float block_max(size_t b) const {
         return max_value(logits + b * BLOCK, std::min(BLOCK, width - int(b) * BLOCK));
