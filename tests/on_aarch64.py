@@ -71,13 +71,24 @@ def run(*command: object, cwd: Path = ROOT) -> None:
     subprocess.run([str(word) for word in command], cwd=cwd, check=True)
 
 
+def find_mirror() -> str:
+    """Where this machine's own packages of SUITE come from."""
+    words = ["--format", "$(REPO_URI)", "Identifier: Packages", f"Release: {SUITE}"]
+    mirrors = subprocess.run(
+        ["apt-get", "indextargets", *words], capture_output=True, text=True, check=True
+    ).stdout.split()
+    if not mirrors:
+        sys.exit(f"apt-get has no source for Debian {SUITE}; add one to run the tests for aarch64")
+    return mirrors[0]
+
+
 def fetch_system() -> None:
     """Download and unpack Debian's Python for aarch64; nothing is installed on this machine."""
     apt, packages = BUILD / "apt", BUILD / "packages"
     for folder in (apt / "lists" / "partial", apt / "cache" / "archives" / "partial", packages, SYSTEM):
         folder.mkdir(parents=True, exist_ok=True)
     key = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    source = f"deb [arch=arm64 signed-by={key}] http://deb.debian.org/debian {SUITE} main\n"
+    source = f"deb [arch=arm64 signed-by={key}] {find_mirror()} {SUITE} main\n"
     (apt / "sources.list").write_text(source, encoding="utf-8")
     settings = {
         "APT::Architecture": "arm64",
