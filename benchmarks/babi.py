@@ -1,6 +1,7 @@
 """bAbI: questions about stories, by a memory network and by a Universal Transformer.
 
     python benchmarks/babi.py path/to/babi --minutes 10
+    python benchmarks/babi.py path/to/babi --tasks 2 --systems universal --minutes 4
 
 For every pair of files qaN_…_train.txt and qaN_…_test.txt in the folder, plain or gzipped: the error on the test
 questions of each system after the same processor time, one model for each task. Both read a sentence as one vector.
@@ -179,11 +180,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=10, help="training time of all models together")
     parser.add_argument("--restarts", type=int, default=3, help="of a memory network, which divide its time")
+    parser.add_argument("--tasks", nargs="+", type=int, help="numbers of tasks; all that the folder has if not given")
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--story", action="store_true", help="print what every hop reads for a question of each task")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    tasks = sorted(options.folder.glob("qa*_train.txt*"), key=lambda path: int(re.findall(r"\d+", path.name)[0]))
+    found = {int(re.findall(r"\d+", path.name)[0]): path for path in options.folder.glob("qa*_train.txt*")}
+    if missing := set(options.tasks or ()) - set(found):
+        parser.error(f"{options.folder} has no files of task {min(missing)}; it has tasks {sorted(found)}")
+    tasks = [found[number] for number in options.tasks or sorted(found)]
     seconds = 60 * options.minutes / (len(tasks) * len(options.systems))
     print(f"{seconds:.0f} s of one core for each task and system; error on the test questions (training) in percent")
     for path in tasks:
