@@ -1,11 +1,12 @@
 """A BART of `transformers` trained with AdamW in float32, as most people would: a side of summarization.py.
 
-    python benchmarks/bart_loop.py RUN train.tsv.gz test.tsv.gz --time 30m --threads 1 --out summaries.json
+    python benchmarks/bart_loop.py RUN train.tsv.gz test.tsv.gz --time 30m --threads 1 --rate 1e-3 --out summaries.json
 
 RUN is a heedful model folder: BART has its sizes, its vocabulary and its number of tokens in an update. Learning rate:
-warm-up over 3 % of the time, then linear decay to zero. Training ends with the time; `generate` writes the summaries
-with a beam of 4, to the file --out. They have at least as many tokens as all but 5 % of the training summaries: beam
-search with a model that has learned little would end every summary at once. Empty summaries are counted.
+warm-up to --rate over 3 % of the time, then linear decay to zero. Training ends with the time; `generate` writes the
+summaries with a beam of 4, to the file --out. They have at least as many tokens as all but 5 % of the training
+summaries: beam search with a model that has learned little would end every summary at once. Empty summaries are
+counted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from heedful.storage.folder import load_folder
 from heedful.text.tokenizer import Tokenizer
 from summaries import read_pairs
 
-RATE, WARMUP, SMOOTHING = 1e-3, 0.03, 0.1
+WARMUP, SMOOTHING = 0.03, 0.1
 BATCH = 50  # documents that are summarized at once
 
 
@@ -43,15 +44,17 @@ def build_bart(config: ModelConfig) -> BartForConditionalGeneration:
     )  # fmt: skip
 
 
-def train(model: BartForConditionalGeneration, pairs: Pairs, tokenizer: Tokenizer, tokens: int, seconds: float) -> str:
+def train(
+    model: BartForConditionalGeneration, pairs: Pairs, tokenizer: Tokenizer, tokens: int, rate: float, seconds: float
+) -> str:
     """Train for so long; a sentence on what was done."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     began, computed, epoch, updates, documents = time.perf_counter(), time.process_time(), 0, 0, 0
     while (passed := (time.perf_counter() - began) / seconds) < 1:
         for rows in plan_batches(pairs.sources.lengths, pairs.targets.lengths, tokens, 1, epoch):
             if (passed := (time.perf_counter() - began) / seconds) >= 1:
                 break
-            optimizer.param_groups[0]["lr"] = RATE * min(1.0, passed / WARMUP, 1 - passed)
+            optimizer.param_groups[0]["lr"] = rate * min(1.0, passed / WARMUP, 1 - passed)
             batch = collate(pairs, np.asarray(rows), tokenizer.specials)
             logits = model(
                 input_ids=batch.source, attention_mask=batch.source != tokenizer.pad_id,
@@ -66,7 +69,10 @@ def train(model: BartForConditionalGeneration, pairs: Pairs, tokenizer: Tokenize
             optimizer.zero_grad()
             updates, documents = updates + 1, documents + len(rows)
             if updates % 200 == 0:
-                print(f"BART: update {updates}, loss {loss.item():.3f}, {passed:.0%} of the time", flush=True)
+                print(
+                    f"BART, rate {rate:g}: update {updates}, loss {loss.item():.3f}, {passed:.0%} of the time",
+                    flush=True,
+                )
         epoch += 1
     cpu = (time.process_time() - computed) / 60
     return f"{updates:,} updates, {documents / len(pairs):.1f} passes, {cpu:.1f} minutes of computation"
@@ -99,6 +105,7 @@ def main() -> None:
     parser.add_argument("test", type=Path)
     parser.add_argument("--time", required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")
     parser.add_argument("--documents", type=int)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -111,14 +118,18 @@ def main() -> None:
     sources, targets = ([ids[:longest] for ids in tokenizer.encode_batch(list(side))] for side in sides)
     model = build_bart(folder.config).train()
     pairs = Pairs(RaggedIds.of(sources), RaggedIds.of(targets))
-    seconds = parse_duration(arguments.time)
-    print("BART:", train(model, pairs, tokenizer, run["train"]["batch_tokens"], seconds), flush=True)
+    tokens, seconds, name = (
+        run["train"]["batch_tokens"],
+        parse_duration(arguments.time),
+        f"BART, rate {arguments.rate:g}",
+    )
+    print(f"{name}: {train(model, pairs, tokenizer, tokens, arguments.rate, seconds)}", flush=True)
     documents = [source for source, _ in read_pairs(arguments.test)[: arguments.documents]]
     ids = [row[:longest] for row in tokenizer.encode_batch(documents)]
     lengths = [len(target) for target in targets]
     summaries = summarize(model.eval(), tokenizer, ids, int(np.percentile(lengths, 5)), max(lengths))
     empty = sum(not summary.strip() for summary in summaries)
-    print(f"BART: {empty:,} of {len(summaries):,} summaries are empty", flush=True)
+    print(f"{name}: {empty:,} of {len(summaries):,} summaries are empty", flush=True)
     arguments.out.write_text(json.dumps(summaries, ensure_ascii=False), encoding="utf-8")
 
 

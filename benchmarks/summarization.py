@@ -10,7 +10,7 @@ document by tf-idf (nearest); and a BART of transformers of the same size and vo
 (bart_loop.py). All are scored on the whole test set, and on the documents that have no near-copy in training. With
 --denoise, denoising of the training text takes that part of heedful's time. Training the vocabulary and encoding the
 corpus count for neither side. --together trains both sides at once, which is fair on a busy machine; their computation
-is printed.
+is printed. Each of the --bart-rates is a BART of its own, which has all of the time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Comparison:
         self.files = {part: arguments.folder / f"{corpus}.{part}.tsv.gz" for part in ("train", "valid", "test")}
         self.train, self.test = read_pairs(self.files["train"]), read_pairs(self.files["test"])[: arguments.documents]
         self.text, self.run = scratch / f"{corpus}.txt", scratch / corpus
-        self.prepared, self.bart = scratch / f"{corpus}-prepared", scratch / f"{corpus}-bart.json"
+        self.prepared = scratch / f"{corpus}-prepared"
+        self.bart = {rate: scratch / f"{corpus}-bart-{rate:g}.json" for rate in arguments.bart_rates}
 
     def prepare(self) -> None:
         """Vocabulary, encoded corpus and the sizes of the model, before any time counts."""
@@ -71,10 +72,11 @@ class Comparison:
         time, denoise = parse_duration(self.arguments.time), parse_duration(self.arguments.denoise or "0s")
         self._train(self.run, ["--time", f"{denoise:.0f}s"], ["--time", f"{time - denoise:.0f}s"])
 
-    def start_bart(self) -> subprocess.Popen[bytes]:
+    def start_bart(self, rate: float) -> subprocess.Popen[bytes]:
         program, arguments = Path(__file__).with_name("bart_loop.py"), self.arguments
-        words: Words = [program, self.prepared, self.files["train"], self.files["test"], "--out", self.bart]
+        words: Words = [program, self.prepared, self.files["train"], self.files["test"], "--out", self.bart[rate]]
         words += ["--time", arguments.time, "--threads", arguments.threads, "--documents", arguments.documents]
+        words += ["--rate", rate]
         return subprocess.Popen([sys.executable, *map(str, words)])
 
     def rows(self) -> list[str]:
@@ -88,8 +90,9 @@ class Comparison:
             "lead": [" ".join(document.split()[:words]) for document in documents],
             "nearest": [self.train[number][1] for number, _ in nearest],
         }
-        if self.bart.exists():
-            systems["BART loop"] = json.loads(self.bart.read_text(encoding="utf-8"))
+        for rate, summaries in self.bart.items():
+            if summaries.exists():
+                systems[f"BART loop, rate {rate:g}"] = json.loads(summaries.read_text(encoding="utf-8"))
         if self.run.exists():
             systems["heedful"] = load(self.run, kind=Summarizer).summarize(documents)
         return [row for name, texts in systems.items() for row in describe_rows(name, texts, references, fresh)]
@@ -109,15 +112,18 @@ def compare(corpus: str, arguments: argparse.Namespace, scratch: Path) -> list[s
     bart, ours = "bart" not in arguments.skip, "heedful" not in arguments.skip
     if bart or ours:
         comparison.prepare()
-    process = comparison.start_bart() if bart else None
-    if process and not arguments.together:
-        process.wait()
+    processes = []
+    for rate in arguments.bart_rates if bart else []:
+        processes.append(comparison.start_bart(rate))
+        if not arguments.together:
+            processes[-1].wait()
     if ours:
         before = os.times()
         comparison.train_heedful()
         computed = os.times().children_user - before.children_user + os.times().children_system - before.children_system
         print(f"heedful: {computed / 60:.1f} minutes of computation, encoding the corpus included", flush=True)
-    if process and process.wait():
+    codes = [process.wait() for process in processes]
+    if any(codes):
         sys.exit("the BART loop failed")
     return comparison.rows()
 
@@ -129,7 +135,8 @@ def main() -> None:
     parser.add_argument("--time", default="60m", help="of training, for heedful and for BART")
     parser.add_argument("--denoise", metavar="TIME", help="of heedful's time, for denoising the training text first")
     parser.add_argument("--threads", type=int, default=2, help="of each side")
-    parser.add_argument("--together", action="store_true", help="train both sides at once")
+    parser.add_argument("--together", action="store_true", help="train all at once")
+    parser.add_argument("--bart-rates", type=float, nargs="+", default=[1e-3], help="learning rates of the BART loop")
     parser.add_argument("--documents", type=int, default=2000, help="of the test set")
     parser.add_argument("--skip", nargs="+", choices=["heedful", "bart"], default=[], help="sides that are left out")
     parser.add_argument("--out", type=Path, help="keep the runs here")
