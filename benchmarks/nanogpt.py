@@ -1,6 +1,7 @@
 """Character-level Shakespeare beside nanoGPT, in one go: tokens a second, and validation losses.
 
     python benchmarks/nanogpt.py path/to/nanoGPT path/to/tinyshakespeare.txt
+    python benchmarks/nanogpt.py path/to/nanoGPT path/to/tinyshakespeare.txt --iterations 0 --size large --updates 20
 
 Both train the recipe that nanoGPT publishes for a CPU: 4 layers, 4 heads, 128 wide, blocks of 64, batches of 12, 2,000
 iterations, no dropout; `--size large` takes its recipe for a GPU, 6 layers, 6 heads, 384 wide, blocks of 256. Speed is
