@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -364,6 +365,45 @@ def test_connections_that_wait_in_the_backlog_are_served_before_the_end(folders,
         with connection:
             assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
     assert len(waiting) == 5
+
+
+def test_a_new_connection_is_waited_for_before_the_end(folders, monkeypatch):
+    """A client on a busy machine may need longer for its first request than an idle connection is kept."""
+    monkeypatch.setattr(server, "LINGER_SECONDS", 0.0)
+    shutdown, answers = server.Server.shutdown, []
+
+    def ask_late(connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(20)
+            time.sleep(0.3)
+            connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            answers.append(connection.recv(65536)[:13])
+
+    async def connect_and_shut_down(self: server.Server, sockets: list[socket.socket]) -> None:
+        clients = [threading.Thread(target=ask_late, args=(socket.create_connection(sockets[0].getsockname()),))]
+        clients[0].start()
+        await shutdown(self, sockets)
+        clients[0].join(20)
+
+    monkeypatch.setattr(server.Server, "shutdown", connect_and_shut_down)
+    with serving({"en-de": folders["en-de"]}, drain=80.0):
+        pass
+    assert answers == [b"HTTP/1.1 200 "]
+
+
+def test_the_last_accept_leaves_no_connection_in_the_backlog():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(10)
+        listener.setblocking(False)
+        with socket.create_connection(listener.getsockname()) as client:
+            (accepted,) = server.accept_last(listener)
+            with accepted:
+                client.sendall(b"x")
+                assert accepted.recv(1) == b"x"
+        if sys.platform == "linux":
+            with pytest.raises(TimeoutError):
+                socket.create_connection(listener.getsockname(), timeout=0.2)
 
 
 def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):

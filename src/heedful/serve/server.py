@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import gc
 import signal
 import socket
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -28,6 +31,9 @@ KEEP_ALIVE_SECONDS = 15  # an idle connection is closed after this
 UNREAD_TIMEOUT_SECONDS = 60.0  # the kernel closes a connection whose client has read nothing for this long
 NOT_READY_SECONDS = 1.0  # from /ready answering 503 to the end of accepting connections
 LINGER_SECONDS = 0.5  # after that, open connections may still send a request
+FIRST_REQUEST_SECONDS = 3.0  # and new connections, which the client has opened for a request, wait for it longer
+SO_ATTACH_FILTER = 26  # of Linux; the module socket does not have it
+DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # a classic BPF program of one instruction: keep 0 bytes of a packet
 
 
 def make_state(settings: ServerSettings, start: StartWorker | None = None) -> ServerState:
@@ -58,13 +64,20 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 h11_max_incomplete_event_size=state.settings.limits.max_headers,
-                timeout_graceful_shutdown=max(1, round(state.settings.limits.drain - self._notice() - LINGER_SECONDS)),
+                timeout_graceful_shutdown=self._graceful_seconds(),
             )
         )
         state.metrics.connections.set_function(lambda: len(self.server_state.connections))
 
     def _notice(self) -> float:
         return min(NOT_READY_SECONDS, self.state.settings.limits.drain / 4)
+
+    def _linger(self) -> tuple[float, float]:
+        drain = self.state.settings.limits.drain
+        return min(LINGER_SECONDS, drain / 8), min(FIRST_REQUEST_SECONDS, drain / 4)
+
+    def _graceful_seconds(self) -> int:
+        return max(1, round(self.state.settings.limits.drain - self._notice() - sum(self._linger())))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -87,14 +100,24 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, but leave accepted connections a moment to send their request."""
-        waiting = [connection for listener in sockets or () for connection in accept_waiting(listener)]
+        waiting = [connection for listener in sockets or () for connection in accept_last(listener)]
         for server in self.servers:
             server.close()
         for connection in waiting:
             await asyncio.get_running_loop().connect_accepted_socket(self._create_protocol, connection)
         if not self.force_exit:
-            await asyncio.sleep(min(LINGER_SECONDS, self.state.settings.limits.drain / 8))
+            await self._wait_for_requests()
         await super().shutdown(sockets)
+
+    async def _wait_for_requests(self) -> None:
+        for_all, for_new = self._linger()
+        await asyncio.sleep(for_all)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(for_new):
+                while not self.force_exit and any(
+                    getattr(item, "cycle", None) is None for item in self.server_state.connections
+                ):
+                    await asyncio.sleep(0.02)
 
     def _create_protocol(self) -> asyncio.Protocol:
         """What uvicorn creates for a connection."""
@@ -105,11 +128,23 @@ class Server(uvicorn.Server):
         )
 
 
-def accept_waiting(listener: socket.socket) -> Iterator[socket.socket]:
-    """Accept what waits in the backlog of a non-blocking socket: the kernel resets it when the socket is closed."""
+def accept_last(listener: socket.socket) -> list[socket.socket]:
+    """Accept what waits in the backlog of a non-blocking socket; the kernel resets it when the socket is closed.
+
+    On Linux no connection joins the backlog any more: the client of a dropped packet tries again in a second, and is
+    refused, which it can tell from a request that was lost.
+    """
+    if sys.platform == "linux":
+        program = ctypes.create_string_buffer(DROP_ALL)
+        with contextlib.suppress(OSError):  # where the kernel has no socket filters
+            listener.setsockopt(
+                socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", len(DROP_ALL) // 8, ctypes.addressof(program))
+            )
+    connections = []
     with contextlib.suppress(OSError):  # none is left
         while True:
-            yield listener.accept()[0]
+            connections.append(listener.accept()[0])
+    return connections
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
