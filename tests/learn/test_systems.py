@@ -36,7 +36,7 @@ SYSTEMS = {  # settings, learning rate, updates
     "conv": ({"architecture": "conv"}, 4e-3, 120),
     "separable": ({"architecture": "conv", "separable": True}, 4e-3, 150),
     "bytenet": ({"architecture": "bytenet", "encoder_layers": 3, "decoder_layers": 3}, 5e-3, 150),
-    "neural-gpu": ({"architecture": "neural-gpu", "d_model": 24, "memory_width": 2, "unfold_ratio": 1.0}, 1e-2, 150),
+    "neural-gpu": ({"architecture": "neural-gpu", "d_model": 24, "memory_width": 2}, 1e-2, 150),
     "rms": ({"norm": "rms"} | ONE, 1e-2, 200),
     "experts": ({"experts": 4, "load_balance": 0.01} | ONE, 1e-2, 250),
     "batch-norm": ({"norm": "batch"} | ONE, 1e-2, 150),

@@ -41,9 +41,9 @@ SYSTEMS = {  # what the Transformer replaced and what followed it
     "rms": {"norm": "rms", "pre_norm": True},
     "batch-norm": {"norm": "batch", "pre_norm": True},
     "instance-norm": {"norm": "instance", "pre_norm": True},
-    "bytenet": {"architecture": "bytenet", "unfold_ratio": 1.0, "unfold_extra": 1},
+    "bytenet": {"architecture": "bytenet"},
     "bytenet-separable": {"architecture": "bytenet", "separable": True, "kernel_width": 5},
-    "neural-gpu": {"architecture": "neural-gpu", "memory_width": 3, "unfold_ratio": 1.0, "unfold_extra": 1},
+    "neural-gpu": {"architecture": "neural-gpu", "memory_width": 3},
     "experts": {"experts": 4, "activation": "swiglu"},
     "experts-universal": {"experts": 3, "experts_per_token": 1, "universal": True, "pre_norm": True},
 }  # fmt: skip
