@@ -219,6 +219,21 @@ def test_positions_of_every_scheme_are_drawn(opened, positions):
         )
 
 
+def test_experts_are_listed_for_every_token(opened):
+    result, page = opened(hash="experts", experts=3)
+    rows = sum(len(side.pieces) for side in (result.run.source, result.run.target))
+    assert page.count("table.experts tr") == rows + 2 * 2  # a header and a sum for each stack
+    assert page.count("table.experts .expert") == rows * 2 * 2  # two layers, two experts
+    page.key("3")
+    assert "by experts" in page.text("main")
+
+
+def test_hops_are_listed_for_every_sentence(opened, tokenizer):
+    memory = {"architecture": "memory-network", "sentence_ends": tuple(tokenizer.encode("x."))[-1:]}
+    _, page = opened("encoder", hash="hops", text="The man sleeps. The boy reads. The man reads.", **memory)
+    assert page.count("table.hops tr") == 1 + 2  # a header and the sentences before the last
+
+
 def test_light_and_dark_follow_the_reader(opened):
     _, page = opened(media={"prefers_color_scheme": "dark"})
     assert page.run("document.documentElement.dataset.theme") == "dark"

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -19,6 +20,9 @@ from heedful.inside import explain, record_run
 from heedful.inside.page_packing import TYPES, half, pack, shares
 from heedful.inside.tokens import TokenReader
 from heedful.text import train_plain_vocabulary
+
+PAGE = files("heedful.inside") / "page"
+BROWSER = {"decodeURIComponent", "getComputedStyle", "matchMedia", "setTimeout"}  # what the scripts call of it
 
 TEXT = "The old man sleeps while the children read a book."
 KINDS = {"encoder-decoder": 3, "decoder": 1, "encoder": 1}
@@ -191,6 +195,8 @@ def test_pieces_become_words_whatever_they_are_spelled_with(tokenizer):
         ({"universal": True}, ["encoder.self", "decoder.self", "decoder.cross"], False, True),
         ({"attention": "linformer", "decoder_attention": "full"}, ["decoder.self", "decoder.cross"], False, True),
         ({"attention": "linear"}, ["encoder.self", "decoder.self", "decoder.cross"], True, True),
+        ({"experts": 3}, ["encoder.self", "decoder.self", "decoder.cross"], True, True),
+        ({"experts": 3, "universal": True}, ["encoder.self", "decoder.self", "decoder.cross"], False, True),
     ],
 )
 def test_every_system_shows_the_attention_it_has(make_folder, changes, shown, stepped, placed):
@@ -202,6 +208,38 @@ def test_every_system_shows_the_attention_it_has(make_folder, changes, shown, st
     for values in (np.array(number["values"]) for number in numbers["attention"].values()):
         assert np.allclose(values.sum(-1), 1, atol=1e-4)
     assert result.html()
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_the_experts_of_every_token_are_those_with_the_recorded_gates(make_folder, family):
+    folder = make_folder(family, experts=5, experts_per_token=2)
+    with torch.no_grad():
+        for name, parameter in folder.model.named_parameters():
+            if name.endswith("gating"):
+                parameter.normal_()  # so that tokens go to different experts
+    result = explain(folder, TEXT)
+    data, numbers = result.data(), result.numbers()
+    assert [use["stack"] for use in data["experts"]] == family.split("-")
+    for use in data["experts"]:
+        stepped = data["steps"][use["stack"]]["layers"]
+        for layer, shown in enumerate(use["layers"]):
+            name = f"{use['stack']}.{layer}.feed.gates"
+            gates = result.run.trace[name].numpy()  # (T, E)
+            assert len(gates) == len(data["sides"][use["side"]]["pieces"])
+            back = np.zeros_like(gates)
+            np.put_along_axis(back, shown["experts"].astype(int), shown["gates"] / 65535, -1)
+            assert np.abs(back - gates).max() < 1e-5
+            assert np.array_equal(shown["experts"], stepped[layer]["feed"]["experts"])
+            assert np.allclose(numbers["experts"][name]["values"], gates, atol=1e-6)
+    assert explain(make_folder(family), TEXT).data()["experts"] is None
+
+
+def test_the_scripts_of_the_page_call_only_what_they_define():
+    """A misspelled name is an error only in a browser, when its view is opened."""
+    code = "\n".join(re.sub(r"//.*", "", path.read_text()) for path in PAGE.iterdir() if path.name.endswith(".js"))
+    called = set(re.findall(r"(?<![\w.])([a-z]+[A-Z]\w*)\(", code))
+    defined = set(re.findall(r"function (\w+)", code)) | set(re.findall(r"(?<![\w.])\w+\b(?!\()", code))
+    assert called - defined == BROWSER
 
 
 def test_a_model_without_attention_has_no_page(make_folder):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.inside.expert_use import expert_use, recorded_gates
 from heedful.inside.head_roles import KINDS, head_roles
 from heedful.inside.hops import hops
 from heedful.inside.html_page import render
@@ -57,11 +58,12 @@ class Explanation:
             "positions": positions(run),
             "sound": sound(run),
             "hops": hops(run),
+            "experts": expert_use(run),
         }
 
     @torch.inference_mode()
     def numbers(self) -> dict[str, Any]:
-        """The numbers as JSON: tokens, attention weights, head roles, scores, alignment."""
+        """The numbers as JSON: tokens, attention weights, head roles, gates of experts, scores, alignment."""
         run, reader = self.run, TokenReader(self.run.folder.tokenizer)
         weights: dict[str, Any] = {}
         for stack, kind, rows, columns, causal in kinds(run.folder.model):
@@ -73,6 +75,11 @@ class Explanation:
                     "values": _rounded(heads),
                     "work": [head.as_json() for head in head_roles(heads, kind, causal)],
                 }
+        gates = {
+            name: {"axes": ["position", "expert"], "values": _rounded(values)}
+            for stack in ("encoder", "decoder")
+            for name, values in recorded_gates(run, stack).items()
+        }
         sides, links = {"source": run.source, "target": run.target}, alignment(run)
         return {
             "text": run.text,
@@ -81,6 +88,7 @@ class Explanation:
             "model": _card(run.folder),
             "tokens": {name: None if side is None else side.as_json() for name, side in sides.items()},
             "attention": weights,
+            "experts": gates or None,
             "alignment": None if links is None else links | {"matrix": links["matrix"].astype(float).round(4).tolist()},
             "search": run.tree.as_json(reader, run.folder.search.length_penalty) if run.tree is not None else None,
         }
@@ -112,6 +120,7 @@ def _card(folder: ModelFolder) -> dict[str, Any]:
         "attention": {"encoder": config.attention, "decoder": config.attention_of_decoder},
         "norm": ("pre" if config.pre_norm else "post") if config.architecture == "transformer" else None,
         "activation": config.activation,
+        "experts": config.experts or None,
         "positions": config.positions if config.has_positions else None,
         "scaled": config.scale_embedding,
         "embeddingNorm": config.embedding_norm,

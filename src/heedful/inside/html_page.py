@@ -18,7 +18,7 @@ from heedful.inside.page_packing import pack
 # In the order in which they build on each other.
 SCRIPTS = (
     "data", "core", "formula", "heat", "lines", "overview", "heads", "attend", "steps", "output", "decoding",
-    "alignment", "sound", "hops", "positions", "main",
+    "alignment", "sound", "hops", "experts", "positions", "main",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from heedful.audio.log_mel import FRAMES_PER_SECOND
+from heedful.inside.expert_use import chosen_experts
 from heedful.inside.head_roles import head_roles
 from heedful.inside.page_packing import half, shares
 from heedful.inside.recorded_run import RecordedRun, kinds
@@ -112,7 +113,7 @@ def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any
         for part in ("self", "cross", "feed") if block.cross is not None else ("self", "feed"):
             layer[part], x = _sublayer(run, f"{stack}.{index}", part, x)
             if part == "feed":
-                layer[part] |= _units(trace[f"{stack}.{index}.feed.inner"])
+                layer[part] |= _feed_forward(run, f"{stack}.{index}.feed")
                 continue
             arrays = {name: trace[f"{stack}.{index}.{part}.{name}"] for name in ("queries", "keys", "values")}
             room -= sum(array.numel() for array in arrays.values())
@@ -149,6 +150,13 @@ def _sublayer(run: RecordedRun, block: str, part: str, x: Tensor) -> tuple[dict[
         "deviation": np.asarray(before.std(-1, correction=0).numpy(), np.float32),
     }
     return sublayer, after
+
+
+def _feed_forward(run: RecordedRun, name: str) -> dict[str, Any]:
+    """The hidden units of a feed-forward layer; of a mixture of experts, the experts instead."""
+    if f"{name}.gates" in run.trace:
+        return chosen_experts(run.trace[f"{name}.gates"], run.folder.model.config.experts_per_token)
+    return _units(run.trace[f"{name}.inner"])
 
 
 def _units(inner: Tensor) -> dict[str, Any]:

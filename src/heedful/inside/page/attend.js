@@ -175,7 +175,19 @@ function residualStop(stack, part, t, kind) {
   );
 }
 
+function expertStop(feed, t) {
+  return stop(
+    "Feed-forward, by experts",
+    `A gating network selects ${feed.experts.shape[1]} of ${data.model.experts} feed-forward layers, the experts, for ` +
+      "this token; their outputs are weighted by its gates and added.",
+    "o = ∑_i G_i ( y ) E_i ( y )",
+    h("p", {}, expertsOf(feed, t)),
+    strip("o", feed.out.at(t)),
+  );
+}
+
 function feedStop(feed, t) {
+  if (feed.experts) return expertStop(feed, t);
   const units = feed.units.at(t),
     values = feed.values.at(t),
     name = { relu: "max(0, ·)", swiglu: "SiLU with a gate", silu: "SiLU" }[data.model.activation] || "GELU";

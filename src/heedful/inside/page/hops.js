@@ -6,7 +6,7 @@ views.hops = {
   show(main) {
     const { sentences, question, answer } = data.hops;
     const cell = (weight) =>
-      h("td", { style: { background: weightColour(weight), color: onWeight(weight) } }, percent(weight));
+      h("td", { style: { background: weightColor(weight), color: onWeight(weight) } }, percent(weight));
     put(
       main,
       h("h2", {}, "Which sentence is read at which hop"),

@@ -2,7 +2,7 @@
 
 const element = (id) => document.getElementById(id);
 const shownViews = () => Object.keys(order()).filter((name) => views[name].has());
-const order = () => ({ ...(data.sound ? { sound: 1 } : {}), ...(data.hops ? { hops: 1 } : {}), overview: 1, heads: 1, steps: 1, decoding: 1, alignment: 1, positions: 1 });
+const order = () => ({ ...(data.sound ? { sound: 1 } : {}), ...(data.hops ? { hops: 1 } : {}), overview: 1, heads: 1, steps: 1, ...(data.experts ? { experts: 1 } : {}), decoding: 1, alignment: 1, positions: 1 });
 
 function render() {
   const main = element("view"),
@@ -103,7 +103,7 @@ function nextTheme() {
 // ---- keys
 
 const keyHelp = [
-  ["1 … 6", "views"],
+  ["1 … 9", "views"],
   ["← → ↑ ↓", "to the next word, map or token, once one has the focus"],
   ["j  k", "next and previous token"],
   ["]  [", "next and previous layer"],
@@ -181,6 +181,7 @@ function header() {
     ["width", model.dModel],
     ["vocabulary", model.vocabulary.toLocaleString("en")],
     ["parameters", model.parameters.toLocaleString("en")],
+    ["experts", model.experts],
     ["norm", model.norm],
     ["positions", model.positions],
   ];
