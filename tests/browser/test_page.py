@@ -204,7 +204,7 @@ def test_an_alignment_can_be_taken_away(opened, browser, tmp_path):
     assert len((tmp_path / "alignment.tsv").read_text().splitlines()) == len(expected["links"]) + 1
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "alibi", "relative"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "alibi", "relative", "syntax"])
 def test_positions_of_every_scheme_are_drawn(opened, positions):
     _, page = opened(hash="positions", positions=positions)
     assert page.drawn(".two section:first-child canvas")

@@ -13,7 +13,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from heedful.data.token_trees import TokenTrees
 from heedful.errors import SettingError
+from heedful.formats.conllu import ROOT, DependencyTree
 from heedful.inference.record import record
 from heedful.inference.translator import Translator
 from heedful.inside import explain, record_run
@@ -196,6 +198,7 @@ def test_pieces_become_words_whatever_they_are_spelled_with(tokenizer):
         ({"attention": "linformer", "decoder_attention": "full"}, ["decoder.self", "decoder.cross"], False, True),
         ({"attention": "linear"}, ["encoder.self", "decoder.self", "decoder.cross"], True, True),
         ({"experts": 3}, ["encoder.self", "decoder.self", "decoder.cross"], True, True),
+        ({"positions": "syntax"}, ["encoder.self", "decoder.self", "decoder.cross"], True, True),
         ({"experts": 3, "universal": True}, ["encoder.self", "decoder.self", "decoder.cross"], False, True),
     ],
 )
@@ -208,6 +211,35 @@ def test_every_system_shows_the_attention_it_has(make_folder, changes, shown, st
     for values in (np.array(number["values"]) for number in numbers["attention"].values()):
         assert np.allclose(values.sum(-1), 1, atol=1e-4)
     assert result.html()
+
+
+class EachWordBelowTheLast:
+    def parse(self, sentence: str) -> DependencyTree:
+        words = tuple(sentence.split())
+        return DependencyTree(words, (ROOT, *range(len(words) - 1)))
+
+
+def test_the_steps_of_syntax_positions_come_to_the_recorded_weights(make_folder):
+    """The sum of tables and tree that the page makes gives the embedding and the weights of the model."""
+    folder = make_folder(positions="syntax", relative_window=3)
+    folder.model.trees = TokenTrees(EachWordBelowTheLast(), folder.source_tokenizer)
+    result = explain(folder, TEXT)
+    stack = result.data()["steps"]["encoder"]
+    assert np.allclose(stack["embedded"] + stack["position"], stack["placed"], atol=1e-2)  # float16
+    depths = stack["relative"][:, 0]  # the first word is the root, and all are on one path
+    assert depths[0] == 0 and depths[:-1].max() == len(TEXT.split()) - 1
+    part = {name: result.run.trace[f"encoder.1.self.{name}"].numpy() for name in ("queries", "keys", "weights")}
+    vectors = stack["tables"][1].astype(np.float64)[stack["relative"].clip(-3, 3) + 3]  # (S, S, d)
+    scores = np.einsum("hid,hjd->hij", part["queries"], part["keys"]) + np.einsum(
+        "hid,ijd->hij", part["queries"], vectors
+    )
+    powers = np.exp(scores / 2 - (scores / 2).max(-1, keepdims=True))
+    assert np.abs(powers / powers.sum(-1, keepdims=True) - part["weights"]).max() < 2e-3
+    assert "relative" not in explain(make_folder(positions="syntax"), TEXT).data()["steps"]["encoder"]
+    names = [panel["name"] for panel in result.data()["positions"]["panels"]]
+    assert names == [
+        "position in the sequence", "depth in the tree", "encoder, layer 1", "encoder, layer 2", "decoder"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("family", KINDS)

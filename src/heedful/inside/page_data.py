@@ -17,10 +17,12 @@ from heedful.audio.log_mel import FRAMES_PER_SECOND
 from heedful.inside.expert_use import chosen_experts
 from heedful.inside.head_roles import head_roles
 from heedful.inside.page_packing import half, shares
+from heedful.inside.position_figures import relative_table
 from heedful.inside.recorded_run import RecordedRun, kinds
 from heedful.inside.recorded_speech import aligned_heads, monotonic_path
 from heedful.inside.tokens import TokenReader
 from heedful.model.block import Stack
+from heedful.model.syntax_positions import structural_positions
 
 DENSE = 6_000_000  # weights up to which every one is kept
 FINE = 500_000  # weights up to which they are kept in five digits
@@ -104,9 +106,11 @@ def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any
     trace, config = run.trace, run.folder.model.config
     embedded, placed = trace[f"{stack}.embedded"], trace[f"{stack}.placed"]
     attention_kind = config.attention_of_decoder if stack == "decoder" else config.attention
-    additive = config.positions in ("sinusoidal", "learned")
+    scheme = config.positions_of_decoder if stack == "decoder" else config.positions
     module = stack_of(run, stack)
-    position = module.position.embed(torch.zeros_like(embedded)[None])[0] if additive else None
+    tree = run.dependency_tree if scheme == "syntax" else None
+    additive = scheme in ("sinusoidal", "learned", "syntax")
+    position = module.position.of_batch(tree).embed(torch.zeros_like(embedded)[None])[0] if additive else None
     layers, x = [], placed
     for index, block in enumerate(module.blocks):
         layer: dict[str, Any] = {}
@@ -127,11 +131,14 @@ def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any
         "layers": layers,
         "final": _shown(trace[stack]),
     }
-    if config.positions == "alibi":
+    if scheme == "alibi":
         stack_data["slopes"] = module.position.get_buffer("slopes").tolist()
-    if config.positions == "relative":
-        tables = [module.position.layer(index).get_parameter("table").detach() for index in range(len(layers))]
+    if scheme == "relative" or tree is not None:
+        tables = [relative_table(module.position, index) for index in range(len(layers))]
         stack_data["tables"] = half(torch.stack(tables))  # (L, 2w + 1, d)
+    if tree is not None:
+        relative = structural_positions(tree)[1][0]  # (S, S)
+        stack_data["relative"] = np.asarray(relative.numpy(), np.int32)
     return stack_data, room
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from heedful.inside.page_packing import half
 from heedful.inside.recorded_run import RecordedRun
 from heedful.model.positions import Position
+from heedful.model.syntax_positions import Syntax
 from heedful.ops.position_tables import alibi_slopes
 
 LEAST, MOST = 64, 128  # positions that are drawn
@@ -30,8 +31,16 @@ def positions(run: RecordedRun) -> dict[str, Any] | None:
         "rotary": _turned,
         "alibi": _lowered,
         "relative": _relative,
+        "syntax": _syntax,
     }[config.positions](run, stacks, count)
     return {"scheme": config.positions, "panels": panels}
+
+
+def relative_table(position: Position, index: int) -> Tensor:
+    """(2w + 1, d): the learned vectors of the relative positions of a layer, in the sequence or in a tree."""
+    if isinstance(position, Syntax):
+        return position.get_parameter(f"relative_{index}").detach()
+    return position.layer(index).get_parameter("table").detach()
 
 
 def _position(run: RecordedRun, stack: str) -> Position:
@@ -76,12 +85,23 @@ def _lowered(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, 
 
 def _relative(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, Any]]:
     """A learned vector for each distance, in each layer."""
-    window = run.folder.model.config.relative_window
-    panels = []
+    config, panels = run.folder.model.config, []
+    window = config.relative_window
     for stack in stacks:
-        position = _position(run, stack)
-        for index in range(len(list(position.children()))):
-            table = position.layer(index).get_parameter("table").detach()
+        for index in range(config.encoder_layers if stack == "encoder" else config.decoder_layers):
+            table = relative_table(_position(run, stack), index)
             name = f"{stack}, layer {index + 1}"
             panels.append(_panel(name, table, table @ table.T, list(range(-window, window + 1))))
     return panels
+
+
+def _syntax(run: RecordedRun, stacks: list[str], count: int) -> list[dict[str, Any]]:
+    """What position and depth add on their own; a learned vector for each relative position in the tree, by layer."""
+    scheme = _position(run, "encoder")
+    assert isinstance(scheme, Syntax)
+    sinusoids, rows = scheme.table[:count], list(range(count))
+    parts = {"position in the sequence": scheme.sequence, "depth in the tree": scheme.structure}
+    tables = {name: torch.tanh(matrix(sinusoids)).detach() for name, matrix in parts.items()}
+    tables["decoder"] = sinusoids
+    added = [_panel(name, table, table @ table.T, rows) for name, table in tables.items()]
+    return added[:2] + _relative(run, ["encoder"], count) + added[2:]

@@ -61,6 +61,14 @@ class RecordedRun:
         """(T, D): the last hidden states, from which the logits are computed."""
         return self.trace["encoder" if self.target is None else "decoder"]
 
+    @property
+    def dependency_tree(self) -> Tensor | None:
+        """(1, S, 2): the tree of the source, if the model has syntax positions and was given trees."""
+        model = self.folder.model
+        if not isinstance(model, EncoderDecoder) or model.trees is None or self.source is None:
+            return None
+        return model.trees(torch.tensor([self.source.ids]))
+
     def logits(self, start: int, end: int) -> Tensor:
         """-> (n, V): the logits at these positions."""
         model, hidden = self.folder.model, self.hidden[start:end]

@@ -16,7 +16,8 @@ function scores(attn, stack, part, t, head) {
     if (attn.kind === "self" && stack.slopes) bias = -stack.slopes[head] * Math.abs(t - j);
     if (attn.kind === "self" && stack.tables) {
       const window = (stack.tables.shape[1] - 1) / 2,
-        vector = stack.tables.at(state.layer, Math.min(Math.max(j - t, -window), window) + window);
+        relative = stack.relative ? stack.relative.at(t)[j] : j - t, // in the dependency tree, or in the sequence
+        vector = stack.tables.at(state.layer, Math.min(Math.max(relative, -window), window) + window);
       for (let i = 0; i < query.length; i++) bias += (query[i] * vector[i]) / root;
     }
     biased.push(bias);

@@ -30,6 +30,13 @@ const schemes = {
     "Embeddings are unchanged. Each distance has a learned vector, which is added to the key.",
     "score = frac{q · ( k + a_{j − i} )}{sqrt{d_k}}",
   ],
+  syntax: [
+    "Syntax",
+    "In the encoder, the position of a token in the sequence and its depth in the dependency tree are combined and " +
+      "added to the embedding. Each relative position in the tree has a learned vector, which is added to the key. " +
+      "The decoder, whose text has no tree, has sinusoidal positions.",
+    "x = E_id + tanh( U p_pos + V p_depth ) , ~ score = frac{q · ( k + a_{i j} )}{sqrt{d_k}}",
+  ],
 };
 
 views.positions = {
