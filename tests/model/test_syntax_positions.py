@@ -113,7 +113,32 @@ def test_conllu_files_are_read_and_found_by_words(tmp_path: Path):
     assert (trees.found, trees.missing) == (2, 1)
 
 
-@pytest.mark.parametrize(("text", "message"), [("1\ta\n", "has 2 columns"), (CONLLU.replace("\t5\t", "\t9\t"), "head")])
+def sentence(heads: list[int], tokens: dict[int, str] = {}) -> str:  # noqa: B006
+    """A sentence with these heads; `tokens` are lines before the word of a number."""
+    lines = (f"{tokens.get(i, '')}{i}\tw{i}\t_\t_\t_\t_\t{head}\t_\t_\t_\n" for i, head in enumerate(heads, 1))
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(("heads", "expected"), [([2, 4, 4, 0], [2, 2, ROOT]), ([3, 0, 2, 2], [ROOT, 0, 0])])
+def test_a_token_of_several_words_has_the_head_of_the_word_nearest_to_the_root(tmp_path: Path, heads, expected):
+    """In the first its first word hangs on its second; in the second, on a word that hangs on its second."""
+    path = tmp_path / "trees.conllu"
+    path.write_text(sentence(heads, {1: "1-2\tw\t_\t_\t_\t_\t_\t_\t_\t_\n"}), encoding="utf-8")
+    (tree,) = read_trees(path)
+    assert tree == DependencyTree(("w", "w3", "w4"), tuple(expected))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\ta\n", "has 2 columns"),
+        (CONLLU.replace("\t5\t", "\t9\t"), "head"),
+        (sentence([2, 1, 0]), "heads in a circle, before line 3"),
+        (sentence([0, 3, 4, 2]), "heads in a circle"),
+        (sentence([1]), "heads in a circle"),
+        ("1-2" + CONLLU[CONLLU.index("\tShe") :].splitlines()[0] + "\n", "head"),
+    ],
+)
 def test_a_damaged_file_is_explained(tmp_path: Path, text: str, message: str):
     path = tmp_path / "bad.conllu"
     path.write_text(text, encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.open_models import set_threads
+from heedful.cli.open_models import set_threads, warn_without_trees
 from heedful.cli.options import SourceFile, TargetFile, Threads
 from heedful.cli.streams import DASH, check_outputs, output_lines
 
@@ -45,7 +45,9 @@ def align(
 
     check_outputs(out)
     set_threads(threads)
-    forward = Aligner(open_folder(model), marks=marks)
+    folder = open_folder(model)
+    warn_without_trees(folder)  # heads are chosen by masking words, and a sentence with a mask has no tree
+    forward = Aligner(folder, marks=marks)
     if heads is not None:
         forward.choice = HeadChoice.parse([name.strip() for name in heads.split(",")], forward.model)
     forward.notice = lambda text: print(text, file=sys.stderr)

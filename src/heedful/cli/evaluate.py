@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.open_models import open_transcriber, open_translator
+from heedful.cli.open_models import open_transcriber, open_translator, tree_summary
 from heedful.cli.options import (
     AsJson,
     BeamSearchGroup,
     BleuTokenizer,
     Models,
     TranslatorCompute,
+    Trees,
     drop_unset,
     refuse_unused,
 )
@@ -56,6 +57,7 @@ def evaluate(
         Path | None,
         typer.Option(help="For a speech recognizer: recordings with transcripts, a TSV file, path TAB text."),
     ] = None,
+    trees: Trees = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on a test set. Translations get sacreBLEU's BLEU, chrF and TER, and exact match.
@@ -76,6 +78,8 @@ def evaluate(
             raise SettingError(
                 "--audio evaluates one speech recognizer; leave out --source, --reference and ensembles."
             )
+        if trees:
+            raise SettingError("--trees has no effect with --audio.")
         scores.refuse("with --audio")
         refuse_unused(compute, ("workers", "shortlist"), "with --audio")
         evaluate_audio(open_transcriber(models[0], compute), audio, search, as_json)
@@ -85,11 +89,12 @@ def evaluate(
         raise SettingError(f"{missing} is missing; give --source and --reference, or --audio for a speech recognizer.")
     measures.build_bleu(scores.tokenize, scores.lowercase)  # checks the metric's options before translating
     pairs = list(read_pairs(source, reference))
-    translator = open_translator(models, compute)
+    translator = open_translator(models, compute, trees)
     if isinstance(translator, Summarizer):
         scores.refuse("on summaries, which are scored with ROUGE")
     start = time.perf_counter()
-    best = [n_best[0] for n_best in translator.translations([text for text, _ in pairs], **drop_unset(search))]
+    with tree_summary(*translator.source_trees):
+        best = [n_best[0] for n_best in translator.translations([text for text, _ in pairs], **drop_unset(search))]
     hypotheses = [translation.text for translation in best]
     seconds = time.perf_counter() - start
     references = [text for _, text in pairs]

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.options import Beam, drop_unset
+from heedful.cli.open_models import read_trees, tree_summary
+from heedful.cli.options import Beam, Trees, drop_unset
 from heedful.cli.streams import check_outputs
 
 
@@ -28,6 +29,7 @@ def explain(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Explain this output instead of the model's own.")] = None,
     beam: Beam = None,
+    trees: Trees = None,
     png: Annotated[Path | None, typer.Option(help="Write a figure of the attention weights as PNG.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write the same figure as SVG.")] = None,
     picture: Annotated[
@@ -50,7 +52,9 @@ def explain(
     if out is None and not (png or svg or json):
         out = Path("explain.html")
     check_outputs(out, json, png, svg)
-    explanation = explain_text(open_folder(model), text, target, **drop_unset(beam=beam))
+    folder = open_folder(model)
+    with tree_summary(*read_trees(folder, trees)):
+        explanation = explain_text(folder, text, target, **drop_unset(beam=beam))
     run = explanation.run
     if run.note:
         print(run.note, file=sys.stderr)

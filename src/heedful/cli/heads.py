@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.open_models import set_threads
+from heedful.cli.open_models import set_threads, warn_without_trees
 from heedful.cli.options import AsJson, Threads
 from heedful.cli.streams import check_outputs, input_lines
 
@@ -42,6 +42,7 @@ def heads(
     check_outputs(png, svg)
     set_threads(threads)
     folder, max_lines = open_folder(model), lines or None
+    warn_without_trees(folder)
     references: list[str] | None = None
     if reference is None:
         sources = list(islice(input_lines(source), max_lines))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ from heedful.errors import SettingError
 
 if TYPE_CHECKING:
     from heedful.cli.options import Compute
+    from heedful.data.token_trees import TokenTrees
     from heedful.inference.encoder import Encoder
     from heedful.inference.term_matching import Glossary
     from heedful.inference.transcriber import Transcriber
     from heedful.inference.translator import Translator
+    from heedful.storage.folder import ModelFolder
 
 
 def check_device(device: str) -> None:
@@ -53,7 +56,7 @@ def set_threads(threads: int) -> None:
         cpu.set_num_threads(threads)
 
 
-def open_translator(models: Sequence[Path], compute: Compute) -> Translator:
+def open_translator(models: Sequence[Path], compute: Compute, trees: Sequence[Path] | None = None) -> Translator:
     """Load one model, or several as an ensemble, for translation; notices go to stderr."""
     from heedful.inference.open_model import translator_type
     from heedful.interop import open_folder
@@ -64,8 +67,40 @@ def open_translator(models: Sequence[Path], compute: Compute) -> Translator:
     kind = translator_type(folders[0])
     translator = kind(folders, **vars(compute))
     translator.notice = print_notice
+    if trees:
+        translator.use_trees(trees)
+    else:
+        warn_without_trees(*folders)
     gc.freeze()  # the loaded objects stay: without this, garbage collection takes a tenth of the time
     return translator
+
+
+def warn_without_trees(*folders: ModelFolder) -> None:
+    """Say that a model with syntax positions gets no trees."""
+    for folder in folders:
+        if folder.config.positions == "syntax":
+            print_notice(
+                f"{folder.path} was trained with dependency trees and gets none here: it uses the order of the words "
+                "alone. translate, evaluate, score and explain take them as --trees."
+            )
+
+
+def read_trees(folder: ModelFolder, trees: Sequence[Path] | None) -> list[TokenTrees]:
+    """Give a model its trees, if there are any; else warn if it needs them."""
+    from heedful.inference.source_trees import use_trees
+
+    if trees:
+        return [use_trees(folder, trees)]
+    warn_without_trees(folder)
+    return []
+
+
+@contextmanager
+def tree_summary(*trees: TokenTrees) -> Iterator[None]:
+    """Print the share of sentences with a tree at the end, if trees are given; an error if there is none."""
+    yield
+    for given in trees[:1]:  # the models of an ensemble read the same sentences
+        print_notice(given.describe())
 
 
 def open_encoder(model: Path, compute: Compute) -> Encoder:

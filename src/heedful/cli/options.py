@@ -30,6 +30,9 @@ Glossary = Annotated[
     Path | None,
     typer.Option(help="Terms and their translations: CSV, tab-separated (source, target, forms by |) or TBX."),
 ]
+Trees = Annotated[
+    list[Path] | None, typer.Option(help="CoNLL-U files with trees of the sentences, for syntax positions.")
+]
 BleuTokenizer = Annotated[
     str | None,
     typer.Option(help="sacreBLEU's tokenizer: 13a, none, zh, …; by default chosen by the script of the references."),

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.open_models import open_translator, torch_precision
-from heedful.cli.options import Compute, Models
+from heedful.cli.open_models import open_translator, torch_precision, tree_summary
+from heedful.cli.options import Compute, Models, Trees
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ def score(
     source: Annotated[Path | None, typer.Option(help="Source sentences, one per line; plain or .gz.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, one per line.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both sides in one TSV file: source TAB target.")] = None,
+    trees: Trees = None,
 ) -> None:
     """Print the log-probability of each target given its source. One number per line.
 
@@ -35,9 +36,10 @@ def score(
     from heedful.formats.pair_files import training_corpus
 
     corpus = training_corpus(DataSettings(source=source, target=target, pairs=(pairs,) if pairs else (), strict=True))
-    translator = open_translator(models, replace(compute, precision=torch_precision(compute)))
+    translator = open_translator(models, replace(compute, precision=torch_precision(compute)), trees)
     sentence_pairs, first = corpus.pairs(), 1
-    while chunk := list(islice(sentence_pairs, 2000)):
-        for value in translator.score(chunk, first):
-            print(f"{value:.4f}")
-        first += len(chunk)
+    with tree_summary(*translator.source_trees):
+        while chunk := list(islice(sentence_pairs, 2000)):
+            for value in translator.score(chunk, first):
+                print(f"{value:.4f}")
+            first += len(chunk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.open_models import open_translator, read_glossary
+from heedful.cli.open_models import open_translator, read_glossary, tree_summary
 from heedful.cli.options import (
     BeamSearchGroup,
     Glossary,
@@ -18,6 +18,7 @@ from heedful.cli.options import (
     OutputFile,
     SamplingGroup,
     TranslatorCompute,
+    Trees,
     drop_unset,
     refuse_unused,
 )
@@ -100,9 +101,7 @@ def translate(
     input: Annotated[Path, typer.Option("--input", "-i", help="Text to translate; - is standard input.")] = DASH,
     output: OutputFile = DASH,
     glossary: Glossary = None,
-    trees: Annotated[
-        list[Path] | None, typer.Option(help="CoNLL-U files with trees of the sentences, for syntax positions.")
-    ] = None,
+    trees: Trees = None,
 ) -> None:
     """Translate text line by line, or files. N lines in, N lines out, in order; an empty line stays empty.
 
@@ -132,16 +131,19 @@ def translate(
         segments = "all" if document.overwrite else "missing" if document.only_missing else "unfinished"
         request = DocumentRequest(input, output, file_format, described, segments, document.review_below)
         request.check()
-        translate_file(_open(models, compute, trees), request, options)
+        translator = open_translator(models, compute, trees)
+        with tree_summary(*translator.source_trees):
+            translate_file(translator, request, options)
         return
     _check_no_document(document, input, glossary)
-    translator = _open(models, compute, trees)
+    translator = open_translator(models, compute, trees)
 
     def line(number: int, translation: Translation) -> str:
         return n_best_line(number, translation) if lines.n_best > 1 else tab_separated(translation, lines.scores)
 
     options |= {"n_best": lines.n_best, "alignments": lines.alignments}
-    translate_lines(translator, input, output, options, line)
+    with tree_summary(*translator.source_trees):
+        translate_lines(translator, input, output, options, line)
 
 
 def _check_no_document(document: DocumentGroup, input: Path, glossary: Path | None) -> None:
@@ -154,13 +156,6 @@ def _check_no_document(document: DocumentGroup, input: Path, glossary: Path | No
     else:
         unused += ["format"] if document.format != LINES else []
         refuse_unused(document, unused, "on standard input, which is translated line by line; name a file with --input")
-
-
-def _open(models: Sequence[Path], compute: TranslatorCompute, trees: Sequence[Path] | None) -> Translator:
-    translator = open_translator(models, compute)
-    if trees:
-        translator.use_trees(trees)
-    return translator
 
 
 def translate_lines(

@@ -7,13 +7,14 @@ method computes it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from heedful.errors import DataError
 from heedful.formats.conllu import ROOT, DependencyTree, read_trees
 from heedful.text import Tokenizer
 
@@ -30,12 +31,15 @@ class Parser(Protocol):
 class TreeBank:
     """Sentences with known trees, found by their words; spaces do not matter."""
 
-    def __init__(self, paths: Iterable[Path], tokenizer: Tokenizer) -> None:
-        self.trees: dict[str, DependencyTree] = {}
+    def __init__(self, paths: Sequence[Path], tokenizer: Tokenizer) -> None:
+        self.paths, self.trees = paths, dict[str, DependencyTree]()
         for path in paths:
             for tree in read_trees(path):
                 words = tuple(tokenizer.normalize(word) for word in tree.words)
                 self.trees[_key("".join(words))] = DependencyTree(words, tree.heads)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.paths))
 
     def parse(self, sentence: str) -> DependencyTree | None:
         return self.trees.get(_key(sentence))
@@ -53,6 +57,15 @@ class TokenTrees:
         """(B, S) -> (B, S, 2): for each token the first tokens of its word and of the head of its word."""
         rows = [self.row(ids) for ids in source.tolist()]
         return torch.tensor(rows, device=source.device).view(*source.shape, 2)
+
+    def describe(self) -> str:
+        """The share of sentences so far that have a tree; an error if none has one."""
+        if self.missing and not self.found:
+            raise DataError(
+                f"no sentence has a dependency tree in {self.parser}; a tree is found by the words of its sentence, so"
+                " give the CoNLL-U files of this text."
+            )
+        return f"{100 * self.found / max(1, self.found + self.missing):.1f} % of the sentences have a dependency tree"
 
     def row(self, ids: list[int]) -> list[tuple[int, int]]:
         """One sentence; a token that belongs to no word, and all tokens of a sentence without a tree, are roots."""

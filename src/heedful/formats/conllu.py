@@ -1,6 +1,7 @@
 """Dependency trees from CoNLL-U files: the words of each sentence and the head of each word.
 
-A token of several words (lines 3-4) counts as its first word, as it is written; empty nodes (line 5.1) are skipped.
+A token of several words (lines 3-4) is one word, as it is written, and has the head of its word nearest to the root;
+empty nodes (line 5.1) are skipped.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def read_trees(path: Path) -> Iterator[DependencyTree]:
 
 
 def _tree(rows: list[list[str]], path: Path, number: int) -> DependencyTree:
-    words: list[str] = []
-    parents: list[str] = []
-    place_of = {"0": ROOT}  # the word that an identifier belongs to
-    covered = 0  # identifiers up to here are part of a token of several words
+    forms: list[str] = []
+    members: list[list[int]] = []  # of each form: the ids of its words
+    head_of: dict[int, int] = {}
+    covered = 0  # ids up to here belong to the last token of several words
     for identifier, form, *rest in rows:
         match = IDENTIFIER.fullmatch(identifier)
         if match is None:
@@ -56,19 +57,29 @@ def _tree(rows: list[list[str]], path: Path, number: int) -> DependencyTree:
         first, last = match.groups()
         if "." in identifier:
             continue
+        if last is not None or int(first) > covered:
+            forms.append(form)
+            members.append([])
         if last is not None:
             covered = int(last)
-            place_of |= {str(word_id): len(words) for word_id in range(int(first), covered + 1)}
-            words.append(form)
-            parents.append("")  # known from its first word
-        elif int(first) <= covered:
-            parents[place_of[first]] = parents[place_of[first]] or rest[4]
         else:
-            place_of[first] = len(words)
-            words.append(form)
-            parents.append(rest[4])
-    heads = [place_of.get(parent) for parent in parents]
-    if None in heads:
-        raise DataError(f"{path} has a head that is not a word of its sentence, before line {number}.")
-    inside = [ROOT if head == place else head for place, head in enumerate(heads) if head is not None]
-    return DependencyTree(tuple(words), tuple(inside))
+            members[-1].append(int(first))
+            head_of[int(first)] = int(rest[4]) if rest[4].isdecimal() else -1
+    depth_of = {word: _depth(word, head_of) for word in head_of}
+    if not all(members) or any(depth is None for depth in depth_of.values()):
+        raise DataError(
+            f"{path} has a head that is not a word of its sentence, or heads in a circle, before line {number}."
+        )
+    place_of = {word: place for place, words in enumerate(members) for word in words} | {0: ROOT}
+    nearest = (min(words, key=lambda word: depth_of[word] or 0) for words in members)
+    return DependencyTree(tuple(forms), tuple(place_of[head_of[word]] for word in nearest))
+
+
+def _depth(word: int, head_of: dict[int, int]) -> int | None:
+    """The number of arcs from the root; None if the heads lead elsewhere, or round and round."""
+    for depth in range(len(head_of)):
+        if (word := head_of[word]) == 0:
+            return depth
+        if word not in head_of:
+            return None
+    return None

@@ -13,6 +13,7 @@ from heedful.inference.forced_decoding import ForcedDecoder
 from heedful.inference.native_choice import describe_loaded, resolve_precision, why_not_native
 from heedful.inference.scheduler import SearchBackend
 from heedful.inference.shortlist import Shortlist
+from heedful.inference.source_trees import use_trees
 from heedful.native import Engine, WeightSource
 from heedful.native.forced_decoder import EngineForcedDecoder
 from heedful.ops.threads import num_threads
@@ -22,7 +23,7 @@ from heedful.storage.folder import ModelFolder
 from heedful.storage.weight_file import WeightFile
 
 if TYPE_CHECKING:
-    from heedful.data.token_trees import Parser
+    from heedful.data.token_trees import Parser, TokenTrees
     from heedful.inference.torch_backend import TorchBackend
     from heedful.model.transformer import EncoderDecoder
 
@@ -46,6 +47,7 @@ class LoadedModels:
         self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
         self.precision = resolve_precision(precision, device, why_not_native(self.configs, device), "int8")
         self.observer: Observer | None = None  # called at every step of every search
+        self.source_trees: list[TokenTrees] = []  # of each model, if trees are given
         self._models: list[EncoderDecoder] = []
         self._engines: list[Engine] = []
         self._engine_state: list[tuple[int, int]] | None = None  # of the weights that the engines hold
@@ -73,16 +75,7 @@ class LoadedModels:
 
     def use_trees(self, trees: Sequence[Path] | Parser) -> None:
         """Give models with syntax positions the dependency trees of sentences: CoNLL-U files, or a parser."""
-        from heedful.data.token_trees import TokenTrees, TreeBank
-
-        for folder, model in zip(self.folders, self.models, strict=True):
-            if model.config.positions != "syntax":
-                raise SettingError(
-                    f"trees are given, but {folder.path} has {model.config.positions} positions; leave them out, or "
-                    "train a model with model.positions=syntax."
-                )
-            tokenizer = folder.source_tokenizer
-            model.trees = TokenTrees(TreeBank(trees, tokenizer) if isinstance(trees, Sequence) else trees, tokenizer)
+        self.source_trees = [use_trees(folder, trees) for folder in self.folders]
 
     @property
     def engines(self) -> list[Engine]:

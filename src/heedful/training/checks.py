@@ -68,6 +68,10 @@ def check_options(config: RunConfig, kind: type[Task]) -> None:
         raise SettingError(
             "model.positions is syntax, but there are no trees; give CoNLL-U files of source sentences in data.trees."
         )
+    if config.data.trees and model.positions != "syntax":
+        raise SettingError(
+            f"data.trees has no effect with {model.positions} positions; leave it out, or set model.positions=syntax."
+        )
     if kind.guesses_tokens and model.one_state:
         setting = "sentence_input" if model.sentence_input else "architecture=memory-network"
         raise SettingError(

@@ -16,6 +16,7 @@ import torch
 from heedful import config as settings
 from heedful.config import SECTIONS, RunConfig, Section, parse_duration
 from heedful.data.corpus import CorpusCache
+from heedful.data.parallel_corpus import ParallelCorpus
 from heedful.data.token_trees import TokenTrees, TreeBank
 from heedful.errors import FolderError, SettingError, quote
 from heedful.files import read_json
@@ -39,6 +40,7 @@ from heedful.training.tasks.task import Task, describe_layers
 PONDER = Column("valid_ponder", "steps a token")  # adaptive computation time
 EXPERTS = Column("valid_busiest_expert", "busiest expert %", 0)
 FORMAT = 2  # of run.json and checkpoints; raised when older code could misread them
+TREE_SAMPLE = 1000  # training sentences whose trees are looked up before training
 NO_LIMIT = 10**9  # updates, where time is the limit
 # Settings that may change on resume: a corpus is identified by its content, the others do not affect earlier updates.
 MAY_CHANGE = {
@@ -86,6 +88,7 @@ def open_run(
         config = resolve(user_config, task, init, distributed, report)
     check_options(config, task_type)
     task.prepare(config)
+    trees = _read_trees(config, task, report) if config.model.positions == "syntax" else None
     auxiliary = [PONDER] * config.model.act_halting + [EXPERTS] * bool(config.model.experts)
     report.columns, report.counted = (*task.columns, *auxiliary), task.counted
     if distributed.main:
@@ -103,9 +106,8 @@ def open_run(
         }
         atomic_write(out / RUN_SETTINGS, json.dumps(stored, indent=2))
     model = _new_model(config, out, task, init, report)
-    if isinstance(model, EncoderDecoder) and config.model.positions == "syntax":
-        source = task.tokenizers[1]
-        model.trees = TokenTrees(TreeBank(config.data.trees, source), source)
+    if isinstance(model, EncoderDecoder):
+        model.trees = trees
     distributed.share(model.parameters())
     model.to(distributed.device)
     optimizer = build_optimizer(model, config.train)
@@ -114,6 +116,18 @@ def open_run(
         _restore(run)
     _describe(run)
     return run
+
+
+def _read_trees(config: RunConfig, task: Task, report: RunReport) -> TokenTrees:
+    """The trees of source sentences. Logs the share of a sample that has one; refuses trees of other sentences."""
+    source = task.tokenizers[1]
+    trees = TokenTrees(TreeBank(config.data.trees, source), source)
+    if isinstance(task.corpus, ParallelCorpus):
+        sources = task.corpus.train.sources
+        for index in range(0, len(sources), max(1, len(sources) // TREE_SAMPLE)):
+            trees.row(sources[index].tolist())
+        report.log(f"trees: {trees.describe()}")
+    return trees
 
 
 def cache_folder(config: RunConfig, out: Path) -> Path:
