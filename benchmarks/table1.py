@@ -67,8 +67,11 @@ PATHS, REACH = [16, 32, 64], 8  # lengths of which the path is found, and the wi
 
 def config(width: int, length: int = 4096, layers: int = 1, **changes: object) -> ModelConfig:
     sizes = {"vocab_size": 8, "d_model": width, "n_heads": 1, "max_length": length, "dropout": 0.0, "d_ff": 8}
-    sizes |= {"encoder_layers": layers, "decoder_layers": layers, "attention_window": WINDOW, "kernel_width": KERNEL}
-    sizes |= {"bidirectional": False, "cell": "rnn", "positions": "learned"}
+    sizes |= {"encoder_layers": layers, "decoder_layers": layers, "attention_window": WINDOW, "positions": "learned"}
+    if changes.get("architecture") == "rnn":
+        sizes |= {"bidirectional": False, "cell": "rnn"}
+    if changes.get("architecture") in ("conv", "bytenet", "neural-gpu"):
+        sizes |= {"kernel_width": KERNEL}
     return ModelConfig.model_validate(sizes | changes)
 
 

@@ -8,8 +8,29 @@ if TYPE_CHECKING:
     from heedful.config.model_config import ModelConfig
 
 
+# Settings that have an effect in some architectures only.
+_TRANSFORMER = (
+    "attention", "decoder_attention", "universal", "act_halting", "experts", "norm", "pointer", "sentence_input"
+)  # fmt: skip
+_RNN = ("cell", "cell_rank", "bidirectional", "source_attention", "source_span", "source_window")
+ARCHITECTURES_OF = {
+    **dict.fromkeys(_TRANSFORMER, ("transformer",)),
+    **dict.fromkeys(_RNN, ("rnn",)),
+    "kernel_width": ("conv", "bytenet", "neural-gpu"),
+    "dilated": ("conv",),
+    "separable": ("conv", "bytenet"),
+    "unfold_ratio": ("bytenet", "neural-gpu"),
+    "unfold_extra": ("bytenet", "neural-gpu"),
+    "memory_width": ("neural-gpu",),
+    "autoregressive": ("neural-gpu",),
+    "memory_size": ("memory-network",),
+    "memory_noise": ("memory-network",),
+}
+
+
 def check_model(config: ModelConfig) -> None:
     """Raise ValueError if two settings contradict each other."""
+    _check_architecture_settings(config)
     if config.architecture == "transformer":
         _check_attention(config)
     else:
@@ -35,6 +56,20 @@ def check_model(config: ModelConfig) -> None:
         raise ValueError(f"max_length ({longest}) times d_model ({config.d_model}) is more than 2 ** 28")
     if max(config.pad_id, config.bos_id, config.eos_id) >= config.vocab_size:
         raise ValueError(f"pad_id, bos_id and eos_id must be below vocab_size ({config.vocab_size})")
+
+
+def _check_architecture_settings(config: ModelConfig) -> None:
+    """Refuse a setting without effect, if it differs from its default."""
+    for name, architectures in ARCHITECTURES_OF.items():
+        if (
+            config.architecture not in architectures
+            and getattr(config, name) != type(config).model_fields[name].default
+        ):
+            several = "s" * (len(architectures) > 1)
+            raise ValueError(
+                f"{name} is a setting of the {' and '.join(architectures)} architecture{several}, and"
+                f" model.architecture is {config.architecture}; leave it out"
+            )
 
 
 def _check_audio_input(config: ModelConfig) -> None:
@@ -106,13 +141,6 @@ def _check_attention(config: ModelConfig) -> None:
 
 def _check_other_architecture(config: ModelConfig) -> None:
     architecture = config.architecture
-    usual: dict[str, object] = {"attention": "full", "decoder_attention": None, "universal": False}
-    usual |= {"act_halting": False, "experts": 0, "norm": "layer", "pointer": False, "sentence_input": False}
-    for name, value in usual.items():
-        if getattr(config, name) != value:
-            raise ValueError(
-                f"{name} is a setting of the transformer architecture, and model.architecture is {architecture}"
-            )
     if architecture == "rnn" and config.source_span != "global" and config.source_attention in ("none", "additive"):
         raise ValueError(
             f"{config.source_span} attention is Luong's, and source_attention is {config.source_attention}; "
