@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import heedful
 from heedful import demo
+from heedful.storage.folder import load_folder, save_folder
 from heedful.training.run_report import read_metrics
 from tests.cli.conftest import Call, process, run_here
 
@@ -150,6 +155,20 @@ def test_similar_prints_the_nearest_lines(bert: Path, call: Call, tmp_path: Path
     rows = [line.split("\t") for line in call("similar", tmp_path / "v.npy", lines[1], "--top", 2).out.splitlines()]
     assert rows[0] == ["1.0000", "2", lines[1]]
     assert len(rows) == 2
+    moved, other = tmp_path / "moved", tmp_path / "other"
+    shutil.copytree(bert, moved)
+    assert call("similar", tmp_path / "v.npy", "x", "--model", moved).err == ""  # the same weights elsewhere
+    folder = load_folder(bert)
+    with torch.no_grad():
+        folder.model.embedding.weight += 1
+    save_folder(replace(folder, path=other))
+    warned = call("similar", tmp_path / "v.npy", "x", "--model", other)
+    assert warned.code == 0
+    assert f"v.npy was written with {bert.resolve()}, and the query is embedded with other weights" in warned.err
+    note = json.loads((tmp_path / "v.npy.json").read_text())
+    (tmp_path / "v.npy.json").write_text(json.dumps(note | {"digest": ""}))  # a folder without digests
+    assert "may be another model" in call("similar", tmp_path / "v.npy", "x", "--model", moved).err
+    assert call("similar", tmp_path / "v.npy", "x", "--model", bert).err == ""
     (tmp_path / "v.npy.json").unlink()
     assert "give the folder of the encoder as model" in call("similar", tmp_path / "v.npy", "x").err
     assert call("similar", tmp_path / "v.npy", "x", "--model", bert).out.count("\t") == 3

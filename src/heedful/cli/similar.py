@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.open_models import open_encoder
+from heedful.cli.open_models import open_encoder, print_notice
 from heedful.cli.options import EncoderCompute
 from heedful.cli.streams import input_lines
 
@@ -29,7 +29,7 @@ def similar(
     For example: heedful embed runs/bert -i lines -o vectors.npy, then heedful similar vectors.npy "a dog sleeps"
     """
     from heedful.errors import SettingError
-    from heedful.inference.vector_file import nearest, read_vectors
+    from heedful.inference.vector_file import nearest, other_model_warning, read_vectors
     from heedful.text.normalization import replace_surrogates
 
     table = read_vectors(vectors, model, lines)
@@ -43,6 +43,8 @@ def similar(
             f"{table.lines} has {len(texts)} lines and {vectors} {len(table.vectors)} vectors; embed the file again."
         )
     encoder = open_encoder(table.model, compute)
+    if warning := other_model_warning(vectors, table):
+        print_notice(warning)
     vector = encoder.embed([replace_surrogates(query)], table.pooling)[0]
     if len(vector) != table.vectors.shape[1]:
         raise SettingError(
