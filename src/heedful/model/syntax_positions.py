@@ -1,9 +1,10 @@
 """Structural positions (after Wang et al., 2019): where a token stands in the dependency tree of its sentence.
 
 The absolute position of a word is its depth, the number of arcs from the root. The relative position of word i to word
-j is depth_i - depth_j if one is an ancestor of the other, else ±(depth_i + depth_j) with the sign of their order. All
-subwords of a word stand where it stands. A tree is (B, S, 2): for each token the first token of its word, and the first
-token of the head of its word, which is the word itself at the root.
+j is depth_i - depth_j if one is an ancestor of the other, else ±(depth_i + depth_j) with the sign of their order, plus
+if i comes later; docs/systems.md says how much of this is verified. All subwords of a word stand where it stands. A
+tree is (B, S, 2): for each token the first token of its word, and the first token of the head of its word, which is the
+word itself at the root.
 """
 
 import math
