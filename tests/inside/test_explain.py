@@ -19,6 +19,7 @@ from heedful.formats.conllu import ROOT, DependencyTree
 from heedful.inference.record import record
 from heedful.inference.translator import Translator
 from heedful.inside import explain, record_run
+from heedful.inside.hops import hop_table
 from heedful.inside.page_packing import TYPES, half, pack, shares
 from heedful.inside.tokens import TokenReader
 from heedful.text import train_plain_vocabulary
@@ -264,6 +265,18 @@ def test_the_experts_of_every_token_are_those_with_the_recorded_gates(make_folde
             assert np.array_equal(shown["experts"], stepped[layer]["feed"]["experts"])
             assert np.allclose(numbers["experts"][name]["values"], gates, atol=1e-6)
     assert explain(make_folder(family), TEXT).data()["experts"] is None
+
+
+def test_a_memory_network_prints_the_tokens_that_each_hop_reads(make_folder):
+    folder = make_folder("decoder", architecture="memory-network", memory_size=5, decoder_layers=3)
+    run = explain(folder, TEXT).run
+    table, last = hop_table(run), len(folder.tokenizer.encode(TEXT)) - 1
+    assert table[0] == "hop 1  hop 2  hop 3"
+    assert [line.split()[-1] for line in table[1:]] == run.target.pieces[last - 4 : last + 1]
+    printed = np.array([[float(weight) for weight in line.split()[:3]] for line in table[1:]])
+    expected = np.stack([run.trace[f"decoder.{hop}.self.weights"][0, last, last - 4 : last + 1] for hop in range(3)], 1)
+    assert np.abs(printed - expected).max() < 0.006
+    assert np.allclose(expected.sum(0), 1, atol=1e-5)
 
 
 def test_the_scripts_of_the_page_call_only_what_they_define():

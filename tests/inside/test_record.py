@@ -120,7 +120,7 @@ def test_parts_are_picked_by_the_names_of_axes(translator_folder):
         weights.pick(source=1)
 
 
-def test_an_unknown_name_gets_the_recorded_names(translator_folder):
+def test_an_unknown_name_gets_the_recorded_names(translator_folder, make_folder):
     with record(translator_folder.model, "encoder.0.self.weights") as trace:
         pass
     with pytest.raises(KeyError, match="not recorded"):
@@ -129,6 +129,12 @@ def test_an_unknown_name_gets_the_recorded_names(translator_folder):
         pytest.raises(SettingError, match=r"nothing in the model is called decoder\.7\.\*"),
         record(translator_folder.model, "decoder.7.*"),
     ):
+        pass
+    bytenet = make_folder(architecture="bytenet")  # which has no attention weights, the default
+    shown = (
+        r"called \*\.weights; give one of its \d+ names, such as logits, encoder, encoder\.embedded, encoder\.placed,"
+    )
+    with pytest.raises(SettingError, match=shown), record(bytenet):
         pass
     with pytest.raises(SettingError, match="str is not a model"), record("runs/x"):
         pass

@@ -43,6 +43,7 @@ HIDDEN_SUFFIXES = (
 )  # fmt: skip
 WEIGHTS = ("output", "ctc", "pointer")  # modules that only hold weights and are never called
 LENGTHS = ("position", "query", "key")
+EXAMPLES = 6  # names that an error shows
 
 
 class Activation(Tensor):
@@ -209,7 +210,11 @@ def record(model: Any, *patterns: str) -> Iterator[Trace]:
     patterns = patterns or ("*.weights",)
     chosen = [name for name in activation_names(module) if any(fnmatchcase(name, pattern) for pattern in patterns)]
     if not chosen:
-        raise SettingError(f"nothing in the model is called {' or '.join(patterns)}; `names(model)` lists them all.")
+        known = activation_names(module)
+        raise SettingError(
+            f"nothing in the model is called {' or '.join(patterns)}; give one of its {len(known)} names, such as"
+            f" {', '.join(known[:EXAMPLES])}; heedful.inside.activation_names lists them all."
+        )
     trace = Trace()
     with ExitStack() as stack:
         for name in chosen:

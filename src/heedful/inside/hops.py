@@ -1,4 +1,7 @@
-"""Which sentence a memory network, or a Transformer that reads sentences, attends to at which hop."""
+"""Which sentence a memory network, or a Transformer that reads sentences, attends to at which hop.
+
+In a language model the memories are tokens.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ from typing import Any
 import torch
 
 from heedful.inside.recorded_run import RecordedRun
-from heedful.model.baselines.memory_network import MemoryEncoder
+from heedful.model.baselines.memory_network import MemoryDecoder, MemoryEncoder
 from heedful.model.sentences import sentence_numbers
-from heedful.model.transformer import EncoderModel
+from heedful.model.transformer import DecoderModel, EncoderModel
 
 
 @dataclass(frozen=True)
 class MemorySentence:
-    """A sentence of the text and its attention weight at each hop."""
+    """A sentence of the text, or a token, and its attention weight at each hop."""
 
     text: str
     weights: list[float]
@@ -40,6 +43,8 @@ def read_hops(run: RecordedRun) -> list[MemorySentence]:
     In a memory network the question weighs the sentences before it; in a Transformer it is one of them.
     """
     model, side = run.folder.model, run.source
+    if isinstance(model, DecoderModel) and isinstance(model.decoder, MemoryDecoder):
+        return _read_tokens(run)
     if side is None or not isinstance(model, EncoderModel):
         return []
     if model.config.sentence_input:
@@ -59,6 +64,18 @@ def read_hops(run: RecordedRun) -> list[MemorySentence]:
     ]
 
 
+def _read_tokens(run: RecordedRun) -> list[MemorySentence]:
+    """The tokens that a language model reads when it predicts the first token after the text."""
+    assert run.target is not None
+    config, tokenizer = run.folder.model.config, run.folder.tokenizer
+    last = min(len(tokenizer.encode(run.text)), len(run.target.ids)) - 1
+    first = max(0, last + 1 - config.memory_size)
+    names = [f"decoder.{layer}.self.weights" for layer in range(config.decoder_layers)]
+    weights = torch.stack([run.trace[name][0, last, first : last + 1] for name in names], 1)  # (N, hops)
+    pieces = run.target.pieces[first : last + 1]
+    return [MemorySentence(text, row) for text, row in zip(pieces, weights.tolist(), strict=True)]
+
+
 def _weight_names(run: RecordedRun) -> list[str]:
     return [f"encoder.{layer}.self.weights" for layer in range(run.folder.model.config.encoder_layers)]
 
@@ -75,7 +92,7 @@ def _question(run: RecordedRun) -> str:
 
 
 def hop_table(run: RecordedRun) -> list[str]:
-    """The sentences as lines of text, the weights of all hops before each."""
+    """The sentences, or the tokens, as lines of text, the weights of all hops before each."""
     sentences = read_hops(run)
     if not sentences:
         return []

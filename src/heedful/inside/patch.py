@@ -65,7 +65,7 @@ def patch(model: Any, changes: Mapping[str, Change]) -> Iterator[None]:
         for name, change in changes.items():
             if name not in known:
                 near = get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else "; `names(model)` lists them all."
+                hint = f"; did you mean {near[0]}?" if near else "; heedful.inside.activation_names lists them all."
                 raise SettingError(f"nothing in the model is called {name}{hint}")
             stack.enter_context(module.get_submodule(name).register_forward_hook(_changer(change)))
         yield
