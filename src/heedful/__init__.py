@@ -102,6 +102,7 @@ def _open(
     folders: tuple[Path | str, ...], kind: type[object] | None, precision: str, device: str, shortlist: bool
 ) -> Translator | Generator | Encoder | Transcriber:
     from heedful.errors import SettingError
+    from heedful.inference.native_choice import log_torch_notice
     from heedful.interop import open_folder
 
     opened = [open_folder(folder) for folder in folders]
@@ -115,6 +116,7 @@ def _open(
         name = opens.__name__
     if kind is not None and kind.__name__ != name:
         raise SettingError(f"{folders[0]} holds a model for {name}, not for {kind.__name__}; load it as {name}.")
+    log_torch_notice(opened, device, precision)
     if name in ("Translator", "Summarizer"):
         return opens(opened, precision, device, shortlist=shortlist)
     if shortlist:

@@ -84,7 +84,8 @@ def test_the_repr_says_what_is_loaded(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     monkeypatch.setattr("heedful.inference.native_choice.library", lambda: None)
     assert repr(Translator([folder(1)])) == (
-        "<heedful.Translator: a translator in model-1, PyTorch on cpu, float32; use translate(…)>"
+        "<heedful.Translator: a translator in model-1, PyTorch on cpu (the native engine is not available), float32; "
+        "use translate(…)>"
     )
 
 

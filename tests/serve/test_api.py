@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from heedful.config import ModelConfig
+from heedful.inference import native_choice
 from heedful.inference.translator import Translator
+from heedful.serve import logs
 from heedful.serve.worker import task_of
-from heedful.storage.folder import load_folder
+from heedful.storage.folder import load_folder, save_folder
 from tests.interop.makers import marian
 from tests.serve.conftest import TEXT, serving
 
@@ -245,6 +247,17 @@ def test_numbers_for_prometheus(client):
     assert 'route="other",status="404"' in text
     for name in ("queue_sentences", "batch_sentences_count", "tokens_total", "request_seconds_bucket", "model_ready"):
         assert f"heedful_{name}" in text
+
+
+def test_the_log_names_the_setting_that_leaves_a_model_to_torch(make_folder, monkeypatch):
+    monkeypatch.setattr(native_choice, "library", object)  # so that the machine has an engine
+    save_folder(folder := make_folder("decoder", attention="window"))
+    events: list[tuple[object, ...]] = []
+    monkeypatch.setattr(logs, "log_event", lambda event, level="info", **fields: events.append((event, fields)))
+    with serving({"gpt": folder.path}):
+        pass
+    sentence = f"PyTorch computes {folder.path}: the native engine does not know model.attention=window."
+    assert ("model is computed by PyTorch", {"model": "gpt", "reason": sentence}) in events
 
 
 def test_an_encoder_that_fills_no_masks_is_not_offered_for_them():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from heedful.cli.open_models import set_threads, warn_without_trees
+from heedful.cli.open_models import print_notice, print_torch_notice, set_threads, warn_without_trees
 from heedful.cli.options import SourceFile, TargetFile, Threads
 from heedful.cli.streams import DASH, check_outputs, output_lines
 
@@ -45,18 +44,20 @@ def align(
 
     check_outputs(out)
     set_threads(threads)
-    folder = open_folder(model)
-    warn_without_trees(folder)  # heads are chosen by masking words, and a sentence with a mask has no tree
-    forward = Aligner(folder, marks=marks)
+    folders = [open_folder(path) for path in (model, reverse) if path is not None]
+    warn_without_trees(folders[0])  # heads are chosen by masking words, and a sentence with a mask has no tree
+    for folder in folders:
+        print_torch_notice([folder])
+    forward, *backward = (Aligner(folder, marks=marks) for folder in folders)
     if heads is not None:
         forward.choice = HeadChoice.parse([name.strip() for name in heads.split(",")], forward.model)
-    forward.notice = lambda text: print(text, file=sys.stderr)
+    forward.notice = print_notice
     pairs = read_pairs(source, target)
     alignments = forward.align(pairs)
-    if reverse is not None:
-        alignments = align_both(forward, Aligner(open_folder(reverse), marks=marks), pairs)
+    if backward:
+        alignments = align_both(forward, backward[0], pairs)
     with output_lines(out, source, target) as put:
         for links in alignments:
             put(pharaoh(links))
     if forward.choice is not None:
-        print(f"aligned by the heads {', '.join(forward.choice.names)}", file=sys.stderr)
+        print_notice(f"aligned by the heads {', '.join(forward.choice.names)}")

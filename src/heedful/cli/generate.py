@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.open_models import check_device, set_threads
+from heedful.cli.open_models import open_generator
 from heedful.cli.options import EncoderCompute, SamplingGroup, drop_unset
 
 
@@ -37,15 +37,11 @@ def generate(
     For example: heedful generate runs/gpt "To be, or" --temperature 0.8
     """
     from heedful.errors import DataError, SettingError
-    from heedful.inference.generator import Generator
-    from heedful.interop import open_folder
     from heedful.text.normalization import replace_surrogates
 
     if n < 1:
         raise SettingError(f"--n is {n}; it must be 1 or more.")
-    set_threads(compute.threads)
-    check_device(compute.device)
-    generator = Generator(open_folder(model), compute.precision, compute.device)
+    generator = open_generator(model, compute)
     if prompt == "-":
         try:
             prompt = sys.stdin.buffer.read().decode("utf-8")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.cli.options import Compute
     from heedful.data.token_trees import TokenTrees
     from heedful.inference.encoder import Encoder
+    from heedful.inference.generator import Generator
     from heedful.inference.term_matching import Glossary
     from heedful.inference.transcriber import Transcriber
     from heedful.inference.translator import Translator
@@ -59,11 +60,8 @@ def set_threads(threads: int) -> None:
 def open_translator(models: Sequence[Path], compute: Compute, trees: Sequence[Path] | None = None) -> Translator:
     """Load one model, or several as an ensemble, for translation; notices go to stderr."""
     from heedful.inference.open_model import translator_type
-    from heedful.interop import open_folder
 
-    set_threads(compute.threads)
-    check_device(compute.device)
-    folders = [open_folder(model) for model in models]
+    folders = _open_folders(models, compute)
     kind = translator_type(folders[0])
     translator = kind(folders, **vars(compute))
     translator.notice = print_notice
@@ -71,6 +69,7 @@ def open_translator(models: Sequence[Path], compute: Compute, trees: Sequence[Pa
         translator.use_trees(trees)
     else:
         warn_without_trees(*folders)
+    print_torch_notice(folders, compute.device, compute.precision)
     gc.freeze()  # the loaded objects stay: without this, garbage collection takes a tenth of the time
     return translator
 
@@ -106,23 +105,48 @@ def tree_summary(*trees: TokenTrees) -> Iterator[None]:
 def open_encoder(model: Path, compute: Compute) -> Encoder:
     """Load a BERT; notices go to stderr."""
     from heedful.inference.encoder import Encoder
-    from heedful.interop import open_folder
 
-    set_threads(compute.threads)
-    check_device(compute.device)
-    encoder = Encoder(open_folder(model), compute.precision, compute.device)
+    folders = _open_folders([model], compute)
+    encoder = Encoder(folders[0], compute.precision, compute.device)
     encoder.notice = print_notice
+    print_torch_notice(folders, compute.device, compute.precision)
     return encoder
+
+
+def open_generator(model: Path, compute: Compute) -> Generator:
+    """Load a GPT."""
+    from heedful.inference.generator import Generator
+
+    folders = _open_folders([model], compute)
+    generator = Generator(folders[0], compute.precision, compute.device)
+    print_torch_notice(folders, compute.device, compute.precision)
+    return generator
 
 
 def open_transcriber(model: Path, compute: Compute) -> Transcriber:
     """Load a speech recognizer."""
-    set_threads(compute.threads)
-    check_device(compute.device)
     from heedful.inference.transcriber import Transcriber
+
+    folders = _open_folders([model], compute)
+    transcriber = Transcriber(folders[0], compute.precision, compute.device)
+    print_torch_notice(folders, compute.device, compute.precision)
+    return transcriber
+
+
+def _open_folders(models: Sequence[Path], compute: Compute) -> list[ModelFolder]:
     from heedful.interop import open_folder
 
-    return Transcriber(open_folder(model), compute.precision, compute.device)
+    set_threads(compute.threads)
+    check_device(compute.device)
+    return [open_folder(model) for model in models]
+
+
+def print_torch_notice(folders: Sequence[ModelFolder], device: str = "cpu", precision: str = "auto") -> None:
+    """Say why PyTorch computes a model, if that was not asked for."""
+    from heedful.inference.native_choice import torch_notice
+
+    if notice := torch_notice(folders, device, precision):
+        print_notice(notice)
 
 
 def print_notice(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import SettingError
 from heedful.inference.forced_decoding import ForcedDecoder
-from heedful.inference.native_choice import describe_loaded, resolve_precision, why_not_native
+from heedful.inference.native_choice import describe_loaded, describe_torch, resolve_precision, why_not_native
 from heedful.inference.scheduler import SearchBackend
 from heedful.inference.shortlist import Shortlist
 from heedful.inference.source_trees import use_trees
@@ -45,7 +45,7 @@ class LoadedModels:
         _check_same_vocabularies(folders)
         first = folders[0]
         self.source_tokenizer, self.tokenizer, self.search = first.source_tokenizer, first.tokenizer, first.search
-        self.precision = resolve_precision(precision, device, why_not_native(self.configs, device), "int8")
+        self.precision = resolve_precision(precision, device, why_not_native(folders, device), "int8")
         self.observer: Observer | None = None  # called at every step of every search
         self.source_trees: list[TokenTrees] = []  # of each model, if trees are given
         self._models: list[EncoderDecoder] = []
@@ -53,15 +53,14 @@ class LoadedModels:
         self._engine_state: list[tuple[int, int]] | None = None  # of the weights that the engines hold
 
     def __repr__(self) -> str:
-        why_not = why_not_native(self.configs, self.device)
-        return describe_loaded(self, self.folders, self.precision, self.device, why_not)
+        return describe_loaded(self, self.folders, self.precision, self.device, self._why_not_native())
 
     @property
     def engine(self) -> str:
         """A short description of what computes the searches."""
-        compiled = "the compiled engine" if self.engines else f"torch on {self.device}"
+        backend = "the native engine" if self.engines else describe_torch(self.device, self._why_not_native())
         shortlist = "" if self.shortlist is None else ", shortlist"
-        return f"{compiled}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}{shortlist}"
+        return f"{backend}, {self.precision}, {self.threads} thread{'s' * (self.threads > 1)}{shortlist}"
 
     @property
     def models(self) -> list[EncoderDecoder]:
@@ -84,7 +83,7 @@ class LoadedModels:
         PyTorch computes models that the engine does not support, on other devices, in bfloat16, and while modules have
         forward hooks. Changed weights are loaded again; weights on disk are loaded without a copy as modules.
         """
-        if self.precision == "bfloat16" or why_not_native(self.configs, self.device):
+        if self.precision == "bfloat16" or self._why_not_native():
             return []
         if files := self._weight_files():
             self._engines = self._engines or self._build_engines(files)
@@ -99,6 +98,9 @@ class LoadedModels:
                 self._build_engines([ModuleWeights(model) for model in self.models]),
             )
         return self._engines
+
+    def _why_not_native(self) -> str:
+        return why_not_native(self.folders, self.device)
 
     def _build_engines(self, weights: Sequence[WeightSource]) -> list[Engine]:
         return [Engine(source, self.precision == "int8", self.shortlist is not None) for source in weights]

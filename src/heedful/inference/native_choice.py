@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
-from heedful.config import Family, ModelConfig
+from heedful.config import Family
 from heedful.errors import SettingError
 from heedful.native import Engine, library
 from heedful.native.support import unsupported_setting
@@ -15,17 +16,46 @@ from heedful.storage.folder import ModelFolder, load_folder, wrong_family_error
 from heedful.storage.model_kind import model_kind
 from heedful.storage.weight_file import WeightFile
 
+log = logging.getLogger("heedful")
 M = TypeVar("M")  # the class of a model as a PyTorch module
 
 
-def why_not_native(configs: Sequence[ModelConfig], device: str) -> str:
+def why_not_native(folders: Sequence[ModelFolder], device: str) -> str:
     """Why the engine does not compute these models, as the end of a sentence about it; empty if it does."""
     if device != "cpu":
         return "needs a CPU"
-    for config in configs:
-        if setting := unsupported_setting(config):
+    for folder in folders:
+        if setting := unsupported_setting(folder.config):
             return f"does not know {setting}"
+        if folder.config.family != "encoder-decoder" and not isinstance(folder.weights, WeightFile):
+            return f"reads heedful's own model folders only (`heedful convert {folder.path} NEW` writes one)"
     return "" if library() is not None else "is not available"
+
+
+def torch_notice(folders: Sequence[ModelFolder], device: str = "cpu", precision: str = "auto") -> str:
+    """A sentence that says why PyTorch computes these models, for the log; empty if it was asked for, or does not.
+
+    A missing engine is not repeated: it is reported when its library is looked for.
+    """
+    why_not = why_not_native(folders, device)
+    if not why_not or device != "cpu" or precision == "bfloat16" or library() is None:
+        return ""
+    return f"PyTorch computes {_places(folders)}: the native engine {why_not}."
+
+
+def log_torch_notice(folders: Sequence[ModelFolder], device: str, precision: str) -> None:
+    if notice := torch_notice(folders, device, precision):
+        log.warning(notice)
+
+
+def describe_torch(device: str, why_not_native: str) -> str:
+    """'PyTorch on cpu (the native engine does not know model.attention=window)'."""
+    reason = f" (the native engine {why_not_native})" if why_not_native and device == "cpu" else ""
+    return f"PyTorch on {device}{reason}"
+
+
+def _places(folders: Sequence[ModelFolder]) -> str:
+    return " and ".join(str(folder.path) for folder in folders)
 
 
 def describe_loaded(
@@ -33,9 +63,10 @@ def describe_loaded(
 ) -> str:
     """The repr of a loaded model: what it is, where, what computes it, and its method; reads no weights."""
     kind = model_kind(folders[0].config, folders[0].task)
-    places = " and ".join(str(folder.path) for folder in folders)
-    backend = f"PyTorch on {device}" if why_not_native or precision == "bfloat16" else "the native engine"
-    return f"<heedful.{type(loaded).__name__}: {kind.title} in {places}, {backend}, {precision}; use {kind.method}(…)>"
+    by_torch = why_not_native or precision == "bfloat16"
+    what = f"{kind.title} in {_places(folders)}"
+    backend = describe_torch(device, why_not_native) if by_torch else "the native engine"
+    return f"<heedful.{type(loaded).__name__}: {what}, {backend}, {precision}; use {kind.method}(…)>"
 
 
 class LoadedModel(Generic[M]):
@@ -50,11 +81,14 @@ class LoadedModel(Generic[M]):
         if folder.config.family != self.family:
             raise wrong_family_error(folder, self.lacks)
         self.folder, self.config, self.tokenizer, self.device = folder, folder.config, folder.tokenizer, device
+        self._was_on_disk = isinstance(folder.weights, WeightFile)
         self.precision = resolve_precision(precision, device, self._why_not_native(), "float32")
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Self:
-        return cls(load_folder(path), precision, device)
+        loaded = cls(load_folder(path), precision, device)
+        log_torch_notice([loaded.folder], device, precision)
+        return loaded
 
     @property
     def model(self) -> M:
@@ -75,10 +109,9 @@ class LoadedModel(Generic[M]):
         return describe_loaded(self, [self.folder], self.precision, self.device, self._why_not_native())
 
     def _why_not_native(self) -> str:
-        if isinstance(self.folder.weights, WeightFile):
-            return why_not_native([self.config], self.device)
-        writes = f"`heedful convert {self.folder.path} NEW` writes one"
-        return f"reads heedful's own model folders only ({writes})"
+        if self._was_on_disk and not isinstance(self.folder.weights, WeightFile):
+            return "does not compute a model that was read as PyTorch modules"
+        return why_not_native([self.folder], self.device)
 
 
 def resolve_precision(precision: str, device: str, why_not: str, native: str) -> str:

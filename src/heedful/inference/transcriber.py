@@ -21,6 +21,7 @@ from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, SAMPLE_RATE, FeatureFr
 from heedful.audio.windows import AudioWindow, cut_windows
 from heedful.errors import DataError, SettingError
 from heedful.inference.loaded_models import LoadedModels
+from heedful.inference.native_choice import log_torch_notice
 from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.scheduler import SearchBackend, search_in_order
 from heedful.inference.timestamp_rules import SuppressTokens, TimestampRules
@@ -84,7 +85,9 @@ class Transcriber(LoadedModels):
     @classmethod
     def load(cls, path: Path | str, precision: str = "auto", device: str = "cpu") -> Transcriber:
         """Open a model folder."""
-        return cls(model_folder.load_folder(path), precision, device)
+        transcriber = cls(model_folder.load_folder(path), precision, device)
+        log_torch_notice(transcriber.folders, device, precision)
+        return transcriber
 
     @overload
     def transcribe(self, recordings: Recording, **options: Any) -> str: ...

@@ -21,6 +21,7 @@ from heedful.inference.alignment import align_words, choose_heads, cross_attenti
 from heedful.inference.confidence import ConfidenceModel, load_confidence
 from heedful.inference.forced_decoding import Floats, frame_pair, score_pairs
 from heedful.inference.loaded_models import LoadedModels
+from heedful.inference.native_choice import log_torch_notice
 from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.restoring import TranslationRestorer, spread_alignment
 from heedful.inference.results import SourcePart, Translation, join_parts
@@ -69,7 +70,10 @@ class Translator(LoadedModels):
         cls, *paths: Path | str, precision: str = "auto", device: str = "cpu", shortlist: bool = False
     ) -> Translator:
         """Open one model folder, or several as an ensemble."""
-        return cls([model_folder.load_folder(path) for path in paths], precision, device, shortlist=shortlist)
+        folders = [model_folder.load_folder(path) for path in paths]
+        translator = cls(folders, precision, device, shortlist=shortlist)
+        log_torch_notice(folders, device, precision)
+        return translator
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...

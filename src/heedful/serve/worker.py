@@ -22,6 +22,7 @@ from typing import Any
 
 from heedful.errors import HeedfulError
 from heedful.inference.confidence import CONFIDENCE_FILE
+from heedful.inference.native_choice import torch_notice
 from heedful.inference.open_model import translator_type
 from heedful.inference.restoring import needs_attention
 from heedful.inference.results import SourcePart, Translation
@@ -281,6 +282,7 @@ class Worker:
             "aligns": self.side_translator is not None and self.side_translator.aligns,
             "calibrated": config.family == "encoder-decoder" and (self.folder.path / CONFIDENCE_FILE).is_file(),
             "beam": self.folder.search.beam,
+            "torch_notice": torch_notice([self.folder], precision=self.precision),
         }
 
 
