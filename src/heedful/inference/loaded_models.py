@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import SettingError
 from heedful.inference.forced_decoding import ForcedDecoder
-from heedful.inference.native_choice import describe_loaded, describe_torch, resolve_precision, why_not_native
+from heedful.inference.native_choice import (
+    describe_loaded,
+    describe_torch,
+    join_paths,
+    resolve_precision,
+    why_not_native,
+)
 from heedful.inference.scheduler import SearchBackend
 from heedful.inference.shortlist import Shortlist
 from heedful.inference.source_trees import use_trees
@@ -118,7 +124,7 @@ class LoadedModels:
     @cached_property
     def torch(self) -> TorchBackend:
         """Computes in PyTorch; imported on first use."""
-        with explain_missing("what the native engine does not compute"):
+        with explain_missing(self._torch_task()):
             from heedful.inference.torch_backend import TorchBackend
 
         return TorchBackend(lambda: self.models, self.source_tokenizer, self.tokenizer, self.precision, self.device)
@@ -135,12 +141,24 @@ class LoadedModels:
         """Whether there is an attention over the source to read alignments off, and something to compute it."""
         return self.configs[0].has_cross_attention and (bool(self.engines) or find_spec("torch") is not None)
 
-    def torch_lanes(self, **options: Any) -> SearchBackend:
+    def torch_lanes(self, sampling: bool = False, **options: Any) -> SearchBackend:
         """Searches in PyTorch, or in the engine for searches that only PyTorch knows."""
-        torch = self.torch
-        from heedful.inference.torch_search import TorchSearchLanes
+        with explain_missing(self._torch_task(sampling)):
+            from heedful.inference.torch_search import TorchSearchLanes
 
-        return TorchSearchLanes(torch, self.next_token, **options)
+        return TorchSearchLanes(self.torch, self.next_token, sampling=sampling, **options)
+
+    def _torch_task(self, sampling: bool = False) -> str:
+        """What needs PyTorch, for the message that it is not installed."""
+        if why_not := self._why_not_native():
+            return f"computing {join_paths(self.folders)}, which the native engine does not (it {why_not}),"
+        if self.precision == "bfloat16":
+            return "precision bfloat16"
+        if sampling:
+            return "sampling translations (`translate --sample`)"
+        if len(self.folders) > 1:
+            return f"translating with an ensemble ({join_paths(self.folders)})"
+        return "a search that calls Python (constraints, observer)"
 
     @property
     def next_token(self) -> NextToken:

@@ -12,6 +12,7 @@ from heedful.errors import SettingError
 from heedful.native import Engine, library
 from heedful.native.support import unsupported_setting
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
+from heedful.packages import explain_missing
 from heedful.storage.folder import ModelFolder, load_folder, wrong_family_error
 from heedful.storage.model_kind import model_kind
 from heedful.storage.weight_file import WeightFile
@@ -40,7 +41,7 @@ def torch_notice(folders: Sequence[ModelFolder], device: str = "cpu", precision:
     why_not = why_not_native(folders, device)
     if not why_not or device != "cpu" or precision == "bfloat16" or library() is None:
         return ""
-    return f"PyTorch computes {_places(folders)}: the native engine {why_not}."
+    return f"PyTorch computes {join_paths(folders)}: the native engine {why_not}."
 
 
 def log_torch_notice(folders: Sequence[ModelFolder], device: str, precision: str) -> None:
@@ -54,7 +55,7 @@ def describe_torch(device: str, why_not_native: str) -> str:
     return f"PyTorch on {device}{reason}"
 
 
-def _places(folders: Sequence[ModelFolder]) -> str:
+def join_paths(folders: Sequence[ModelFolder]) -> str:
     return " and ".join(str(folder.path) for folder in folders)
 
 
@@ -64,7 +65,7 @@ def describe_loaded(
     """The repr of a loaded model: what it is, where, what computes it, and its method; reads no weights."""
     kind = model_kind(folders[0].config, folders[0].task)
     by_torch = why_not_native or precision == "bfloat16"
-    what = f"{kind.title} in {_places(folders)}"
+    what = f"{kind.title} in {join_paths(folders)}"
     backend = describe_torch(device, why_not_native) if by_torch else "the native engine"
     return f"<heedful.{type(loaded).__name__}: {what}, {backend}, {precision}; use {kind.method}(…)>"
 
@@ -126,4 +127,7 @@ def resolve_precision(precision: str, device: str, why_not: str, native: str) ->
             f"precision is int8, but the native engine, which computes it, {why_not}; leave it out, or set it to "
             "float32."
         )
-    return native if precision == "auto" and not why_not else choose_precision(precision, device)
+    if precision == "auto" and not why_not:
+        return native
+    with explain_missing(f"a model that the native engine does not compute (it {why_not})"):
+        return choose_precision(precision, device)

@@ -8,6 +8,7 @@ untrusted input: nothing in it is executed, and its description is compared with
 from pathlib import Path
 
 from heedful.files import find
+from heedful.packages import explain_missing
 from heedful.storage import folder
 from heedful.storage.folder import ModelFolder
 
@@ -17,6 +18,11 @@ __all__ = ["open_folder"]
 def open_folder(path: Path | str) -> ModelFolder:
     """Open a folder of heedful, Hugging Face or CTranslate2, or a Whisper checkpoint; all but the first need torch."""
     path = Path(path)
+    with explain_missing(f"opening {path}, which is not in heedful's own format (`heedful convert` writes that),"):
+        return _open(path)
+
+
+def _open(path: Path) -> ModelFolder:
     if path.suffix == ".pt" and path.is_file():
         from heedful.interop import openai_whisper
 
