@@ -1,4 +1,4 @@
-"""Without the packages of the extras: the engine translates and serves, and other work says what to install.
+"""Without the packages of the extras: the engine computes and serves models, and other work says what to install.
 
 Every process of these tests finds torch and the other optional packages missing, as after `pip install heedful`.
 """
@@ -15,10 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 import soundfile
 
 from heedful.inference.aligner import Aligner
+from heedful.inference.encoder import Encoder
+from heedful.inference.generator import Generator
 from heedful.inference.results import pharaoh
 from heedful.inference.transcriber import Transcriber
 from heedful.inference.translator import Translator
@@ -90,6 +93,31 @@ def test_it_scores_and_aligns(light, folders, tmp_path: Path) -> None:
 
 
 @needs_engine
+def test_it_generates_fills_masks_embeds_and_classifies(light, folders, make_folder, tmp_path: Path) -> None:
+    texts = ["The dog sleeps.", "", "She reads a book."]
+    (tmp_path / "lines").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    labels = {"labels": ("no", "yes"), "pooler": True}
+    save_folder(replace(make_folder("encoder", **labels), path=tmp_path / "classifier"))
+    gpt, bert, sampling = folders["gpt"], folders["bert"], {"max_tokens": 9, "seed": 3}
+    commands = [
+        ["generate", str(gpt), "The dog", "--max-tokens", "9", "--seed", "3", "-n", "2"],
+        ["fill-mask", str(bert), "The <mask> sleeps.", "--top", "3"],
+        ["embed", str(bert), "-i", "lines", "-o", "vectors.npy"],
+        ["classify", "classifier", "-i", "lines", "--scores"],
+    ]
+    done = run_all(light, commands, tmp_path)
+    samples = Generator.load(gpt).samples("The dog", 2, **sampling)
+    generated = [f"--- {number} ---\nThe dog{sample}" for number, sample in enumerate(samples, 1)]
+    (candidates,) = Encoder.load(bert).fill_mask("The <mask> sleeps.", 3)
+    filled = [f"{candidate.probability:.4f}\t{candidate.token}\t{candidate.text}" for candidate in candidates]
+    predictions = Encoder.load(tmp_path / "classifier").classify(texts)
+    predicted = [f"{prediction.label}\t{prediction.probability:.4f}" for prediction in predictions]
+    expected = [*generated, "exit 0", *filled, "exit 0", "exit 0", *predicted, "exit 0"]
+    assert done.stdout.splitlines() == "\n".join(expected).splitlines() and not done.stderr
+    assert (np.load(tmp_path / "vectors.npy") == Encoder.load(bert).embed(texts)).all()
+
+
+@needs_engine
 def test_it_transcribes_with_the_extra_for_audio(folder: Path, tmp_path: Path) -> None:  # noqa: F811
     samples = long_recording()
     light = without(EXTRAS.keys() - {"soundfile", "soxr"}, tmp_path)
@@ -145,7 +173,8 @@ def test_python_says_what_to_install(light, tmp_path: Path) -> None:
 
 @needs_engine
 def test_it_serves_and_refuses_what_needs_torch(light, folders) -> None:
-    server, url = start(f"en-de={folders['en-de']}", PYTHONPATH=light["PYTHONPATH"])
+    served = [f"{name}={folders[name]}" for name in ("en-de", "gpt")]
+    server, url = start(*served, PYTHONPATH=light["PYTHONPATH"])
     try:
         with httpx.Client(base_url=url, timeout=60) as client:
             answer = client.post("/translate", json=BODY).json()
@@ -154,6 +183,9 @@ def test_it_serves_and_refuses_what_needs_torch(light, folders) -> None:
             assert client.post("/translate", json=tagged).json()["translatedText"].startswith("<p>")
             aligned = client.post("/v1/translations", json={"text": TEXT, "alignments": True}).json()
             assert aligned["translations"][0]["sentences"][0]["translations"][0]["alignment"]
+            sampling = {"max_tokens": 9, "seed": 3}
+            written = client.post("/v1/completions", json={"model": "gpt", "prompt": "The dog", **sampling}).json()
+            assert written["choices"][0]["text"] == Generator.load(folders["gpt"]).generate("The dog", **sampling)
             refused = client.post("/inside", json={"text": TEXT})
             assert refused.status_code == 422 and "needs the package torch" in refused.text
     finally:
