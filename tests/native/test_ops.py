@@ -1,4 +1,9 @@
-"""Every operation of the engine against torch in float64: forward and backward, odd sizes, one and many threads."""
+"""Every operation of the engine against torch in float64: forward and backward, odd sizes, one and many threads.
+
+Lengths and numbers of rows are any. Widths are any where the operation admits them; training GEMMs need multiples of
+PANEL, embeddings, dropout and heads of attention those of LANES. Operations whose loops are parallel take their number
+of threads; the others are called in several threads at once.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,7 @@ from heedful.native.support import ACTIVATIONS
 
 pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
 PANEL = library().heedful_panel_width() if library() else 16  # type: ignore[union-attr]
+LANES = PANEL // 2
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -82,6 +88,18 @@ def test_linear_int8(rows: int, width: int, kind: str) -> None:
         assert (y - exact).abs().max() < 0.02 * exact.abs().max() + 0.05
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("rows", "width", "out"), [(151, 131, 67), (33, 1030, 17), (300, 67, 131)])
+def test_linear_int8_by_several_threads(rows: int, width: int, out: int, threads: int) -> None:
+    """Sizes from which all of its loops are parallel: rows are quantized, and both GEMMs are computed, by threads."""
+    x, weight, bias = randn(rows, width), randn(out, width, seed=1), randn(out, seed=2)
+    chosen = torch.randperm(out, generator=torch.Generator().manual_seed(3)).int()[: out - 2].contiguous()
+    y, shortlist = torch.zeros(rows, out), torch.zeros(rows, len(chosen))
+    call("linear_int8", x, rows, width, weight, bias, out, threads, y, chosen, len(chosen), shortlist)
+    np.testing.assert_array_equal(y.numpy(), linear_int8(x.numpy(), weight.numpy())[0] + bias.numpy())
+    assert torch.equal(shortlist, y[:, chosen.long()])
+
+
 def test_linear_int8_of_values_that_are_not_finite_is_nan_in_their_rows_alone() -> None:
     x, weight, out = randn(5, 40), randn(9, 40, seed=1), 9
     x[0, 39], x[1, 3], x[3, 17] = math.nan, math.inf, -math.inf
@@ -93,9 +111,9 @@ def test_linear_int8_of_values_that_are_not_finite_is_nan_in_their_rows_alone() 
 
 
 @pytest.mark.parametrize(("bf16", "tolerance"), [(False, 2e-5), (True, 2e-2)])
-@pytest.mark.parametrize("rows", [1, 7, 33])
-def test_linear(rows: int, bf16: bool, tolerance: float) -> None:
-    wide, out = 3 * PANEL, 2 * PANEL
+@pytest.mark.parametrize(("rows", "panels"), [(1, (3, 2)), (7, (1, 1)), (33, (3, 2)), (17, (1, 5)), (70, (7, 3))])
+def test_linear(rows: int, panels: tuple[int, int], bf16: bool, tolerance: float) -> None:
+    wide, out = (PANEL * count for count in panels)
     x, weight, bias, dy = randn(rows, wide), randn(out, wide, seed=1), randn(out, seed=2), randn(rows, out, seed=3)
     y, dx, d_weight, d_bias = torch.empty(rows, out), torch.ones(rows, wide), torch.ones(out, wide), torch.ones(out)
     call("linear", int(bf16), x, rows, wide, weight, bias, out, y, dy, dx, d_weight, d_bias)
@@ -141,12 +159,13 @@ def test_activations(name: str) -> None:
     torch.testing.assert_close(dx.double(), expected_gradients(result, dy, exact)[0], rtol=1e-5, atol=2e-6)
 
 
-def test_silu_mul() -> None:
-    gate, up, dy = randn(61) * 4, randn(61, seed=1), randn(61, seed=2)
+@pytest.mark.parametrize("count", [1, 2, 31, 61, 64, 1003])
+def test_silu_mul(count: int) -> None:
+    gate, up, dy = randn(count) * 4, randn(count, seed=1), randn(count, seed=2)
     inputs = [tensor.double().requires_grad_() for tensor in (gate, up)]
     result = F.silu(inputs[0]) * inputs[1]
-    y, d_gate, d_up = torch.empty(61), torch.zeros(61), torch.zeros(61)
-    call("silu_mul", gate, up, 61, y, dy, d_gate, d_up)
+    y, d_gate, d_up = torch.empty(count), torch.zeros(count), torch.zeros(count)
+    call("silu_mul", gate, up, count, y, dy, d_gate, d_up)
     close(y, result.detach())
     for ours, theirs in zip((d_gate, d_up), expected_gradients(result, dy, *inputs), strict=True):
         close(ours, theirs)
@@ -158,10 +177,12 @@ def ints(*shape: int, below: int) -> Tensor:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
-@pytest.mark.parametrize(("count", "with_types", "learned"), [(1, False, True), (13, True, True), (70, True, False)])
-def test_embedding(count: int, with_types: bool, learned: bool, rate: float) -> None:
+@pytest.mark.parametrize(
+    ("count", "registers", "with_types", "learned"), [(1, 6, False, True), (13, 7, True, True), (70, 5, True, False)]
+)
+def test_embedding(count: int, registers: int, with_types: bool, learned: bool, rate: float) -> None:
     """A token may come several times; without learned positions none are added."""
-    width, scale = 3 * PANEL, 1.7
+    width, scale = registers * LANES, 1.7
     ids, types = ints(count, below=5), ints(count, below=2)
     tokens, type_table, positions = randn(5, width), randn(2, width, seed=1), randn(count, width, seed=2)
     x, dx = torch.empty(count, width), randn(count, width, seed=3)
@@ -233,21 +254,24 @@ def spans(which: int) -> list[tuple[int, int]]:
     return list(zip(starts, LENGTHS, strict=True))[which::2]
 
 
-def test_rotary() -> None:
-    x, dy, angles = randn(3, 10), randn(3, 10, seed=1), randn(5)
+@pytest.mark.parametrize(("heads", "width"), [(1, 2), (3, 10), (8, 64), (5, 34)])
+def test_rotary(heads: int, width: int) -> None:
+    x, dy, angles = randn(heads, width), randn(heads, width, seed=1), randn(width // 2)
     exact = x.double().requires_grad_()
-    turned = torch.view_as_complex(exact.view(3, 5, 2)) * torch.polar(torch.ones(5).double(), angles.double())
+    ones = torch.ones(width // 2).double()
+    turned = torch.view_as_complex(exact.view(heads, -1, 2)) * torch.polar(ones, angles.double())
     result = torch.view_as_real(turned).flatten(1)
     table = torch.stack((angles.cos(), angles.sin()), 1).contiguous()
     ours, grad = x.clone(), dy.clone()
-    call("rotary", ours, grad, 3, 10, table)
+    call("rotary", ours, grad, heads, width, table)
     close(ours, result.detach())
     close(grad, expected_gradients(result, dy, exact)[0])
 
 
+@pytest.mark.parametrize("registers", [1, 2001])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_dropout_add(rate: float) -> None:
-    count = 64 * 500
+def test_dropout_add(rate: float, registers: int) -> None:
+    count = registers * LANES
     x, y, dz = randn(count), randn(count, seed=1), randn(count, seed=2)
     z, dx, dy = y.clone(), torch.ones(count), torch.empty(count)
     call("dropout_add", x, z, count, rate, c_uint64(7), dz, dx, dy)
@@ -263,8 +287,9 @@ def test_dropout_add(rate: float) -> None:
 @pytest.mark.parametrize(
     ("queries", "keys", "causal"), [(1, 1, True), (5, 9, False), (67, 67, True), (33, 33, True), (20, 3, False)]
 )
-def test_attention(queries: int, keys: int, causal: bool, slope: float) -> None:
-    width, stride = PANEL // 2, PANEL + PANEL // 2
+@pytest.mark.parametrize("registers", [1, 3])
+def test_attention(queries: int, keys: int, causal: bool, slope: float, registers: int) -> None:
+    width, stride = registers * LANES, (registers + 2) * LANES
     query, key, value, grad = (randn(n, stride, seed=i) for i, n in enumerate((queries, keys, keys, queries)))
     output, d_query = torch.zeros(queries, stride), torch.zeros(queries, stride)
     d_key, d_value = torch.zeros(keys, stride), torch.zeros(keys, stride)
@@ -287,7 +312,7 @@ def test_attention(queries: int, keys: int, causal: bool, slope: float) -> None:
 
 def test_attention_dropout_has_its_rate_and_backward_the_same_mask() -> None:
     """With equal scores and values of one, the output counts the weights that are kept."""
-    tokens, width = 400, PANEL // 2
+    tokens, width = 400, LANES
     query, key = torch.zeros(tokens, width), randn(tokens, width)
     value, grad = torch.ones(tokens, width), torch.ones(tokens, width)
     output, d_query = torch.zeros(tokens, width), torch.zeros(tokens, width)
