@@ -7,6 +7,7 @@ import torch
 
 from heedful import __version__
 from heedful.native.engine import library_choice
+from heedful.native.isa import AARCH64, X86_64
 from tests.cli.conftest import Call
 
 
@@ -25,6 +26,12 @@ def test_info_says_what_computes_each_kind_of_work(call: Call) -> None:
     assert f"torch: {torch.__version__}, CPU capability {torch.backends.cpu.get_cpu_capability()}" in done.out
     if (engine := library_choice()) is not None:
         assert f"engine: {engine.path}\ninstruction set: {engine.name}; available: portable" in done.out
+        assert "translate, summarize: engine, int8\nscore, align: engine, float32\n" in done.out
+
+
+def test_the_help_lists_every_instruction_set(call: Call) -> None:
+    listed = " ".join(call("info", "--help").out.split())
+    assert f"(x86-64: {', '.join(X86_64)}; aarch64: {', '.join(AARCH64)})" in listed
 
 
 def test_a_lower_instruction_set_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

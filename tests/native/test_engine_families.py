@@ -29,11 +29,15 @@ DECODERS = [
     {"pre_norm": True, "positions": "rotary", "activation": "gelu"},
     {"pre_norm": True, "positions": "learned", "activation": "gelu_tanh", "tie": "none", "bias": False},
     {"positions": "alibi", "activation": "swiglu", "output_bias": True, "embedding_norm": True},
+    {"positions": "sinusoidal", "activation": "relu", "scale_embedding": True},
+    {"pre_norm": True, "positions": "sinusoidal", "activation": "silu", "n_heads": 1},
 ]
 ENCODERS = [
     {"positions": "learned", "activation": "gelu", "embedding_norm": True, "token_types": 2, "head": "transform"},
     {"pre_norm": True, "positions": "rotary", "activation": "silu", "pooler": True, "labels": ("a", "b", "c")},
     {"positions": "alibi", "activation": "swiglu", "tie": "none", "output_bias": True, "labels": ("a", "b")},
+    {"positions": "sinusoidal", "activation": "relu", "head": "linear", "labels": ("a", "b")},
+    {"pre_norm": True, "positions": "sinusoidal", "activation": "gelu_tanh", "bias": False, "head": "transform"},
 ]
 PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15, 16, 17], [5, 6, 7], list(range(20, 41))]
 

@@ -43,10 +43,12 @@ MASKED = [
     {"pre_norm": True, "positions": "rotary", "activation": "gelu", "head": "transform", "output_bias": True},
     {"positions": "learned", "activation": "gelu", "embedding_norm": True, "head": "transform", "token_types": 2},
     {"positions": "alibi", "activation": "silu", "head": "linear", "tie": "none", "bias": False},
+    {"positions": "sinusoidal", "activation": "relu", "head": "linear", "scale_embedding": True},
 ]
 CLASSES = [
     LABELS | {"positions": "learned", "activation": "gelu", "pooler": True, "head": "none", "token_types": 2},
     LABELS | {"pre_norm": True, "positions": "rotary", "activation": "swiglu"},
+    LABELS | {"positions": "sinusoidal", "activation": "gelu_tanh", "pooler": True, "scale_embedding": True},
 ]
 
 

@@ -9,7 +9,7 @@ from heedful.config import RunConfig, load_config
 from heedful.model.transformer import build_model
 from heedful.native.engine import library
 from heedful.training.backend import LossBackend
-from heedful.training.tasks.classification import ClassificationTask
+from heedful.training.tasks.classification import ClassificationTask, RegressionTask
 from heedful.training.tasks.language_model import LanguageModelTask
 
 SIZES = ["model.vocab_size=50", "model.d_model=64", "model.d_ff=64", "model.n_heads=2", "model.decoder_layers=1"]
@@ -18,7 +18,7 @@ GPT = [*SIZES, "model.family=decoder"]
 
 def described(words: list[str], task: Any = LanguageModelTask) -> str:
     config: RunConfig = load_config(None, words)
-    return LossBackend(build_model(config.model), task, config, torch.device("cpu")).describe()
+    return LossBackend(build_model(config.model), task.__new__(task), config, torch.device("cpu")).describe()
 
 
 @pytest.mark.skipif(library() is None, reason="there is no compiled engine")
@@ -48,4 +48,6 @@ def test_a_task_with_another_loss_is_left_to_pytorch() -> None:
         pass
 
     assert Same.native_loss and not Other.native_loss
-    assert "loss of this task" in described(GPT, Other)
+    assert "(not by the native engine: it does not compute the loss of class Other)" in described(GPT, Other)
+    regression = described(GPT, RegressionTask)
+    assert "(not by the native engine: it does not compute the loss of task=regression)" in regression

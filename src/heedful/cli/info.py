@@ -16,8 +16,8 @@ INSTALL = "pip install 'heedful[train]'"
 def info() -> None:
     """Print versions and what computes what. The compiled engine with its instruction set, threads and the torch build.
 
-    HEEDFUL_ISA selects a lower instruction set (x86-64: portable, avx2, avx512, avx512bf16; aarch64: portable), or
-    torch only (none).
+    HEEDFUL_ISA selects an instruction set (x86-64: portable, avx2, avx512, avx512bf16, amx; aarch64: portable,
+    dotprod), or torch only (none). By default, the highest one of the CPU is used.
     """
     from heedful import __version__
     from heedful.native.engine import library_choice
@@ -44,14 +44,14 @@ def _backends(engine: LibraryChoice | None) -> Iterator[tuple[str, str]]:
     from heedful.native.engine import training_precision
 
     torch = "torch" if importlib.util.find_spec("torch") else f"needs torch ({INSTALL})"
-    for work, changes in (
-        ("translate, summarize", {"family": "encoder-decoder"}),
-        ("transcribe", {"family": "encoder-decoder", "features": 80}),
-        ("generate", {"family": "decoder"}),
-        ("fill-mask, embed, classify", {"family": "encoder"}),
+    for work, precision, changes in (
+        ("translate, summarize", "int8", {"family": "encoder-decoder"}),
+        ("score, align", "float32", {"family": "encoder-decoder"}),
+        ("transcribe", "int8", {"family": "encoder-decoder", "features": 80}),
+        ("generate", "float32", {"family": "decoder"}),
+        ("fill-mask, embed, classify", "float32", {"family": "encoder"}),
     ):
         compiled = engine is not None and supports(ModelConfig.model_validate({"vocab_size": 8} | changes))
-        precision = "int8" if changes["family"] == "encoder-decoder" else "float32"
         yield work, f"engine, {precision}" if compiled else torch
     if engine is not None and torch == "torch":
         torch = f"engine, {training_precision('auto', engine.library)}; torch where the log of the run says so"

@@ -12,6 +12,7 @@ from heedful.native.trainer import native_trainer, training_obstacle
 from heedful.ops.cross_entropy import Loss
 from heedful.ops.precision import autocast, choose_precision
 from heedful.training.losses import rdrop_loss, uniform_label_smoothing
+from heedful.training.tasks import TASKS
 from heedful.training.tasks.task import Task
 
 
@@ -58,4 +59,7 @@ def _torch_setting(settings: TrainSettings) -> str:
 
 
 def _loss_obstacle(task: Task) -> str:
-    return "" if task.native_loss else "it does not compute the loss of this task"
+    if task.native_loss:
+        return ""
+    name = next((f"task={name}" for name, kind in TASKS.items() if type(task) is kind), f"class {type(task).__name__}")
+    return f"it does not compute the loss of {name}"
