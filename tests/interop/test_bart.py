@@ -91,3 +91,66 @@ def test_a_folder_converts_and_comes_back(tmp_path: Path) -> None:
     options: dict[str, Any] = {"max_length": 12, "beam": 2}
     assert first.summarize(TEXTS, **options) == own.summarize(TEXTS, **options) == again.summarize(TEXTS, **options)
     assert own.summarize("") == ""
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "greedy": {"num_beams": 1, "forced_eos_token_id": True},
+    "beam": {"num_beams": 4, "length_penalty": 0.0, "early_stopping": "never"},
+    "short": {"num_beams": 1, "forced_eos_token_id": True, "min_length": 7, "max_length": 7},
+    "new tokens": {"num_beams": 1, "min_length": None, "max_length": None, "min_new_tokens": 6, "max_new_tokens": 9},
+}
+
+
+def make_with_settings(make: Callable[[Path, int], Any], path: Path, settings: str) -> Any:
+    theirs = make(path, 1)
+    values = {"min_length": 8, "max_length": 40, "no_repeat_ngram_size": 3} | SETTINGS[settings]
+    values["bad_words_ids"] = [[theirs.config.pad_token_id]]
+    if "forced_eos_token_id" in values:
+        values["forced_eos_token_id"] = theirs.config.eos_token_id
+    if make is bart:
+        values["forced_bos_token_id"] = theirs.config.bos_token_id
+    theirs.generation_config.update(**values)
+    theirs.generation_config.save_pretrained(path)
+    return theirs
+
+
+def generated(theirs: Any, summarizer: Summarizer, text: str) -> list[int]:
+    """The tokens of generate() with the settings of the folder."""
+    tokenizer = summarizer.source_tokenizer
+    output = theirs.generate(torch.tensor([[*tokenizer.encode(text), tokenizer.eos_id]]))
+    return [token for token in output[0, 1:].tolist() if token != tokenizer.eos_id]
+
+
+@pytest.mark.parametrize("make", [bart, pegasus])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_folder_summarizes_with_its_own_settings(
+    tmp_path: Path, make: Callable[[Path, int], Any], settings: str
+) -> None:
+    theirs = make_with_settings(make, tmp_path, settings)
+    summarizer = heedful.load(tmp_path, kind=Summarizer, precision="float32")
+    for text in TEXTS:
+        summary = summarizer.translations([text], loop_guard=False)[0][0]
+        assert list(summary.ids) == generated(theirs, summarizer, text)
+        assert "<s>" not in summary.text
+
+
+def test_the_settings_of_a_folder_are_written_back(tmp_path: Path) -> None:
+    theirs = make_with_settings(bart, tmp_path / "bart", "greedy")
+    convert(tmp_path / "bart", tmp_path / "ours", "heedful")
+    convert(tmp_path / "ours", tmp_path / "again", "huggingface")
+    again = transformers.BartForConditionalGeneration.from_pretrained(tmp_path / "again")
+    summarizer = heedful.load(tmp_path / "ours", kind=Summarizer)
+    for text in TEXTS:
+        assert generated(again, summarizer, text) == generated(theirs, summarizer, text)
+
+
+def test_the_length_penalty_of_a_folder_is_read_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    theirs = bart(tmp_path)
+    theirs.generation_config.update(num_beams=4, length_penalty=2.0, early_stopping=True)
+    theirs.generation_config.save_pretrained(tmp_path)
+    assert interop.open_folder(tmp_path).search.length_penalty == 2.0
+    assert "length_penalty=2 of transformers is read as 2 of GNMT's formula and early_stopping is not" in caplog.text
+    (tmp_path / "generation_config.json").write_text('{"num_beams": 1, "length_penalty": 2.0}')
+    caplog.clear()
+    interop.open_folder(tmp_path)
+    assert not caplog.text

@@ -332,6 +332,7 @@ def test_alternative_names_of_settings_are_understood(tmp_path: Path) -> None:
     }.items():
         config[alias] = config.pop(name)
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_beams": 7}))
+    (tmp_path / "generation_config.json").unlink()  # where it exists, it alone counts
     opened = interop.open_folder(tmp_path)
     assert opened.model.config == expected
     assert opened.search.beam == 7

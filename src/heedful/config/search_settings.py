@@ -26,6 +26,9 @@ class SearchSettings(Section):
     no_repeat_ngram: Annotated[int, Field(ge=0)] = Field(
         0, description="No n-gram of this length occurs twice in an output (Paulus et al., 2018); 0 allows all."
     )
+    first_token: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Id of the token that every output begins with, such as BART's start token."
+    )
     loop_guard: bool = Field(
         True,
         description="Search a sentence again if its output repeats an n-gram four times in a row or more, and its"

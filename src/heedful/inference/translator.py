@@ -16,6 +16,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
+import numpy as np
+
 from heedful.errors import SettingError
 from heedful.inference.alignment import align_words, choose_heads, cross_attention
 from heedful.inference.confidence import ConfidenceModel, load_confidence
@@ -228,10 +230,14 @@ class Translator(LoadedModels):
 
     def search_request(self, part: SourcePart, options: SearchOptions) -> SearchRequest:
         eos, phrases = self.source_tokenizer.specials.eos, part.phrases
+        prefix, shortlist = part.prefix, part.shortlist
+        if options.first_token is not None and prefix[:1] != (options.first_token,):
+            prefix = (options.first_token, *prefix)
+            shortlist = None if shortlist is None else np.union1d(shortlist, np.int32(options.first_token))
         if phrases is not None:  # a required phrase may repeat itself, so that the guard against loops does not apply
             phrases = replace(phrases, filled=options.beam)
             options = options.model_copy(update={"beam": phrases.beam(options.beam), "loop_guard": False})
-        return SearchRequest(part.ids and [*part.ids, eos], options, part.prefix, part.shortlist, phrases)
+        return SearchRequest(part.ids and [*part.ids, eos], options, prefix, shortlist, phrases)
 
     def _backend(self, sampling: bool, options: SearchOptions, few: bool) -> SearchBackend:
         """What computes the searches of one call: the native engine where it can."""

@@ -230,7 +230,8 @@ def _their_greedy(model: EncoderDecoder | DecoderModel, other: Any, row: Sequenc
     if isinstance(model, EncoderDecoder) and config.features:
         return _their_greedy_transcript(model, other, row)
     before = 1 if isinstance(model, EncoderDecoder) else len(row)
-    options = {"num_beams": 1, "do_sample": False, "forced_eos_token_id": None, "max_length": before + _limit(model)}
+    none = {"forced_bos_token_id": None, "forced_eos_token_id": None, "min_length": 0, "no_repeat_ngram_size": 0}
+    options = {"num_beams": 1, "do_sample": False, "max_length": before + _limit(model), **none}
     output = other.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)[0, before:].tolist()
     return output[: output.index(config.eos_id)] if config.eos_id in output else list(output)
 

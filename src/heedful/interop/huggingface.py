@@ -9,13 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, N_FFT, SAMPLE_RATE
-from heedful.config import ModelConfig, SearchSettings
+from heedful.config import ModelConfig
 from heedful.errors import FolderError, SettingError, quote
-from heedful.files import read_json
-from heedful.inference.whisper_tokens import WhisperTokens
 from heedful.interop import vocabulary_files
 from heedful.interop.architecture import Architecture
 from heedful.interop.bert import Bert
+from heedful.interop.generation_settings import read_search, write_search
 from heedful.interop.gpt2 import Gpt2
 from heedful.interop.marian import Bart, Marian, Pegasus
 from heedful.interop.model_card import card
@@ -48,7 +47,7 @@ def read(path: Path, description: dict[str, Any]) -> ModelFolder:
     if model.config.family == "encoder-decoder" and not model.config.features:
         target, source = target.use_start(), source.use_start()
     task = "summarization" if description.get("model_type") in SUMMARIZERS else ""
-    return ModelFolder(model, target, source, _search(path, description), path, task)
+    return ModelFolder(model, target, source, read_search(path, description, model.config), path, task)
 
 
 def read_model(path: Path, description: dict[str, Any]) -> EncoderDecoder | DecoderModel | EncoderModel:
@@ -99,7 +98,7 @@ def write(opened: ModelFolder, path: Path) -> None:
     vocabulary_files.write(opened, path)
     if config.features:
         _write_json(path / "preprocessor_config.json", feature_settings(config))
-    _write_json(path / folder.SEARCH, _generation(opened))
+    _write_json(path / folder.SEARCH, write_search(opened))
     atomic_write(path / folder.CARD, card(opened, "transformers"))
     _write_json(path / folder.CONFIG, architecture.description(config) | {"dtype": "float32"})
 
@@ -120,45 +119,6 @@ def architecture_for(config: ModelConfig) -> Architecture:
         ),
         related[0],
     )
-
-
-def _search(path: Path, description: dict[str, Any]) -> SearchSettings:
-    """The beam size of the folder; its length penalty is another formula, so heedful's default stays."""
-    beam = 1 if description.get("model_type") == Whisper.model_type else SearchSettings().beam
-    foreign = ForeignConfig(description | (read_json(path, folder.SEARCH) or {}), path / folder.SEARCH)
-    return SearchSettings(beam=foreign.integer("num_beams", beam, most=1000))
-
-
-def _generation(opened: ModelFolder) -> dict[str, Any]:
-    """generation_config.json, limited to what both libraries compute alike: greedy, or beam without length penalty."""
-    config, search = opened.model.config, opened.search
-    if config.family == "encoder":
-        return {}
-    ids = {"pad_token_id": config.pad_id, "eos_token_id": config.eos_id, "bos_token_id": config.bos_id}
-    if config.family == "decoder":
-        return ids
-    never = sorted({config.pad_id, config.bos_id} - {config.eos_id})
-    start = {"decoder_start_token_id": config.bos_id, "forced_eos_token_id": config.eos_id}
-    wide = {"num_beams": search.beam, "length_penalty": 0.0, "early_stopping": True}
-    beam = wide if search.beam > 1 and search.length_penalty == 0 else {"num_beams": 1}
-    common = ids | start | {"bad_words_ids": [[number] for number in never], "max_length": config.max_length} | beam
-    tokens = WhisperTokens.of(opened.tokenizer, config.vocab_size) if config.features else None
-    return common if tokens is None else common | _whisper_generation(tokens)
-
-
-def _whisper_generation(tokens: WhisperTokens) -> dict[str, Any]:
-    """What Whisper's folders say about its special tokens; without it, transformers writes empty transcripts."""
-    settings: dict[str, Any] = {
-        "suppress_tokens": list(tokens.suppressed),
-        "begin_suppress_tokens": list(tokens.blank),
-        "no_timestamps_token_id": tokens.no_timestamps,
-        "is_multilingual": bool(tokens.languages),
-        "return_timestamps": False,
-    }
-    if tokens.languages:
-        settings["lang_to_id"] = {f"<|{code}|>": number for code, number in tokens.languages.items()}
-        settings["task_to_id"] = {"transcribe": tokens.transcribe}
-    return settings
 
 
 def feature_settings(config: ModelConfig) -> dict[str, Any]:

@@ -17,6 +17,10 @@ class ForeignConfig:
     def __init__(self, values: dict[str, Any], where: Path) -> None:
         self.values, self.where = values, where
 
+    def has(self, name: str) -> bool:
+        """Whether a setting has a value; null is none."""
+        return self.values.get(name) is not None
+
     def integer(self, name: str, default: int | None = None, least: int = 1, most: int = 10_000_000) -> int:
         value = self._get(name, default)
         if isinstance(value, list) and len(value) == 1:  # ids of eos may be a list of one
