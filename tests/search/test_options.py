@@ -24,6 +24,10 @@ def test_the_defaults_of_a_folder_are_changed_by_a_request():
         ({"beem": 3}, "unknown key search.beem; did you mean beam"),
         ({"beam": 0}, "search.beam is 0"),
         ({"top_p": 0.0}, "search.top_p is 0.0"),
+        (
+            {"min_length": 20, "max_length": 10},
+            r"search: min_length \(20\) is above max_length \(10\); lower min_length",
+        ),
         ({"temperature": float("nan")}, "search.temperature is nan"),
     ],
 )

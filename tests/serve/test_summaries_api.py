@@ -33,6 +33,9 @@ def test_documents_are_summarized_as_in_python(make_folder, tmp_path: Path, fold
             [], [f"the document has {tokens:,} tokens, and this model reads {longest:,}"]
         ]  # fmt: skip
         assert client.post("/v1/summaries", json={"text": TEXT, "min_length": -1}).status_code == 422
+        refused = client.post("/v1/summaries", json={"text": TEXT, "min_length": 20})  # max_length is the folder's
+        assert refused.status_code == 422
+        assert "min_length (20) is above max_length (8)" in refused.json()["error"]["message"]
         assert client.post("/v1/fill", json={"text": "a [MASK]"}).status_code == 404
         page = client.get("/page/summarize.js")
         assert page.status_code == 200 and "/v1/summaries" in page.text

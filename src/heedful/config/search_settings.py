@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from heedful.config.section import Section
 
@@ -34,3 +34,12 @@ class SearchSettings(Section):
         description="Search a sentence again if its output repeats an n-gram four times in a row or more, and its"
         " source does not. Other outputs stay the same.",
     )
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> Self:
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(
+                f"min_length ({self.min_length}) is above max_length ({self.max_length});"
+                " lower min_length or raise max_length"
+            )
+        return self
