@@ -285,6 +285,8 @@ def test_a_column_is_translated_in_place() -> None:
     assert translated(opened(b"1\tdog\n", "tsv", column="2")).decode() == "1\tžžž\n"
     with pytest.raises(DataError, match=r"its first row is a, b; give the column"):
         opened(b"a,b\n1,2\n", "csv")
+    with pytest.raises(DataError, match="which column"):  # a translation does not replace the title
+        opened(b"title,description\n1,2\n", "csv")
 
 
 @FAST

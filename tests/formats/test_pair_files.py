@@ -251,7 +251,11 @@ HOSTILE = {
     ("name", "text", "words"),
     [
         ("a.csv", "en,de,fr\na,b,c\n", "it has en, de, fr: choose with source_language and target_language"),
-        ("a.jsonl", '{"translation": {"en": "a", "de": "b"}}\n', "no fields source and target; it has en, de: choose"),
+        (
+            "a.jsonl",
+            '{"translation": {"en": "a", "de": "b"}}\n',
+            "no fields source and target, .*; it has en, de: choose",
+        ),
         ("a.tmx", "", "a.tmx is empty; give another file"),
         (
             "folder/a.docx",
@@ -287,6 +291,32 @@ def test_two_languages_are_a_header_and_two_short_words_a_pair(
     pairs, dropped = read(tmp_path / "a.csv", *wanted)
     assert pairs == [("a", "b")] if is_header else [tuple(first.split(",")), ("a", "b")]
     assert (f"(CSV, header: {first.replace(',', ', ')})" in str(dropped.by_file[0])) == is_header
+
+
+@pytest.mark.parametrize("extension", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        "document,summary", "article,highlights", "text,title", "text,summary", "abstract,title",
+        "description,synopsis", "article,abstract", "source,summary",
+    ],
+)  # fmt: skip
+def test_the_usual_names_of_documents_and_summaries(tmp_path: Path, names: str, extension: str) -> None:
+    source, target = names.split(",")
+    cells = {"id": "7", target: "b", source: "a long text"}
+    path = tmp_path / f"a.{extension}"
+    delimiter = {"csv": ",", "tsv": "\t"}.get(extension, "")
+    table = [delimiter.join(cells), delimiter.join(cells.values())]
+    path.write_text("\n".join(table if delimiter else [json.dumps(cells)]) + "\n", encoding="utf-8")
+    assert read(path)[0] == [("a long text", "b")]
+
+
+@pytest.mark.parametrize("first", ["text,Titel", "document,text", "summary,title", "abstract,abstract", "Title,Titel"])
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_a_first_row_without_both_names_is_a_pair(tmp_path: Path, first: str, delimiter: str) -> None:
+    path = tmp_path / ("a.csv" if delimiter == "," else "a.tsv")
+    path.write_text(f"{first}\na,b\n".replace(",", delimiter), encoding="utf-8")
+    assert read(path)[0] == [tuple(first.split(",")), ("a", "b")]
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 from heedful.errors import DataError
 from heedful.formats.document import Document, DocumentOptions, TargetText
 from heedful.formats.encoded_text import EncodedText, Splice
-from heedful.formats.language_tags import WantedLanguages, best_match
+from heedful.formats.language_tags import WantedLanguages
 from heedful.formats.line_files import BadLine, decode_good_and_bad
 from heedful.formats.segment import Segment, TaggedText
-from heedful.formats.tables import SOURCE_NAMES, TARGET_NAMES
+from heedful.formats.tables import pair_names
 
 STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 KEY = re.compile(r"\s*:")
@@ -23,7 +23,7 @@ NOT_JSON, NO_PAIR = "not a JSON object", "no source and target"
 
 
 def read_json_lines(file: BinaryIO, languages: WantedLanguages) -> Iterator[Segment]:
-    """Pairs of a JSON Lines file: {"source": …, "target": …} or {"translation": {"en": …, "de": …}}."""
+    """Pairs of a JSON Lines file: {"source": …, "target": …}, {"translation": {"en": …, "de": …}} or the like."""
     for number, line in enumerate(decode_good_and_bad(file), 1):
         if isinstance(line, BadLine):
             yield Segment(TaggedText(), None, number, line.reason, defect=True)
@@ -44,20 +44,12 @@ def object_segment(values: Mapping[str, Any], languages: WantedLanguages, line: 
     """The pair of an object or of a row."""
     pair = values.get("translation")
     pair = pair if isinstance(pair, Mapping) else values
-    source, target = (
-        _field(pair, names, language)
-        for names, language in ((SOURCE_NAMES, languages.source), (TARGET_NAMES, languages.target))
-    )
-    if source is None or target is None:
+    names = pair_names(list(pair), languages, summaries=True)
+    source, target = (None, None) if names is None else (pair[name] for name in names)
+    if not isinstance(source, str) or not isinstance(target, str):
         field_names = ", ".join(map(str, pair))[:80]
         return Segment(TaggedText(field_names), None, line, NO_PAIR, defect=True)
     return Segment(TaggedText(source), TaggedText(target), line)
-
-
-def _field(values: Mapping[str, Any], names: tuple[str, ...], language: str | None) -> str | None:
-    tag = best_match(language, [name for name in values if len(name) <= 8]) if language else None
-    value = values.get(tag) if tag else next((values[name] for name in names if name in values), None)
-    return value if isinstance(value, str) else None
 
 
 class JsonDocument(Document):

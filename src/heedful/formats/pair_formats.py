@@ -305,7 +305,9 @@ def _has_header(path: Path, languages: WantedLanguages) -> bool:
     first = head[len(encoding.bom) :].decode(encoding.name, "replace").partition("\n")[0]
     names = [cell.strip().lower() for cell in first.split("\t")]
     named = bool({"source", "target"} <= set(names) or languages.source or languages.target)
-    return encoding.name.startswith("utf-16") or (named and pair_columns(names, languages) is not None)
+    if encoding.name.startswith("utf-16") or (named and pair_columns(names, languages) is not None):
+        return True
+    return pair_columns(names, languages) is None and pair_columns(names, languages, summaries=True) is not None
 
 
 def _check_fields(path: Path, segments: Iterator[Segment]) -> None:
@@ -313,8 +315,8 @@ def _check_fields(path: Path, segments: Iterator[Segment]) -> None:
     first = list(islice(segments, CHECKED_OBJECTS))
     if first and all(segment.problem == NO_PAIR for segment in first):
         raise DataError(
-            f"{path} has no fields source and target; it has {first[0].source.text}: choose with source_language and"
-            " target_language."
+            f"{path} has no fields source and target, nor document and summary; it has {first[0].source.text}: choose"
+            " languages with source_language and target_language, or rename fields."
         )
 
 

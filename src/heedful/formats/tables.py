@@ -21,6 +21,15 @@ from heedful.formats.segment import Segment, TaggedText
 MAX_CELL = 1 << 20  # characters
 SOURCE_NAMES = ("source", "src", "source_text", "text", "original")
 TARGET_NAMES = ("target", "tgt", "trg", "target_text", "translation")
+DOCUMENT_NAMES = ("document", "article", "dialogue", "text", "body", "description", "abstract")
+SUMMARY_NAMES = (
+    "summary",
+    "highlights",
+    "synopsis",
+    "headline",
+    "title",
+    "abstract",
+)  # a paper's, which may itself have a title
 SHORT_ROW = "fewer columns than needed"
 
 
@@ -52,18 +61,29 @@ def table_dialect(head: str, tabs: bool) -> TableDialect:
     return TableDialect(max(",;\t", key=first.count))
 
 
-def pair_columns(header: Sequence[str], languages: WantedLanguages) -> tuple[int, int] | None:
+def pair_columns(header: Sequence[str], languages: WantedLanguages, summaries: bool = False) -> tuple[int, int] | None:
     """The columns of source and target by the names in a header; None if the first row is not a header."""
     names = [cell.strip().lower() for cell in header]
-    source = _column(names, SOURCE_NAMES, languages.source)
-    target = _column(names, TARGET_NAMES, languages.target)
+    pair = pair_names(names, languages, summaries)
+    return None if pair is None else (names.index(pair[0]), names.index(pair[1]))
+
+
+def pair_names(names: Sequence[str], languages: WantedLanguages, summaries: bool = False) -> tuple[str, str] | None:
+    """The names of source and target; with `summaries` also those of a document and its summary."""
+    source = _name(names, SOURCE_NAMES, languages.source)
+    target = _name(names, TARGET_NAMES, languages.target)
+    if summaries and (source is None or target is None):
+        source = _name(
+            names, (*DOCUMENT_NAMES, *SOURCE_NAMES)
+        )  # a column `source` beside an article names its publisher
+        target = _name(names, (*TARGET_NAMES, *SUMMARY_NAMES))
     return (source, target) if source is not None and target is not None and source != target else None
 
 
-def _column(names: Sequence[str], usual: Sequence[str], language: str | None) -> int | None:
+def _name(names: Sequence[str], usual: Sequence[str], language: str | None = None) -> str | None:
     if language and (tag := best_match(language, [name for name in names if 2 <= len(name) <= 8])):
-        return names.index(tag)
-    return next((names.index(name) for name in usual if name in names), None)
+        return tag
+    return next((name for name in usual if name in names), None)
 
 
 def header_row(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages) -> list[str]:
@@ -88,7 +108,7 @@ def _is_header(row: Sequence[str], languages: WantedLanguages) -> bool:
     Two tags may also be two short words (English "to", German "zu"): they are a header only if every language that is
     wanted is one of them.
     """
-    if pair_columns(row, languages):
+    if pair_columns(row, languages, summaries=True):
         return True
     return are_languages(row) and (len(row) > 2 or languages.are_among([cell.strip() for cell in row]))
 
@@ -113,7 +133,7 @@ def read_table(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages
         if row is None:
             return
         if header and _is_header(row, languages):
-            columns, header = pair_columns(row, languages) or columns, False
+            columns, header = pair_columns(row, languages, summaries=True) or columns, False
             continue
         header = False
         if row:
