@@ -189,10 +189,10 @@ def test_evaluate_prints_error_rates(folder: Path, tmp_path: Path) -> None:
         (["--beam", "3", "--length-penalty", "2"], {"beam": 3, "length_penalty": 2.0}),
     ],
 )
-def test_evaluate_searches_with_its_options(
+def test_commands_search_with_their_options(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], options: dict[str, Any]
 ) -> None:
-    """The command scores the text that Python's transcriber writes with the same options."""
+    """Commands score and write the text of Python's transcriber with the same options."""
     scored: list[list[str]] = []
     changes: list[dict[str, Any]] = []
     score, search_options = word_errors.evaluate_speech, Transcriber.options
@@ -216,6 +216,9 @@ def test_evaluate_searches_with_its_options(
     assert result.exit_code == 0, result.output
     assert scored == [expected]
     assert changes == [options]
+    command = ["transcribe", str(folder), str(tmp_path / "a.wav"), "--precision", "float32", *arguments]
+    assert CliRunner().invoke(build_app(), command).stdout.splitlines() == expected
+    assert changes[1:] == [options]
 
 
 @pytest.mark.parametrize("option", ["--tokenize=13a", "--lowercase", "--calibrate", "--workers=2", "--shortlist"])

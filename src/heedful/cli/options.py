@@ -54,7 +54,7 @@ class Languages:
 
 @dataclass(frozen=True)
 class BeamSearchGroup:
-    """How translations and summaries are searched for."""
+    """How translations, summaries and transcripts are searched for."""
 
     beam: Beam = None
     length_penalty: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli.open_models import open_transcriber
-from heedful.cli.options import Beam, Compute, OutputFile, drop_unset
+from heedful.cli.options import BeamSearchGroup, Compute, OutputFile, drop_unset
 from heedful.cli.streams import DASH, check_outputs, output_lines
 from heedful.errors import DataError, SettingError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def transcribe(
     model: Annotated[Path, typer.Argument(help="A model folder, or a .pt file of OpenAI's Whisper.")],
     files: Annotated[list[Path], typer.Argument(help="Recordings: wav, flac, ogg or mp3, at any sampling rate.")],
+    search: BeamSearchGroup,
     compute: Compute,
     output: OutputFile = DASH,
     timestamps: Annotated[
@@ -31,7 +32,6 @@ def transcribe(
     language: Annotated[
         str | None, typer.Option(help="Language code for a multilingual Whisper model; detected if not given.")
     ] = None,
-    beam: Beam = None,
 ) -> None:
     """Transcribe recordings: a line of text for each, in order. Long recordings are cut at silence into windows.
 
@@ -45,7 +45,7 @@ def transcribe(
         raise SettingError(f"--srt writes the subtitles of one recording, and {len(files)} were given; give one.")
     check_outputs(output)
     transcriber = open_transcriber(model, compute)
-    options = drop_unset(language=language, beam=beam) | {"timestamps": timestamps or as_json or srt}
+    options = drop_unset(search, language=language) | {"timestamps": timestamps or as_json or srt}
     errors: dict[int, DataError] = {}
     with output_lines(output, *files) as put:
         transcripts = transcriber.stream(files, unreadable=errors.__setitem__, **options)
