@@ -85,7 +85,7 @@ def test_a_loop_is_searched_again_and_every_other_output_is_the_same(beam):
     options = SearchOptions(beam=beam, max_extra=9)
     free = beam_search(Stuck(), *batch(SENTENCES), options.model_copy(update={"loop_guard": False}))
     guarded = beam_search(Stuck(), *batch(SENTENCES), options)
-    loops = [has_loop(hypotheses[0], source) for hypotheses, source in zip(free, SENTENCES, strict=True)]
+    loops = [has_loop(hypotheses[0].ids, source) for hypotheses, source in zip(free, SENTENCES, strict=True)]
     assert loops == [False, True, False, True, True]  # the output has more copies than any source
     for before, after, loop, source in zip(free, guarded, loops, SENTENCES, strict=True):
         assert (before == after) is not loop
@@ -99,7 +99,7 @@ def test_a_loop_of_the_source_is_no_loop():
     options = SearchOptions(beam=2, max_length=6)
     free = beam_search(Stuck(), *batch([LOOPING]), options.model_copy(update={"loop_guard": False}))
     assert max_copies(free[0][0].ids) > MAX_COPIES
-    assert has_loop(free[0][0], PLAIN) and not has_loop(free[0][0], LOOPING)
+    assert has_loop(free[0][0].ids, PLAIN) and not has_loop(free[0][0].ids, LOOPING)
     assert beam_search(Stuck(), *batch([LOOPING]), options) == free
 
 

@@ -83,7 +83,7 @@ def beam_steps(
     free = [not options.phrases or options.phrases[b] is None for b in range(len(source))]
     again: list[int] = []
     for finished in _search(rows, options, cancelled):
-        loops = {b for b, n_best in finished if n_best and free[b] and has_loop(n_best[0], sources[b])}
+        loops = {b for b, n_best in finished if n_best and free[b] and has_loop(n_best[0].ids, sources[b])}
         if audio:
             loops = {b for b, n_best in finished if b in loops and not n_best[0].finished}
         again += loops

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heedful.search.hypothesis import Hypothesis
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -36,9 +34,9 @@ def max_copies(ids: Sequence[int]) -> int:
     return copies
 
 
-def has_loop(hypothesis: Hypothesis, source: Sequence[int]) -> bool:
+def has_loop(ids: Sequence[int], source: Sequence[int]) -> bool:
     """Whether an output has a loop that its source does not have."""
-    copies = max_copies(hypothesis.ids)
+    copies = max_copies(ids)
     return copies > MAX_COPIES and copies > max_copies(source)
 
 
