@@ -156,6 +156,28 @@ def test_every_update_masks_other_tokens(files: Path, finished: dict[str, Path])
     assert not torch.equal(first.chosen, later.chosen)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("task", ["summarization", "translation"])
+def test_a_denoiser_is_the_start_of_a_run_on_pairs(
+    files: Path, finished: dict[str, Path], tmp_path: Path, task: str
+) -> None:
+    pairs = [f"{pair.source}\t{pair.target}\n" for pair in demo.generate(60, seed=5)]
+    (tmp_path / "pairs.tsv").write_text("".join(pairs), encoding="utf-8")
+    shape = [setting for setting in TINY if not setting.startswith(("model.", "train.block_size"))]
+    data = {"pairs": [tmp_path / "pairs.tsv"], "cache_dir": tmp_path / "store", "valid_size": 10}
+    config_of_run = config.load_config(
+        None, [*shape, f"task={task}", "train.max_updates=1"], data=data, train={"init": finished["denoiser"]}
+    )
+    run = open_run(config_of_run, tmp_path / "out", False, RunReport(tmp_path / "out", Console(quiet=True)))
+    started, denoiser = run.model.state_dict(), load_file(finished["denoiser"] / "model.safetensors")
+    assert "embedding.weight" in denoiser and "decoder.0.cross.query.weight" in denoiser
+    assert all(torch.equal(started[name], tensor) for name, tensor in denoiser.items())
+    assert all("pointer" in name for name in started.keys() - denoiser.keys())
+    assert (task == "summarization") == (started.keys() != denoiser.keys())
+    tokenizers = [tokenizer.to_json() for tokenizer in run.task.tokenizers]
+    assert tokenizers == [(finished["denoiser"] / "tokenizer.json").read_text(encoding="utf-8")] * 2
+    assert train(run).ended == "all updates done"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("task", ["masked-lm", "denoising"])
 def test_two_ranks_equal_two_accumulations_bit_for_bit(files: Path, tmp_path: Path, task: str) -> None:
