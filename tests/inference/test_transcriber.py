@@ -106,6 +106,9 @@ def test_features_give_the_transcripts_of_files(transcriber: Transcriber, tmp_pa
 def test_wrong_input_is_refused(transcriber: Transcriber, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="give one channel at 16 kHz"):
         transcriber.transcribe(np.zeros((2, 100), np.float32))
+    for wrong in (3, None, b"a.wav", [3], [None]):
+        with pytest.raises(TypeError, match="give a recording as a path or an array of samples"):
+            transcriber.transcribe(wrong)
     with pytest.raises(SettingError, match="no choice of languages"):
         transcriber.transcribe(word("ma"), language="de")
     with pytest.raises(DataError, match="does not exist"):
@@ -139,6 +142,8 @@ def test_the_command_writes_text_json_and_subtitles(folder: Path, tmp_path: Path
     assert srt.startswith("1\n00:00:00,000 --> ")
     timed = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--timestamps"]).stdout
     assert timed.startswith("[00:00:00.000 --> ")
+    timed = run.invoke(build_app(), ["transcribe", str(folder), *files, "--timestamps"]).stdout
+    assert [line.partition(": [00:00:00.000 --> ")[0] for line in timed.splitlines()] == files
     both = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--srt", "--json"])
     assert "give one of them" in str(both.exception)
 

@@ -25,7 +25,11 @@ def transcribe(
     compute: Compute,
     output: OutputFile = DASH,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="Write a line for each segment: [start --> end] text.")
+        bool,
+        typer.Option(
+            "--timestamps",
+            help="Write a line for each segment: [start --> end] text; of several files with their name.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each recording.")] = False,
     srt: Annotated[bool, typer.Option("--srt", help="Write subtitles of one recording in SubRip format.")] = False,
@@ -51,8 +55,9 @@ def transcribe(
         transcripts = transcriber.stream(files, unreadable=errors.__setitem__, **options)
         for number, (file, transcript) in enumerate(zip(files, transcripts, strict=True)):
             if number not in errors:
+                name = f"{file}: " if timestamps and len(files) > 1 else ""
                 for line in _lines(file, transcript, timestamps, as_json, srt):
-                    put(line)
+                    put(name + line)
                 continue
             if len(files) == 1:
                 raise errors[number]

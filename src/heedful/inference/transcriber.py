@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from heedful.audio.audio_files import AudioFile
 from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, SAMPLE_RATE, FeatureFrames, log_mel
 from heedful.audio.windows import AudioWindow, cut_windows
-from heedful.errors import DataError, SettingError
+from heedful.errors import DataError, SettingError, quote
 from heedful.inference.loaded_models import LoadedModels
 from heedful.inference.native_choice import log_torch_notice
 from heedful.inference.native_search import NativeSearchPool
@@ -101,6 +101,8 @@ class Transcriber(LoadedModels):
 
     def transcripts(self, recordings: Sequence[Recording], **options: Any) -> list[Transcript]:
         """The segments of each recording, with times. Options are those of `stream`."""
+        if isinstance(recordings, str | bytes) or not isinstance(recordings, Iterable):
+            raise _not_recordings(recordings)
         return list(self.stream(recordings, **options))
 
     def stream(
@@ -159,6 +161,8 @@ class Transcriber(LoadedModels):
                     " finite floats between -1 and 1."
                 )
             return cut_windows([recording.astype(np.float32)], self.window_seconds)
+        if not isinstance(recording, Path | str | AudioFile):
+            raise _not_recordings(recording)
         file = recording if isinstance(recording, AudioFile) else AudioFile.of(recording)
         return cut_windows(file.blocks(max_seconds=max_seconds), self.window_seconds)
 
@@ -303,3 +307,10 @@ class Transcriber(LoadedModels):
 def join_texts(texts: Iterable[str]) -> str:
     """Texts with a space between them."""
     return " ".join(text for text in texts if text)
+
+
+def _not_recordings(value: object) -> TypeError:
+    return TypeError(
+        f"{quote(value)} is of type {type(value).__name__}; give a recording as a path or an array of samples, or"
+        " several in a list."
+    )
