@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=1, help="loops to show")
     arguments = parser.parse_args()
 
-    model = load(arguments.model, kind=Translator, precision=arguments.precision)
+    model = load(arguments.model, precision=arguments.precision)
+    if not isinstance(model, Translator):
+        parser.error(f"{arguments.model} neither translates nor summarizes")
     lines = [line for line in read_lines(arguments.lines) if line.strip()]
     sources = [[*ids, model.source_tokenizer.eos_id] for ids in model.source_tokenizer.encode_batch(lines)]
     outputs = {

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import heedful
+from heedful.storage.folder import load_folder, save_folder
 from tests.cli.conftest import Call, process, training
 
 
@@ -81,6 +83,9 @@ WORDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     ),
     "pairs that do not fit": (["--source", "GOOD", "--target", "GOOD", "model.max_length=4"],
                               ("tokens, and the model takes 4", "data.max_length=3")),
+    "documents that do not fit": (
+        ["--source", "GOOD", "--target", "GOOD", "--task", "summarization", "model.max_length=4"],
+        ("tokens, and the model takes 4", "data.max_source_length=3")),
     "what the corpus says": (["--source", "GOOD", "--target", "GOOD", "model.vocab_size=77"],
                              ("model.vocab_size is 77", "set text.vocab_size instead")),
 }  # fmt: skip
@@ -291,6 +296,25 @@ def test_translate_refuses_what_is_not_text(trained: Path) -> None:
     done = process("translate", trained, stdin=b"fine\n\xff\xff\n")
     assert done.code == 2
     assert_one_sentence(done.err, "line 2 of standard input")
+
+
+def test_the_vocabulary_of_an_init_folder_is_kept(call: Call, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "good").write_bytes(GOOD)
+    files = ["--source", tmp_path / "good", "--target", tmp_path / "good", "--out", tmp_path / "out"]
+    done = call("train", *files, "--init", trained, "text.vocab_size=301")
+    assert done.code == 2
+    assert_one_sentence(done.err, "text.vocab_size is 301, and the vocabulary of", str(trained), "leave it out")
+
+
+def test_a_denoiser_is_a_start_only(call: Call, trained: Path, tmp_path: Path, corpus: Path) -> None:
+    folder = load_folder(trained)
+    folder.path, folder.task = tmp_path / "d", "denoising"
+    save_folder(folder)
+    for command in ("translate", "summarize"):
+        done = call(command, tmp_path / "d", "-i", corpus / "valid.en")
+        assert done.code == 2
+        assert_one_sentence(done.err, "neither translates nor summarizes; use heedful train, with --init")
+    assert "to start from" in repr(loaded := heedful.load(tmp_path / "d")) and "heedful.train(init" in repr(loaded)
 
 
 @pytest.mark.parametrize(

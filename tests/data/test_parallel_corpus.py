@@ -264,7 +264,8 @@ def test_a_catalog_of_unfinished_translations_gets_advice_of_its_own(tmp_path: P
     ("pairs", "settings", "words"),
     [
         ([("", "a"), (" \u00a0", "b")], {}, ["2 read", "2 dropped: empty side"]),
-        (sentence_pairs(), {"max_length": 1}, ["320 read", "320 dropped: too long"]),
+        (sentence_pairs(), {"max_length": 1}, ["320 read", "320 dropped: too long", "or raise data.max_length and"]),
+        (sentence_pairs(), {"max_source_length": 1}, ["or raise data.max_source_length, data.max_length and"]),
         ([("a b c d", f"{'x ' * 50}{i}") for i in range(50)], {"max_ratio": 2}, ["50 dropped: length ratio"]),
     ],
 )

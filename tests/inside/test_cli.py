@@ -86,7 +86,10 @@ WRONG = [
     ),
     (["align", "model", *FILES, "--reverse", "none"], "none does not exist"),
     (["align", "model", "--source", "a.en", "--target", "none"], "none does not exist; check the path."),
-    (["align", "model", "--source", "a.en", "--target", "one"], "a.en has 4 lines but one has 1; line n of one must"),
+    (
+        ["align", "model", "--source", "a.en", "--target", "one"],
+        "a.en has 4 lines but one has 1; line n of one must belong",
+    ),
     (
         ["align", "model", *FILES, "--heads", "3"],
         "no cross-attention head 3; an example of one is decoder.0.cross.0.",

@@ -263,7 +263,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
             report.dropped[DUPLICATE] = int(repeated.sum())
             usable &= ~repeated
         if not usable.any():
-            raise _nothing_left(report)
+            raise _nothing_left(report, self.config.data)
         assignment = np.where(usable, TRAIN, DROP).astype(np.uint8)
         if valid is None:
             assignment[hold_out_pairs(train.source, usable, self.config.data, self.config.train.seed)] = VALID
@@ -330,7 +330,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         report.truncated, report.truncated_tokens = encoder.truncated, encoder.truncated_tokens
         report.source_limit = encoder.max_source_length
         if not report.kept:
-            raise _nothing_left(report)
+            raise _nothing_left(report, self.config.data)
         if not encoder.valid_text:
             where = report.valid_corpus or "the held-out validation set"
             reasons = ", ".join(report.valid_reasons() if self.valid else report.reasons()) or "0 kept"
@@ -370,12 +370,14 @@ def _chunks(pairs: Iterable[tuple[str, str, int]]) -> Iterator[list[tuple[str, s
         yield chunk
 
 
-def _nothing_left(report: ParallelReport) -> DataError:
+def _nothing_left(report: ParallelReport, data: DataSettings) -> DataError:
     lengths = any(report.dropped.get(reason) for reason in (LONG, RATIO))
     advice = "check that it is the right file, UTF-8, and that every line of a TSV file is source TAB target"
     if any(count and UNFINISHED.match(reason) for reason, count in report.dropped.items()):
         advice = "only finished translations are read: give a file that has some, or finish and confirm these"
-    advice = f"{advice}, or raise data.max_length and data.max_ratio" if lengths else advice
+    if lengths:
+        source = " data.max_source_length," if data.max_source_length and not data.truncate_source else ""
+        advice = f"{advice}, or raise{source} data.max_length and data.max_ratio"
     return DataError(
         f"no pair of {report.corpus} is left for training: of {report.read:,} read,"
         f" {', '.join(report.reasons()) or '0 kept'}; {advice}."

@@ -188,8 +188,8 @@ def read_pairs(source: Path, target: Path, dropped: DroppedLines | None = None) 
         lines = count + 1 + sum(1 for _ in (left if b is None else right))
         source_lines, target_lines = (lines, count) if b is None else (count, lines)
         raise DataError(
-            f"{source} has {source_lines} lines but {target} has {target_lines}; line n of one must be the"
-            " translation of line n of the other."
+            f"{source} has {source_lines} lines but {target} has {target_lines}; line n of one must"
+            " belong to line n of the other."
         )
 
 

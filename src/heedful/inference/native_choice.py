@@ -67,7 +67,8 @@ def describe_loaded(
     by_torch = why_not_native or precision == "bfloat16"
     what = f"{kind.title} in {join_paths(folders)}"
     backend = describe_torch(device, why_not_native) if by_torch else "the native engine"
-    return f"<heedful.{type(loaded).__name__}: {what}, {backend}, {precision}; use {kind.method}(…)>"
+    use = f"{kind.method}(…)" if kind.method else "heedful.train(init=…)"
+    return f"<heedful.{type(loaded).__name__}: {what}, {backend}, {precision}; use {use}>"
 
 
 class LoadedModel(Generic[M]):

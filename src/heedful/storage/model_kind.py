@@ -8,7 +8,10 @@ from heedful.config import ModelConfig
 
 
 class ModelKind(NamedTuple):
-    """A kind of model, the commands and the Python method that use it, and its pipeline tag on the Hugging Face hub."""
+    """A kind of model, the commands and the Python method that use it, and its pipeline tag on the Hugging Face hub.
+
+    A model to start from has no method: further training uses it.
+    """
 
     title: str
     commands: tuple[str, ...]
@@ -19,6 +22,8 @@ class ModelKind(NamedTuple):
     @property
     def use(self) -> str:
         """How to use a model, as a sentence of its card."""
+        if not self.method:
+            return "`heedful train --init FOLDER …`, or `heedful.train(init=FOLDER, …)` in Python."
         commands = ", ".join(f"`heedful {command} FOLDER`" for command in self.commands)
         return f"{commands}, or `heedful.load(FOLDER).{self.method}(…)` in Python."
 
@@ -26,7 +31,7 @@ class ModelKind(NamedTuple):
 KINDS = {  # by task
     "translation": ModelKind("a translator", ("translate",), "translate", "translation", ("bleu", "chrf")),
     "summarization": ModelKind("a summarizer", ("summarize",), "summarize", "summarization", ("rouge",)),
-    "denoising": ModelKind("an encoder-decoder to start from", ("train",), "translate", "text2text-generation"),
+    "denoising": ModelKind("an encoder-decoder to start from", ("train",), "", "text2text-generation"),
     "speech": ModelKind(
         "a speech recognizer", ("transcribe",), "transcribe", "automatic-speech-recognition", ("wer", "cer")
     ),

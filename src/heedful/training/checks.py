@@ -112,9 +112,16 @@ def _check_languages(data: DataSettings) -> None:
 
 
 def _check_text(user_config: RunConfig, init: ModelFolder | None) -> None:
-    """Refuse an impossible vocabulary size."""
+    """Refuse an impossible vocabulary size, or one that is not that of the `init` folder."""
     size, kind = user_config.text.vocab_size, user_config.text.kind
-    if init is not None or size is None:
+    if size is None:
+        return
+    if init is not None:
+        if size != init.tokenizer.vocab_size:
+            raise SettingError(
+                f"text.vocab_size is {size}, and the vocabulary of {init.path}, which is kept, has "
+                f"{init.tokenizer.vocab_size} tokens; leave it out to train that model further."
+            )
         return
     if kind != "bpe":
         raise SettingError(

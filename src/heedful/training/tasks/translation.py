@@ -107,7 +107,7 @@ class TranslationTask(Task):
         derived = vocabulary_settings(corpus.target_tokenizer) | self._lengths_and_ties(user_config, corpus.joint)
         derived["source_vocab_size"] = None if corpus.joint else corpus.source_tokenizer.vocab_size
         config = config.replace(model=resolved_model(user_config, init, "encoder-decoder", derived))
-        self._check_lengths(config.model.max_length)
+        self._check_lengths(config)
         return config
 
     def own_defaults(self, section: str) -> dict[str, Any]:
@@ -236,14 +236,18 @@ class TranslationTask(Task):
     def rank(self, scores: Scores) -> list[float]:
         return [scores[self.metric[0]], -scores["valid_loss"]]
 
-    def _check_lengths(self, most: int) -> None:
+    def _check_lengths(self, config: RunConfig) -> None:
+        most, source_limit = (
+            config.model.max_length,
+            "max_source_length" if config.data.max_source_length else "max_length",
+        )
         for name, pairs in (("training", self.corpus.train), ("validation", self.corpus.valid)):
-            longest = 1 + max(int(side.max(initial=0)) for side in (pairs.sources.lengths, pairs.targets.lengths))
-            if longest > most:
-                raise SettingError(
-                    f"a pair of the {name} set has {longest} tokens, and the model takes {most} (model.max_length); "
-                    f"set data.max_length={most - 1}, or give the model more."
-                )
+            for setting, lengths in ((source_limit, pairs.sources.lengths), ("max_length", pairs.targets.lengths)):
+                if (longest := 1 + int(lengths.max(initial=0))) > most:
+                    raise SettingError(
+                        f"a pair of the {name} set has {longest} tokens, and the model takes {most} (model.max_length);"
+                        f" set data.{setting}={most - 1}, or give the model more."
+                    )
 
     def _open_bpe_dropout(self, rate: float) -> tuple[BPEDropout, BPEDropout]:
         source = BPEDropout.of(self.corpus.source_tokenizer, rate)
