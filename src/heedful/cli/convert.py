@@ -12,7 +12,8 @@ def convert(
     source: Annotated[
         Path,
         typer.Argument(
-            help="A folder of heedful, Hugging Face (MarianMT, PEGASUS, GPT-2, BERT, Whisper) or CTranslate2; or a .pt."
+            help="A folder of heedful, Hugging Face (MarianMT, PEGASUS, GPT-2, BERT, Whisper), CTranslate2 or Marian; "
+            "or a .pt."
         ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder to create.")],

@@ -1,8 +1,9 @@
 """Conversion: MarianMT, PEGASUS, GPT-2, BERT and Whisper in Hugging Face format and translators in CTranslate2's (read
-and written), OpenAI's Whisper checkpoints (read).
+and written), Marian's translators and OpenAI's Whisper checkpoints (read).
 
-`open_folder` opens folders of heedful, Hugging Face and CTranslate2, and a Whisper .pt file. A foreign folder is
-untrusted input: nothing in it is executed, and its description is compared with its files before memory is allocated.
+`open_folder` opens folders of heedful, Hugging Face, CTranslate2 and Marian, and a Whisper .pt file. A foreign folder
+is untrusted input: nothing in it is executed, and its description is compared with its files before memory is
+allocated.
 """
 
 from pathlib import Path
@@ -14,9 +15,11 @@ from heedful.storage.folder import ModelFolder
 
 __all__ = ["open_folder"]
 
+MARIAN_DECODER = "decoder.yml"
+
 
 def open_folder(path: Path | str) -> ModelFolder:
-    """Open a folder of heedful, Hugging Face or CTranslate2, or a Whisper checkpoint; all but the first need torch."""
+    """Open a folder of heedful or of another toolkit, or a Whisper checkpoint; all but heedful's need torch."""
     path = Path(path)
     with explain_missing(f"opening {path}, which is not in heedful's own format (`heedful convert` writes that),"):
         return _open(path)
@@ -31,6 +34,10 @@ def _open(path: Path) -> ModelFolder:
         from heedful.interop import ctranslate2_reader
 
         return ctranslate2_reader.read(package, folder.read_description(package), path)
+    if path.is_dir() and find(path, MARIAN_DECODER) and not (path / folder.CONFIG).exists():
+        from heedful.interop import marian_npz
+
+        return marian_npz.read(path)
     description = folder.read_description(path)
     if description.get("model_type") == "heedful":
         return folder.load_folder(path)

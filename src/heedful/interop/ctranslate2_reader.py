@@ -19,8 +19,9 @@ from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, quote
 from heedful.interop.ctranslate2 import ACTIVATIONS
 from heedful.interop.ctranslate2_variables import INT8, SCALE, Variables, open_variables
-from heedful.interop.ctranslate2_vocabularies import Vocabularies, read_tokenizers, read_vocabularies, with_start_token
+from heedful.interop.ctranslate2_vocabularies import read_vocabularies
 from heedful.interop.marian import interleaving_order, reorder_hidden
+from heedful.interop.token_lists import Vocabularies, read_tokenizers, with_start_token
 from heedful.interop.untrusted import ForeignConfig
 from heedful.interop.weight_files import ForeignWeights
 from heedful.interop.weight_mapping import WeightLayout, WeightMapping
@@ -42,7 +43,6 @@ IGNORED = (  # they do not change what is computed, or only where another one is
     *("alignment_heads", "alignment_layer", "alibi_use_positive_positions", "embeddings_merge"),
     *("rotary_scaling_type", "rotary_scaling_factor", "head_dim"),
 )
-START_LOGIT = -100.0  # of a start token that is no word: its probability is zero
 POSITION_TOLERANCE = 1e-4
 
 
@@ -56,16 +56,14 @@ def read(path: Path, description: dict[str, Any], tokenizers: Path) -> ModelFold
             "which are a TransformerSpec."
         )
     foreign_config.only(add_source_bos=False)
-    weights = variables.weights()
-    if variables.scalar(
-        "decoder/start_from_zero_embedding", 0
-    ):  # Marian: a source ends with eos, also where the tokenizer adds it
-        vocabularies = with_start_token(vocabularies, _is_tied(variables, SOURCE_EMBEDDING))
-        weights = _with_start_row(weights, variables)
-    else:
+    starts_from_zero = bool(variables.scalar("decoder/start_from_zero_embedding", 0))  # Marian
+    if not starts_from_zero:  # in Marian, a source ends with eos, also where the tokenizer adds it
         foreign_config.only(add_source_eos=True)
+    weights = variables.weights()
     config = _config(foreign_config, variables, weights, vocabularies)
     state = _layout(config).inwards(weights, tensor_spec(config))
+    if starts_from_zero:
+        config, state, vocabularies = with_start_token(config, state, vocabularies)
     if config.positions == "learned":
         config, state = _with_sinusoids(config, state)
     model = fill_model(config, state.items(), variables.where)
@@ -91,8 +89,6 @@ def _config(
     bos = _token_id(
         foreign_config, "decoder_start_token", vocabularies.target, foreign_config.values.get("bos_token") or "<s>"
     )
-    if variables.scalar("decoder/start_from_zero_embedding", 0):
-        bos = embedding[0] - 1
     pad = vocabularies.target.index("<pad>") if "<pad>" in vocabularies.target else bos
     gated = "decoder/layer_0/ffn/linear_0_noact/weight" in shapes
     lengths = [shape[0] for name, shape in shapes.items() if name.endswith("position_encodings/encodings") and shape]
@@ -274,24 +270,6 @@ def _norm(foreign: str, name: str) -> dict[str, WeightMapping]:
         f"{foreign}/gamma": WeightMapping((f"{name}.weight",)),
         f"{foreign}/beta": WeightMapping((f"{name}.bias",)),
     }
-
-
-def _with_start_row(weights: ForeignWeights, variables: Variables) -> ForeignWeights:
-    """The same with a zero embedding for that token, which is never an output."""
-    rows = [EMBEDDING, OUTPUT, *([SOURCE_EMBEDDING] if _is_tied(variables, SOURCE_EMBEDDING) else [])]
-    bias, shapes = "decoder/projection/bias", dict(weights.shapes)
-    tokens = shapes.get(rows[0], (0,))[0]
-    shapes |= {name: (shapes[name][0] + 1, *shapes[name][1:]) for name in rows if shapes.get(name)}
-    shapes[bias] = (tokens + 1,)
-
-    def get(name: str) -> Tensor:
-        if name == bias:
-            bias_values = weights.get(name) if bias in weights.shapes else torch.zeros(tokens)
-            return torch.cat([bias_values, torch.tensor([START_LOGIT])])
-        tensor = weights.get(name)
-        return torch.cat([tensor, tensor.new_zeros(1, *tensor.shape[1:])]) if name in rows else tensor
-
-    return ForeignWeights(weights.where, shapes, get)
 
 
 def _with_sinusoids(config: ModelConfig, state: dict[str, Tensor]) -> tuple[ModelConfig, dict[str, Tensor]]:

@@ -1,0 +1,69 @@
+"""Reads YAML as Marian writes it: one table whose values are numbers, words, or lists of them.
+
+Nested tables and text over several lines are refused: no file of Marian has them. Anchors and tags mean nothing here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from heedful.errors import FolderError, quote
+
+Scalar = bool | int | str
+
+QUOTED = r""""(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+'"""
+ENTRY = re.compile(rf"({QUOTED}|[^\s\"'].*?)\s*:(?:\s+(.*))?")
+EXPLICIT_KEY = re.compile(r"^\? (.*)\n: ", re.MULTILINE)
+ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "a": "\a", "v": "\v", "f": "\f", "e": "\x1b"}
+
+
+def parse(text: str, where: Path | str) -> dict[str, Scalar | list[Scalar]]:
+    """A table by key; keys are always text."""
+    table: dict[str, Scalar | list[Scalar]] = {}
+    items: list[Scalar] | None = None  # of the list that the last key began
+    lines = EXPLICIT_KEY.sub(r"\1: ", text).split("\n")
+    for number, line in enumerate((line.rstrip("\r ") for line in lines), 1):
+        if not line or line.startswith("#") or line == "---":
+            continue
+        if items is not None and (item := line.lstrip()).startswith("- "):
+            items.append(_scalar(item[2:]))
+            continue
+        found = ENTRY.fullmatch(line)
+        if found is None:
+            raise FolderError(f"{where}: line {number}, {quote(line)}, is no YAML of the kind that Marian writes.")
+        key, value = _text(found[1]), (found[2] or "").strip()
+        if key in table:
+            raise FolderError(f"{where}: line {number} holds {quote(key)}, and so does another line.")
+        items = None if value else []
+        table[key] = _value(value) if items is None else items
+    return table
+
+
+def _value(value: str) -> Scalar | list[Scalar]:
+    if value.startswith("[") and value.endswith("]"):
+        return [_scalar(item.strip()) for item in value[1:-1].split(",") if item.strip()]
+    return _scalar(value)
+
+
+def _scalar(value: str) -> Scalar:
+    if value in ("true", "false"):
+        return value == "true"
+    return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else _text(value)
+
+
+def _text(value: str) -> str:
+    """The text that a plain or quoted word stands for."""
+    if not re.fullmatch(QUOTED, value, re.DOTALL):
+        return value
+    if value[0] == "'":
+        return value[1:-1].replace("''", "'")
+    return ESCAPE.sub(_unescaped, value[1:-1])
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    code = found[1] or found[2] or found[3]
+    if code is None:
+        return ESCAPED.get(found[4], found[4])
+    return chr(int(code, 16)) if int(code, 16) <= 0x10FFFF else "\N{REPLACEMENT CHARACTER}"
