@@ -21,6 +21,7 @@ FILE_ENDINGS = {
     "tsv",
     "out",
     "safetensors",
+    "npz",
     "txt",
     "h",
     "cpp",

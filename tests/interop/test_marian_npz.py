@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from heedful.errors import FolderError, HeedfulError
+from heedful.errors import FolderError, HeedfulError, SettingError
 from heedful.inference.translator import Translator
-from heedful.interop import flat_yaml, marian_npz, open_folder
+from heedful.interop import flat_yaml, marian_npz, marian_writer, open_folder
 from heedful.interop.conversion import convert
+from heedful.storage.folder import load_folder
 
 from .makers import TEXTS, spm, table
 from .mutate import mutate
+from .test_convert import ours
 from .test_ctranslate2_reader import check_same_tokens
 
 D, F, LAYERS = 16, 24, {"encoder": 2, "decoder": 1}
@@ -96,6 +99,8 @@ def made(path: Path, two: bool = False, seed: int = 0, **changes: Any) -> Path:
     tables = [table(spm(0)), table(spm(1))] if two else [both, both]
     for item in tables:
         item.pop("<pad>", None)
+    if two:  # the source has more tokens
+        tables[0] |= {piece: len(tables[0]) + number for number, piece in enumerate(("▁more", "▁most"))}
     path.mkdir()
     text = np.frombuffer(yaml(settings | {"dim-vocabs": list(map(len, tables))}).encode() + b"\0", np.int8)
     content = arrays(settings, (len(tables[0]), len(tables[1])), seed)
@@ -131,8 +136,22 @@ def test_it_computes_what_ctranslate2_computes(tmp_path: Path, name: str) -> Non
     check_same_tokens(opened, by_ctranslate2(path, tmp_path / "theirs"))
 
 
+def test_padding_is_no_word_of_the_larger_vocabulary(tmp_path: Path) -> None:
+    """Sources of several lengths are padded where torch scores them."""
+    opened = open_folder(made(tmp_path / "marian", two=True, **VARIANTS["two vocabularies"]))
+    sizes = [len((tmp_path / "marian" / f"{side}.vocab.yml").read_text().splitlines()) for side in ("source", "target")]
+    assert sizes[0] != sizes[1] and opened.config.pad_id == opened.config.bos_id == max(sizes)
+    rows = [[sizes[0] - 1, 3, 0], [4, 0]]
+    target = torch.tensor([[opened.config.bos_id, 5]])
+    padded = torch.tensor([rows[0], [*rows[1], opened.config.pad_id]])
+    together = opened.model.target_logits(padded, target.repeat(2, 1), torch.tensor([3, 2]))
+    for row, logits in zip(rows, together, strict=True):
+        alone = opened.model.target_logits(torch.tensor([row]), target, torch.tensor([len(row)]))
+        assert torch.allclose(alone[0], logits, atol=1e-5)
+
+
 def test_a_folder_is_translated_and_converted(tmp_path: Path) -> None:
-    path = made(tmp_path / "marian")
+    path = made(tmp_path / "marian", two=True, **VARIANTS["two vocabularies"])
     lines = Translator([open_folder(path)], "float32").translate(TEXTS)
     assert len(lines) == len(TEXTS) and any(lines)
     assert convert(path, tmp_path / "ours").difference < 1e-6
@@ -170,6 +189,31 @@ def test_another_model_of_marian_gets_a_sentence(tmp_path: Path, name: str) -> N
     np.savez(path / "model.npz", **content)
     with pytest.raises(FolderError, match=message):
         open_folder(path)
+
+
+@pytest.mark.parametrize("name", ["opus-mt", "pre-norm", "two vocabularies"])
+def test_a_model_of_marian_is_written_back_unchanged(tmp_path: Path, name: str) -> None:
+    path = made(tmp_path / "marian", name == "two vocabularies", **VARIANTS[name])
+    assert convert(path, tmp_path / "back", "marian").difference == 0
+    with np.load(path / "model.npz") as before, np.load(tmp_path / "back" / "model.npz") as after:
+        assert set(before) == set(after)
+        for key in before.keys() - {marian_npz.MODEL}:
+            assert np.array_equal(before[key], after[key]), key
+    check_same_tokens(open_folder(path), by_ctranslate2(tmp_path / "back", tmp_path / "theirs"))
+
+
+def test_only_what_starts_from_zero_is_written(tmp_path: Path) -> None:
+    convert(made(tmp_path / "marian"), tmp_path / "ours")
+    opened = load_folder(tmp_path / "ours")
+    opened.model.state_dict()["embedding.weight"][opened.config.bos_id] = 1.0
+    with pytest.raises(SettingError, match="in Marian from a zero vector"):
+        marian_writer.write(opened, tmp_path)
+    opened.model.state_dict()["decoder.position.table"][1] += 1.0
+    with pytest.raises(SettingError, match=r"model.positions is 'learned', but Marian computes them"):
+        marian_writer.write(opened, tmp_path)
+    with pytest.raises(SettingError, match=r"model.norm_eps is .* always 1e-06"):
+        convert(ours(tmp_path / "trained"), tmp_path / "never", "marian")
+    assert not (tmp_path / "never").exists()
 
 
 def changed_file(path: Path, name: str, content: str) -> Path:
@@ -229,4 +273,5 @@ def test_tokens_are_read_as_yaml_writes_them() -> None:
     expected = ['a "b"', "it's", "a:b", "Aé🙂\n", ": ", "no"]
     assert list(flat_yaml.parse(text, "here")) == expected
     lists = flat_yaml.parse("a:\n- 1\n- x\nb: [true, -2]\nc: ''\n# no\nd: []\n", "here")
+    assert flat_yaml.parse(flat_yaml.dump(lists), "here") == lists
     assert lists == {"a": [1, "x"], "b": [True, -2], "c": "", "d": []}

@@ -17,9 +17,9 @@ def convert(
         ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder to create.")],
-    to: Annotated[str, typer.Option(help="Format to write: heedful, huggingface or ctranslate2.")] = "heedful",
+    to: Annotated[str, typer.Option(help="Format to write: heedful, huggingface, ctranslate2 or marian.")] = "heedful",
 ) -> None:
-    """Convert from and to Hugging Face and CTranslate2. Reads their models, or a heedful folder to write one of theirs.
+    """Convert from and to Hugging Face, CTranslate2 and Marian. Reads their models, or writes a model in their format.
 
     For example: heedful convert opus-mt-en-de runs/y; heedful convert runs/x out --to huggingface
 

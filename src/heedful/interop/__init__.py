@@ -1,5 +1,5 @@
-"""Conversion: MarianMT, PEGASUS, GPT-2, BERT and Whisper in Hugging Face format and translators in CTranslate2's (read
-and written), Marian's translators and OpenAI's Whisper checkpoints (read).
+"""Conversion: MarianMT, PEGASUS, GPT-2, BERT and Whisper in Hugging Face format and translators in CTranslate2's and
+Marian's (read and written), OpenAI's Whisper checkpoints (read).
 
 `open_folder` opens folders of heedful, Hugging Face, CTranslate2 and Marian, and a Whisper .pt file. A foreign folder
 is untrusted input: nothing in it is executed, and its description is compared with its files before memory is

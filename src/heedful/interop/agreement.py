@@ -14,14 +14,13 @@ from torch import Tensor
 
 from heedful.errors import FolderError
 from heedful.inference.torch_backend import ModelNextToken
-from heedful.interop import ctranslate2
+from heedful.interop import ctranslate2, open_folder
 from heedful.interop.huggingface import architecture_for
 from heedful.interop.vocabulary_files import TARGET
 from heedful.model.transformer import DecoderModel, EncoderDecoder, EncoderModel
 from heedful.packages import explain_missing
 from heedful.search import SearchOptions
 from heedful.search.beam import beam_search
-from heedful.storage import folder
 from heedful.storage.folder import ModelFolder
 from heedful.text import Tokenizer
 
@@ -49,7 +48,7 @@ class Agreement(NamedTuple):
 
 def with_ourselves(opened: ModelFolder, path: Path) -> Agreement:
     """The converted folder, loaded again."""
-    again, other = folder.load_folder(path), "the new folder"
+    again, other = open_folder(path), "the new folder"
     _same_ids(opened.source_tokenizer, again.source_tokenizer.encode, other)
     _same_ids(opened.tokenizer, again.tokenizer.encode, other)
     rows, differences, model = _rows(opened), [], again.model

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heedful.errors import SettingError
-from heedful.interop import agreement, ctranslate2, huggingface, open_folder
+from heedful.interop import agreement, ctranslate2, huggingface, marian_writer, open_folder
 from heedful.interop.agreement import Agreement
 from heedful.interop.model_card import card
 from heedful.storage import folder
@@ -31,6 +31,7 @@ FORMATS = {
     "heedful": Format(_write_ours, agreement.with_ourselves),
     "huggingface": Format(huggingface.write, agreement.with_transformers),
     "ctranslate2": Format(ctranslate2.write, agreement.with_ctranslate2),
+    "marian": Format(marian_writer.write, agreement.with_ourselves),
 }
 
 

@@ -1,11 +1,13 @@
-"""Reads YAML as Marian writes it: one table whose values are numbers, words, or lists of them.
+"""Reads and writes YAML as Marian does: one table whose values are numbers, words, or lists of them.
 
 Nested tables and text over several lines are refused: no file of Marian has them. Anchors and tags mean nothing here.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from heedful.errors import FolderError, quote
@@ -39,6 +41,15 @@ def parse(text: str, where: Path | str) -> dict[str, Scalar | list[Scalar]]:
         items = None if value else []
         table[key] = _value(value) if items is None else items
     return table
+
+
+def dump(table: Mapping[str, Scalar | Sequence[Scalar]]) -> str:
+    """A table as text; keys and words are quoted, with the escapes that YAML shares with JSON."""
+    return "".join(f"{_dumped(key)}: {_dumped(value)}\n" for key, value in table.items())
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _value(value: str) -> Scalar | list[Scalar]:

@@ -37,7 +37,8 @@ MOST_YAML = 1 << 20
 MAX_LENGTH = 1024  # positions that the table gets; Marian has no limit
 NORM_EPS = 1e-6
 ACTIVATIONS = {"swish": "silu", "relu": "relu"}  # its gelu is an approximation that heedful lacks
-NORMS = {("", "dan", ""): False, ("n", "da", "n"): True}  # operations before, after and on top of layers -> pre_norm
+NORM_SETTINGS = ("transformer-preprocess", "transformer-postprocess", "transformer-postprocess-top")
+NORMS = {("", "dan", ""): False, ("n", "da", "n"): True}  # -> pre_norm; a: add, d: dropout, n: norm
 EMBEDDING_NORMS = {"": False, "d": False, "n": True, "nd": True}
 ONLY: dict[str, object] = {
     "type": "transformer",
@@ -74,7 +75,7 @@ def read(path: Path) -> ModelFolder:
     if others:
         raise FolderError(f"{decoder.where} lists {len(others) + 1} models; keep the first, or give each a folder.")
     tables = [_tokens(path, name) for name in dict.fromkeys(_names(decoder, "vocabs"))]
-    vocabularies = Vocabularies(tables[-1], tables[0])
+    vocabularies = Vocabularies(tables[-1], tables[-1] if tables[0] == tables[-1] else tables[0])
     archive = open_archive(_present(path, model_name), MOST_YAML)
     where = path / model_name
     if MODEL not in archive.texts:
@@ -120,13 +121,11 @@ def _tokens(path: Path, name: str) -> list[str]:
 
 def _config(foreign: ForeignConfig, weights: ForeignWeights, vocabularies: Vocabularies) -> ModelConfig:
     foreign.only(**ONLY)
-    norms = tuple(
-        foreign.values.get(f"transformer-{name}", "") for name in ("preprocess", "postprocess", "postprocess-top")
-    )
+    norms = tuple(foreign.values.get(name, "") for name in NORM_SETTINGS)
     if norms not in NORMS:
         raise FolderError(
-            f"{foreign.where}: transformer-preprocess, -postprocess and -postprocess-top are {quote(norms)}; heedful "
-            f"computes {' or '.join(map(str, NORMS))}."
+            f"{foreign.where}: {', '.join(NORM_SETTINGS)} are {quote(norms)}; heedful computes "
+            f"{' or '.join(map(str, NORMS))}."
         )
     embedding_norm = foreign.values.get("transformer-postprocess-emb", "d")
     if embedding_norm not in EMBEDDING_NORMS:

@@ -5,6 +5,7 @@ Marian's decoder starts from a zero vector that no token stands for; here it bec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,9 @@ from heedful.storage import folder
 from heedful.text import Tokenizer
 from heedful.text.sentencepiece_models import SentencePieceTokenizer
 
-START_LOGIT = -100.0  # of a start token that is no word: its probability is zero
+START_LOGIT = -100.0  # of a token that is no word: its probability is zero
+UNUSED = "<unused {}>"
+EMBEDDINGS = {"embedding.weight", "output.weight", "source_embedding.weight"}
 
 
 class Vocabularies(NamedTuple):
@@ -58,20 +61,29 @@ def read_tokenizers(path: Path, vocabularies: Vocabularies, config: ModelConfig)
 def with_start_token(
     config: ModelConfig, state: dict[str, Tensor], vocabularies: Vocabularies
 ) -> tuple[ModelConfig, dict[str, Tensor], Vocabularies]:
-    """The model with a last token from which decoding starts: its embedding is zero, and it is never an output."""
-    start, name = config.vocab_size, "<pad>"
-    while name in vocabularies.target:
+    """The model with a last token from which decoding starts: its embedding is zero, and it is never an output.
+
+    It is the padding too, so two vocabularies are made equally long: padding has one id, which is no word of either.
+    """
+    one, start, name = vocabularies.source is vocabularies.target, max(map(len, vocabularies)), "<pad>"
+    while name in vocabularies.target or name in vocabularies.source:
         name = f"<{name}>"
-    target = [*vocabularies.target, name]
-    ids = {"vocab_size": start + 1, "bos_id": start, "pad_id": target.index("<pad>"), "output_bias": True}
-    sizes = {"embedding.weight": start + 1, "output.weight": start + 1}
-    if config.tie != "all":  # the source has embeddings of its own, which need a row for padding too
-        ids["source_vocab_size"] = max(len(vocabularies.source), ids["pad_id"] + 1)
-        sizes["source_embedding.weight"] = ids["source_vocab_size"]
+    target = [*vocabularies.target, *map(UNUSED.format, range(len(vocabularies.target), start)), name]
+    source = [*vocabularies.source, *map(UNUSED.format, range(len(vocabularies.source), start)), name]
+    ids = {"vocab_size": start + 1, "bos_id": start, "pad_id": target.index("<pad>") if one else start}
+    config = config.model_copy(update=ids | {"source_vocab_size": None if one else start + 1, "output_bias": True})
     state = with_output_bias(state)
-    for tensor_name in sizes.keys() & state.keys():
+    for tensor_name in EMBEDDINGS & state.keys():
         tensor = state[tensor_name]
-        state[tensor_name] = torch.cat([tensor, tensor.new_zeros(sizes[tensor_name] - len(tensor), tensor.size(1))])
-    state["output_bias"] = torch.cat([state["output_bias"], torch.tensor([START_LOGIT])])
-    vocabularies = Vocabularies(target, target if config.tie == "all" else vocabularies.source)
-    return config.model_copy(update=ids), state, vocabularies
+        state[tensor_name] = torch.cat([tensor, tensor.new_zeros(start + 1 - len(tensor), tensor.size(1))])
+    bias = state["output_bias"]
+    state["output_bias"] = torch.cat([bias, bias.new_full((start + 1 - len(bias),), START_LOGIT)])
+    return config, state, Vocabularies(target, target if one else source)
+
+
+def without_start_token(tokens: Sequence[str]) -> list[str]:
+    """The tokens before the ones that were added."""
+    count = len(tokens) - 1
+    while count and tokens[count - 1] == UNUSED.format(count - 1):
+        count -= 1
+    return list(tokens[:count])
