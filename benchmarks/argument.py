@@ -16,13 +16,13 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from drawing import figure
+from runs import count_parameters, heedful_by_cpu_time, read_metrics
 
 # Of about 2.5 million parameters each, with a joint vocabulary of 8,000 tokens. Rates are the best of two to three on
 # the validation set after two or three minutes, each twice the one before.
@@ -51,14 +51,6 @@ SYSTEMS = {
     ],
 }  # fmt: skip
 
-BY_PROCESSOR = """
-import os, time, types
-from heedful.cli import main
-from heedful.training import loop
-loop.time = types.SimpleNamespace(monotonic=lambda: time.process_time() / int(os.environ["OMP_NUM_THREADS"]))
-main()
-"""
-
 
 def train(data: Path, pair: tuple[str, str], out: Path, settings: list[str], minutes: float, threads: int) -> None:
     """One run; a complete one is left as it is."""
@@ -81,23 +73,13 @@ def train(data: Path, pair: tuple[str, str], out: Path, settings: list[str], min
         "train.valid_sentences=200",
         *settings,
     ]
-    run("train", *words, threads=threads)
+    heedful_by_cpu_time("train", *words, threads=threads)
     (out / "done").touch()
-
-
-def run(*words: str, threads: int) -> str:
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(
-        [sys.executable, "-c", BY_PROCESSOR, *words], env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(f"heedful {words[0]} failed:\n{done.stderr[-2000:]}")
-    return done.stdout
 
 
 def curve(out: Path) -> list[tuple[float, float]]:
     """Minutes and BLEU of every validation."""
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    records = read_metrics(out)
     minutes = {record["update"]: record["seconds"] / 60 for record in records if "seconds" in record}
     return [(minutes[r["update"]], r["valid_bleu"]) for r in records if "valid_bleu" in r and r["update"] in minutes]
 
@@ -136,7 +118,7 @@ def compare(arguments: argparse.Namespace, out: Path) -> None:
             settings = [*SYSTEMS[name], f"train.seed={seed}"]
             train(arguments.data, pair, folder, settings, arguments.minutes, arguments.threads)
             scores = json.loads(
-                run(
+                heedful_by_cpu_time(
                     "evaluate",
                     str(folder),
                     "--source",
@@ -150,9 +132,8 @@ def compare(arguments: argparse.Namespace, out: Path) -> None:
             bleu.append(scores["bleu"])
             chrf.append(scores["chrf"])
             curves[name].append(curve(folder))
-            records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-            updates.append(records[-1]["update"])
-            parameters = count(folder)
+            updates.append(read_metrics(folder)[-1]["update"])
+            parameters = count_parameters(folder)
         by_seed = ", ".join(f"{value:.2f}" for value in bleu)
         print(
             f"{name:14} {parameters:10,}   {statistics.mean(updates):7.0f}   {statistics.mean(bleu):5.2f} ({by_seed})"
@@ -161,12 +142,6 @@ def compare(arguments: argparse.Namespace, out: Path) -> None:
         )
     if arguments.picture:
         draw(curves, arguments.picture)
-
-
-def count(folder: Path) -> int:
-    from heedful.storage.folder import load_folder, parameter_count
-
-    return parameter_count(load_folder(folder).model)
 
 
 def draw(curves: dict[str, list[list[tuple[float, float]]]], path: Path) -> None:

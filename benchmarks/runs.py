@@ -1,12 +1,19 @@
-"""What benchmarks of quality share: the program as a user runs it, and the course of a run."""
+"""What benchmarks of quality share: the program as a user runs it, and the course of a run.
+
+Run as a program this file is `heedful` with another clock: --time is the CPU time of each thread, so that other work on
+the machine takes nothing from a run.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +25,23 @@ def heedful(*words: str | Path, printed: bool = False) -> str:
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed")
     return done.stdout or ""
+
+
+def heedful_by_cpu_time(*words: str | Path, threads: int = 1) -> str:
+    """Run a command whose training time is CPU time; what it printed."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, __file__, *map(str, words)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"heedful {words[0]} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def count_cpu_time(threads: int) -> None:
+    """Let training runs of this process count the CPU time of each thread instead of the wall time."""
+    from heedful.training import loop, setup
+
+    setup.TrainingRun = partial(loop.TrainingRun, now=lambda: time.process_time() / threads)
 
 
 def train(run: Path, *words: str | Path) -> None:
@@ -32,9 +56,20 @@ def evaluate(runs: Sequence[Path], source: Path, reference: Path, *words: str) -
     return scores
 
 
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """All records of a training run."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def count_parameters(run: Path) -> int:
+    from heedful.storage.folder import load_folder, parameter_count
+
+    return parameter_count(load_folder(run).model)
+
+
 def print_course(run: Path, seed: int) -> None:
     """BLEU on the validation set over time."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    records = read_metrics(run)
     minutes = 0.0
     print(f"seed {seed}\n  minutes   updates   validation loss   validation BLEU")
     for record in records:
@@ -52,3 +87,10 @@ def summary(name: str, scores: Sequence[float], seeds: Sequence[int]) -> str:
     spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
     by_seed = ", ".join(f"{score:.2f}" for score in scores)
     return f"{name} {statistics.mean(scores):.2f}{spread} (seeds {', '.join(map(str, seeds))}: {by_seed})"
+
+
+if __name__ == "__main__":
+    from heedful.cli import main
+
+    count_cpu_time(int(os.environ["OMP_NUM_THREADS"]))
+    main()
