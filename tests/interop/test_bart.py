@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -14,6 +16,7 @@ import heedful
 from heedful import interop
 from heedful.inference.summarizer import Summarizer
 from heedful.interop.conversion import convert
+from heedful.search import Observer
 from tests.interop.makers import bart, pegasus
 
 TEXTS = ["The old man sleeps.", "Where is the station? Here it is.", "Ein Hund!"]
@@ -132,6 +135,23 @@ def test_a_folder_summarizes_with_its_own_settings(
         summary = summarizer.translations([text], loop_guard=False)[0][0]
         assert list(summary.ids) == generated(theirs, summarizer, text)
         assert "<s>" not in summary.text
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_the_first_token_precedes_a_prefix_and_is_in_a_shortlist(tmp_path: Path, native: bool) -> None:
+    make_with_settings(bart, tmp_path, "beam")
+    summarizer = heedful.load(tmp_path, kind=Summarizer, precision="float32")
+    if not native:
+        summarizer.observer = Observer()
+    first, tokenizer = summarizer.search.first_token, summarizer.tokenizer
+    assert first == 0
+    (part,) = summarizer.parts(TEXTS[:1], [""])
+    part = replace(part, shortlist=np.arange(5, 40, dtype=np.int32))
+    request = summarizer.search_request(part, summarizer.options({}))
+    assert request.prefix == (first,) and list(request.shortlist) == [first, *range(5, 40)]
+    best = summarizer.translations(TEXTS[:1], prefix="The old")[0][0]
+    assert best.ids[: len(tokenizer.encode("The old"))] == tuple(tokenizer.encode("The old"))
+    assert tokenizer.encode("The old")[0] == first and best.ids[1] != first and best.text.startswith("The old")
 
 
 def test_the_settings_of_a_folder_are_written_back(tmp_path: Path) -> None:
