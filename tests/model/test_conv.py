@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from heedful.model.baselines.conv import INPUT_SCALE
 from heedful.model.context import Context
 from heedful.model.transformer import build_model
 
@@ -41,14 +42,14 @@ def test_the_model_is_what_the_paper_writes(dilated, kernel_width):
     source, target = sentences(SOURCE_LENGTHS), sentences([4, 6, 2], seed=1, start=2)
     out = model(source, target)
     for row, (s, t) in enumerate(zip(SOURCE_LENGTHS, [4, 6, 2], strict=True)):
-        e = model.encoder.position.embed(model.embedding(source[row : row + 1, :s]))[0].numpy()
+        e = model.encoder.position.embed(model.embedding(source[row : row + 1, :s]))[0].numpy() * INPUT_SCALE
         z = e
         for index in range(3):
             convolve = model.encoder.get_submodule(f"{index}.convolve")
             step = 2**index if dilated else 1
             before = (kernel_width - 1) * step // 2
             z = (z + glu_by_hand(z, convolve.weight.numpy(), convolve.bias.numpy(), before, step)) * HALF
-        g = model.decoder.position.embed(model.embedding(target[row : row + 1, :t]))[0].numpy()
+        g = model.decoder.position.embed(model.embedding(target[row : row + 1, :t]))[0].numpy() * INPUT_SCALE
         x = g
         for index, layer in enumerate(model.decoder.layers):
             convolve, step = layer.convolution.convolve, 2**index if dilated else 1
@@ -65,7 +66,7 @@ def test_the_model_is_what_the_paper_writes(dilated, kernel_width):
 def test_a_layer_is_torchs_convolution_and_gate():
     model = shared(convolutional(family="decoder", decoder_layers=1))
     ids = sentences([9, 9])
-    x = model.decoder.position.embed(model.embedding(ids))
+    x = model.decoder.position.embed(model.embedding(ids)) * INPUT_SCALE
     convolve = model.decoder.layers[0].convolution.convolve
     expected = F.glu(F.conv1d(F.pad(x.transpose(1, 2), (2, 0)), convolve.weight, convolve.bias), 1).transpose(1, 2)
     torch.testing.assert_close(model(ids), (x + expected) * HALF)
@@ -99,6 +100,6 @@ def test_a_fresh_stack_keeps_the_variance(separable):
     torch.manual_seed(0)
     sizes = {"d_model": 64, "encoder_layers": 12, "dropout": 0.0, "separable": separable}
     encoder = build_model(convolutional(family="encoder", **sizes)).encoder
-    x = 0.1 * torch.randn(8, 60, 64)
+    x = 0.1 * torch.randn(8, 60, 64) / INPUT_SCALE
     encoder.position.embed = lambda x, start=0: x
     assert 0.07 < encoder(x, Context(torch.ones(8, 1, 1, 60, dtype=torch.bool))).std() < 0.14
