@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.config import ModelConfig
-from heedful.model.attention.multi_head import TAPS, Attention
 from heedful.model.baselines.factorized_lstm import FactorizedLSTM
+from heedful.model.baselines.source_attention import RNNSourceAttention, memory_lengths
 from heedful.model.block import LayerStack
 from heedful.model.context import Context, LayerContext
 from heedful.model.kv_cache import KVCache, LayerKVCache
@@ -59,78 +59,10 @@ class RNNEncoder(LayerStack):
         """(B, S, D) -> (B, S, D)."""
         assert context.keep is not None
         real = context.keep[:, 0, 0].unsqueeze(2)  # (B, S, 1)
-        x, lengths = self.add_positions(x) * real, _lengths(context.keep).cpu()
+        x, lengths = self.add_positions(x) * real, memory_lengths(context.keep).cpu()
         for index, layer in enumerate(child for child in self.children() if isinstance(child, RNNEncoderLayer)):
             x = layer(dropout(x, self.rate, self.training) if index else x, lengths)
         return x
-
-
-class RNNSourceAttention(Attention):
-    """One head over the encoder states h_j; its output is the context vector c = Σ softmax(score(s, h_j)) h_j.
-
-    score is vᵀ tanh(W s + U h_j) (additive and concat), s · h_j (dot) or s · W h_j (general). Local attention looks at
-    the window p - D … p + D. Its center p is the position of the target token (local-m), or is predicted from s, and
-    the weights are multiplied by a Gaussian of deviation D / 2 around it (local-p).
-    """
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(1, taps=TAPS[1:])  # no tap for queries: they are states, the output of a layer
-        width, self.score, self.rate = config.d_model, config.source_attention, config.attention_dropout
-        summed = self.score in ("additive", "concat")  # W [s; h] of Luong's concat is a sum of two products, too
-        self.query = nn.Linear(width, width, bias=False) if summed else None
-        self.key = nn.Linear(width, width, bias=False) if self.score != "dot" else None
-        self.value = nn.Linear(width, 1, bias=False) if summed else None
-        self.span, self.window = config.source_span, config.source_window
-        self.center = nn.Linear(width, width, bias=False) if self.span == "local-p" else None
-        self.center_value = nn.Linear(width, 1, bias=False) if self.span == "local-p" else None
-
-    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, S, D) -> U h or W h, and h itself, (B, 1, S, D)."""
-        key, value = (memory if self.key is None else self.key(memory)).unsqueeze(1), memory.unsqueeze(1)
-        if self.tapped:
-            key, value = self._tap("keys", len(memory))(key), self._tap("values", len(memory))(value)
-        return key, value
-
-    def weigh(self, state: Tensor, context: LayerContext) -> Tensor:
-        """(R, T, D) -> (B, 1, W * T, S): the attention weights for every state, R / B rows to a sentence."""
-        assert context.cache and context.cache.memory and context.memory_keep is not None
-        key, _ = context.cache.memory
-        query = state.reshape(key.size(0), 1, -1, state.size(-1))  # (B, 1, W * T, D)
-        query = query if self.query is None else self.query(query)
-        if self.value is None:
-            scores = query @ key.transpose(2, 3)
-        else:
-            scores = self.value(torch.tanh(query.unsqueeze(3) + key.unsqueeze(2))).squeeze(4)
-        if self.span == "global":
-            return scores.masked_fill(~context.memory_keep, -torch.inf).softmax(-1)
-        distance = torch.arange(key.size(2), device=key.device) - self._centers(state, context)  # (B, 1, W * T, S)
-        keep = context.memory_keep & (distance.abs() <= self.window)
-        keep = keep | (context.memory_keep & ~keep.any(-1, keepdim=True))  # all tokens of the window are masked
-        weights = scores.masked_fill(~keep, -torch.inf).softmax(-1)
-        if self.span == "local-p":
-            weights = weights * torch.exp(-2 * (distance / self.window).square())  # σ = D / 2
-        return weights
-
-    def _centers(self, state: Tensor, context: LayerContext) -> Tensor:
-        """(R, T, D) -> (B, 1, W * T, 1): the centers p of the windows of states that the cache has advanced by."""
-        assert context.cache and context.memory_keep is not None
-        lengths = _lengths(context.memory_keep)  # (B,)
-        if self.center is None or self.center_value is None:
-            place = context.cache.length - state.size(1) + torch.arange(state.size(1), device=state.device)
-            place = place.repeat(len(state) // len(lengths)).to(state.dtype)  # (W * T)
-            return torch.minimum(place, (lengths - 1).unsqueeze(1))[:, None, :, None]
-        share: Tensor = self.center_value(torch.tanh(self.center(state))).sigmoid()  # (R, T, 1)
-        return share.reshape(len(lengths), 1, -1, 1) * lengths.view(-1, 1, 1, 1)
-
-    def combine(self, weights: Tensor, state: Tensor, context: LayerContext) -> Tensor:
-        """(B, 1, W * T, S) -> (R, T, D): the context vectors for every state."""
-        assert context.cache and context.cache.memory
-        return (dropout(weights, self.rate, self.training) @ context.cache.memory[1]).view_as(state)
-
-    def combine_tapped(self, weights: Tensor, state: Tensor, context: LayerContext) -> Tensor:
-        """The same through the taps, which may replace weights and context vectors."""
-        vectors = self.combine(self._tap("weights", len(state))(weights), state, context)
-        return self._tap("heads", len(state))(vectors.unsqueeze(1)).squeeze(1)  # a tap sees (R, 1, T, D)
 
 
 class RNNDecoderLayer(nn.Module):
@@ -233,15 +165,9 @@ class RNNDecoder(LayerStack):
         return self._run_layers(torch.cat((x, all_vectors), -1), cache), all_vectors
 
 
-def _lengths(keep: Tensor) -> Tensor:
-    """(B, 1, 1, S) -> (B,): the length up to the last real token; at least 1."""
-    positions = torch.arange(1, keep.size(3) + 1, device=keep.device)
-    return (keep[:, 0, 0] * positions).amax(1).clamp(min=1)
-
-
 def _final_state(memory: Tensor, keep: Tensor, bidirectional: bool) -> Tensor:
     """(B, S, D) -> (B, D): the forward cells' state at the last token, and the backward cells' at the first."""
-    last = memory[torch.arange(len(memory), device=memory.device), _lengths(keep) - 1]
+    last = memory[torch.arange(len(memory), device=memory.device), memory_lengths(keep) - 1]
     if not bidirectional:
         return last
     half = memory.size(2) // 2
