@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,19 @@ def evaluate(runs: Sequence[Path], source: Path, reference: Path, *words: str) -
 def read_metrics(run: Path) -> list[dict[str, Any]]:
     """All records of a training run."""
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def best_validation(run: Path) -> dict[str, Any]:
+    """The record with the lowest validation loss."""
+    validations = [record for record in read_metrics(run) if "valid_loss" in record]
+    return min(validations, key=lambda record: float(record["valid_loss"]))
+
+
+def seconds_per_update(run: Path) -> float:
+    """The median over the records that do not follow a validation, whose time they would include."""
+    points = [(0, 0.0), *((record["update"], record.get("seconds")) for record in read_metrics(run))]
+    timed = [(a, b) for a, b in pairwise(points) if a[1] is not None and b[1] is not None]
+    return statistics.median((b[1] - a[1]) / (b[0] - a[0]) for a, b in timed)
 
 
 def count_parameters(run: Path) -> int:
