@@ -232,6 +232,7 @@ def changed_file(path: Path, name: str, content: str) -> Path:
         ("vocab.yml", "</s>: 0\na: 1\n", "and its vocabulary has 2"),
         ("vocab.yml", "a: 0\na: 1\n", "so does another line"),
         ("vocab.yml", " a: 0\n", "is no YAML of the kind"),
+        pytest.param("vocab.yml", f"a{' ' * 1_000_000}b\n", "is no YAML of the kind", id="spaces"),
         ("model.npz", "no archive", "is damaged or no model of Marian"),
     ],
 )

@@ -14,8 +14,7 @@ from heedful.errors import FolderError, quote
 
 Scalar = bool | int | str
 
-QUOTED = r""""(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+'"""
-ENTRY = re.compile(rf"({QUOTED}|[^\s\"'].*?)\s*:(?:\s+(.*))?")
+QUOTED = re.compile(r""""(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+'""", re.DOTALL)
 EXPLICIT_KEY = re.compile(r"^\? (.*)\n: ", re.MULTILINE)
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "a": "\a", "v": "\v", "f": "\f", "e": "\x1b"}
@@ -32,15 +31,24 @@ def parse(text: str, where: Path | str) -> dict[str, Scalar | list[Scalar]]:
         if items is not None and (item := line.lstrip()).startswith("- "):
             items.append(_scalar(item[2:]))
             continue
-        found = ENTRY.fullmatch(line)
-        if found is None:
+        entry = _entry(line)
+        if entry is None:
             raise FolderError(f"{where}: line {number}, {quote(line)}, is no YAML of the kind that Marian writes.")
-        key, value = _text(found[1]), (found[2] or "").strip()
+        key, value = entry
         if key in table:
             raise FolderError(f"{where}: line {number} holds {quote(key)}, and so does another line.")
         items = None if value else []
         table[key] = _value(value) if items is None else items
     return table
+
+
+def _entry(line: str) -> tuple[str, str] | None:
+    """Key and value; a search by regular expression would take quadratic time on long runs of spaces."""
+    if quoted := QUOTED.match(line):
+        key, rest = _text(quoted[0]), line[quoted.end() :].lstrip()
+        return (key, rest[1:].strip()) if rest.startswith(":") else None
+    plain, found, value = f"{line} ".partition(": ")
+    return (plain.rstrip(), value.strip()) if found and not line.startswith((" ", "\t", '"', "'")) else None
 
 
 def dump(table: Mapping[str, Scalar | Sequence[Scalar]]) -> str:
@@ -66,7 +74,7 @@ def _scalar(value: str) -> Scalar:
 
 def _text(value: str) -> str:
     """The text that a plain or quoted word stands for."""
-    if not re.fullmatch(QUOTED, value, re.DOTALL):
+    if not QUOTED.fullmatch(value):
         return value
     if value[0] == "'":
         return value[1:-1].replace("''", "'")
