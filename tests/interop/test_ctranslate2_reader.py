@@ -74,6 +74,16 @@ def test_quantized_weights_are_those_of_ctranslate2(tmp_path: Path, quantization
     assert with_ctranslate2(opened, path).difference < 1e-4
 
 
+def test_quantized_writing_leaves_the_model_as_it_is(tmp_path: Path) -> None:
+    """ctranslate2 quantizes in place, so it must not get the model's own tensors."""
+    opened = load_folder(ours(tmp_path / "ours"))
+    before = {name: tensor.clone() for name, tensor in opened.model.state_dict().items()}
+    (tmp_path / "theirs").mkdir()
+    writer.write(opened, tmp_path / "theirs", quantization="int8")
+    for name, tensor in opened.model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
 @pytest.mark.parametrize("quantization", [pytest.param(None, marks=pytest.mark.long), "int8"])
 def test_marian_as_ctranslate2_converts_it(tmp_path: Path, quantization: str | None) -> None:
     """Written by ctranslate2 alone: sines before cosines, and a start from a zero embedding that has no token."""

@@ -81,11 +81,12 @@ def _spec(config: ModelConfig) -> TransformerSpec:
 
 
 def _fill(spec: TransformerSpec, model: EncoderDecoder) -> None:
-    weights = {name: tensor.detach().cpu().float().numpy() for name, tensor in model.state_dict().items()}
+    # copies: quantization works in place, and must not reach the model
+    weights = {name: tensor.detach().cpu().float().numpy().copy() for name, tensor in model.state_dict().items()}
     source = weights["embedding.weight" if model.config.tie == "all" else "source_embedding.weight"]
     spec.encoder.embeddings[0].weight = source
     spec.decoder.embeddings.weight = weights["embedding.weight"]
-    spec.decoder.projection.weight = model.output_weight.detach().cpu().float().numpy()
+    spec.decoder.projection.weight = weights["output.weight" if model.config.tie == "none" else "embedding.weight"]
     if model.output_bias is not None:
         spec.decoder.projection.bias = weights["output_bias"]
     for name in ("encoder", "decoder"):
