@@ -1,19 +1,22 @@
-"""Target tokens a second in translation, beside CTranslate2 and transformers, on the same model, sentences and cores.
+"""Target tokens a second in translation, beside CTranslate2, Marian and transformers: same model, sentences, cores.
 
     python benchmarks/translation_speed.py runs/tiny test.en --reference test.de
     python benchmarks/translation_speed.py runs/tiny test.en --size base --rounds 3
+    python benchmarks/translation_speed.py runs/tiny test.en --size base --marian
 
 The model is converted, and the conversion compares logits and decoding before anything is measured. `--size base` takes
 a random model of the paper's base size (V = 37,000) in place of it, whose end is so unlikely that every engine writes
-exactly 30 tokens a sentence. Searches have no length penalty, so that all of them do the same work; the share of
-sentences for which float32 gives the same tokens here and there is printed. What is measured is the search: sentences
-are cut into tokens before, and put together again after the clock has stopped, for all sides alike. With `--shortlist`
-both sides choose among the same tokens, those of the model folder's shortlist (`heedful shortlist`): ours by sentence,
-CTranslate2 by batch (its vocabulary map). Sentences with a token that the shortlist was not taught are left out.
+exactly 30 tokens a sentence. With `--marian` this model starts from a zero vector, as Marian's do, and pymarian, if it
+is installed, computes with the same weights in float32 and int8; it writes 30 tokens at most.
+Searches have no length penalty, so that all of them do the same work; the share of sentences for which float32 gives
+the same tokens here and there is printed. What is measured is the search: sentences are cut into tokens before, and put
+together again after the clock has stopped, for all sides alike. With `--shortlist` both sides choose among the same
+tokens, those of the model folder's shortlist (`heedful shortlist`): ours by sentence, CTranslate2 by batch (its
+vocabulary map). Sentences with a token that the shortlist was not taught are left out.
 
 Each engine runs in a process of its own, one after another, in several rounds, so that a machine that is busy for a
 while slows all of them down. Before, each finds its best setting on some of the sentences: threads and workers for us,
-the size of a batch (and AVX512, where the CPU has it) for CTranslate2, which runs one worker on each core.
+the size of a batch (and AVX512, where the CPU has it) for CTranslate2 and Marian, which run one worker on each core.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import marian_side
 
 CORES = len(os.sched_getaffinity(0))
 FORCED = 30  # tokens that the random model writes for every sentence
@@ -158,7 +163,12 @@ def transformers(job: Job) -> Callable[[Sentences], list[Sequence[int]]]:
     return translate
 
 
-ENGINES = {"heedful": heedful, "ctranslate2": ctranslate2, "transformers": transformers}
+ENGINES = {
+    "heedful": heedful,
+    "ctranslate2": ctranslate2,
+    "marian": marian_side.marian,
+    "transformers": transformers,
+}
 
 
 def work(job: Job) -> None:
@@ -212,8 +222,10 @@ def prepared(arguments: argparse.Namespace) -> Iterator[tuple[list[Job], dict[st
         references = arguments.reference and read(arguments.reference, arguments.sentences)
         if forced:
             frame = opened.tokenizer.specials
-            opened = replace(opened, weights=base_model(frame.pad, frame.bos, frame.eos))
+            opened = replace(opened, weights=base_model(frame.pad, frame.bos, frame.eos, arguments.marian))
         write_folders(opened, folder, arguments.transformers)
+        if arguments.marian:
+            marian_side.write_folders(opened, folder)
         if shortlist is not None:
             write_shortlists(shortlist, opened, folder)
         pieces = opened.tokenizer.pieces(range(opened.model.config.vocab_size))
@@ -223,7 +235,8 @@ def prepared(arguments: argparse.Namespace) -> Iterator[tuple[list[Job], dict[st
         (folder / "pieces").write_text(json.dumps(spelled))
         length = FORCED if forced else min(LONGEST, opened.model.config.max_length - 1)
         jobs = []
-        for engine in ["heedful", "ctranslate2", *["transformers"] * arguments.transformers]:
+        peers = ["ctranslate2", *["marian"] * arguments.marian, *["transformers"] * arguments.transformers]
+        for engine in ["heedful", *peers]:
             for precision in ("float32", "int8")[: 1 if engine == "transformers" else 2]:
                 sources = folder / ("pieces" if engine == "ctranslate2" else "ids")
                 jobs.append(Job(engine, precision, str(folder / f"{engine}-{precision}"), str(sources), length,
@@ -254,7 +267,7 @@ def scorer(tokenizer, references: list[str]) -> Bleu:
     return lambda result: corpus_bleu(tokenizer.decode_batch(result), [references]).score
 
 
-def base_model(pad: int = 0, bos: int = 2, eos: int = 3):
+def base_model(pad: int = 0, bos: int = 2, eos: int = 3, for_marian: bool = False):
     """A random model of the paper's base size that never writes these three, so that outputs end where they must."""
     import torch
 
@@ -264,10 +277,13 @@ def base_model(pad: int = 0, bos: int = 2, eos: int = 3):
     config = ModelConfig(
         vocab_size=37_000, d_model=512, d_ff=2048, n_heads=8, encoder_layers=6, decoder_layers=6, max_length=512,
         output_bias=True, pad_id=pad, bos_id=bos, eos_id=eos,
+        **({"positions": "learned", "norm_eps": 1e-6} if for_marian else {}),
     )  # fmt: skip
     torch.manual_seed(1)
     model = build_model(config).eval()
     model.output_bias.data[[pad, bos, eos]] = UNLIKELY
+    if for_marian:
+        marian_side.adapt(model)
     return model
 
 
@@ -308,6 +324,8 @@ def settings(job: Job, batches: Sequence[int]) -> list[Job]:
         return [replace(job, workers=workers, threads=CORES // workers) for workers in sorted({1, CORES})]
     if job.engine == "transformers":
         return [replace(job, threads=CORES, batch=batch) for batch in batches]
+    if job.engine == "marian":
+        return [replace(job, workers=CORES, batch=batch) for batch in batches]
     has_avx512 = "avx512f" in Path("/proc/cpuinfo").read_text()
     return [
         replace(job, workers=CORES, batch=batch, isa=isa) for isa in ["", *["AVX512"] * has_avx512] for batch in batches
@@ -329,17 +347,19 @@ def throughput(
         for number in range(rounds):
             for job in chosen:
                 measured = run(job, ids)
-                if forced and {len(row) for row in measured.outputs} != {FORCED}:
+                if forced and job.engine != "marian" and {len(row) for row in measured.outputs} != {FORCED}:
                     sys.exit(f"{job.name} did not write {FORCED} tokens for every sentence")
                 result[job.name].append(measured)
                 print(f"round {number + 1}: {job.name:20} {measured.speed:9,.0f} tokens/s", flush=True)
         for job in chosen:
             print_side(job, result[job.name])
-        for precision in ("float32", "int8"):
-            pairs = list(zip(result[f"heedful {precision}"], result[f"ctranslate2 {precision}"], strict=True))
-            print_ratio(precision, [a.speed / b.speed for a, b in pairs], "times as fast")
-            print_ratio(precision, [a.processor / b.processor for a, b in pairs], "of its processor time")
-        print_same(result["heedful float32"][0].outputs, result["ctranslate2 float32"][0].outputs)
+        for peer, precision in compared(jobs):
+            pairs = list(zip(result[f"heedful {precision}"], result[f"{peer} {precision}"], strict=True))
+            print_ratio(peer, precision, [a.speed / b.speed for a, b in pairs], "times as fast")
+            used = [(a.processor / a.tokens) / (b.processor / b.tokens) for a, b in pairs]
+            print_ratio(peer, precision, used, "of its processor time a token")
+        for peer in dict(compared(jobs)):
+            print_same(peer, result["heedful float32"][0].outputs, result[f"{peer} float32"][0].outputs, beam)
         for engine in ("heedful", "ctranslate2") if bleu else ():
             wide, small = (bleu(result[f"{engine} {precision}"][0].outputs) for precision in ("float32", "int8"))
             print(f"BLEU of {engine}: float32 {wide:.2f}, int8 {small:.2f}, {small - wide:+.2f}")
@@ -358,10 +378,15 @@ def latency(jobs: list[Job], ids: dict[str, int], rounds: int, sentences: int) -
             p50, p99 = (sorted(item) for item in zip(*both, strict=True))
             print(f"{name:20} p50 {statistics.median(p50):7.2f} ({p50[0]:.2f} to {p50[-1]:.2f}), "
                   f"p99 {statistics.median(p99):7.2f} ({p99[0]:.2f} to {p99[-1]:.2f})")  # fmt: skip
-        for precision in ("float32", "int8"):
-            pairs = list(zip(result[f"heedful {precision}"], result[f"ctranslate2 {precision}"], strict=True))
+        for peer, precision in compared(jobs):
+            pairs = list(zip(result[f"heedful {precision}"], result[f"{peer} {precision}"], strict=True))
             for index, name in enumerate(("p50", "p99")):
-                print_ratio(f"{precision} {name}", [a[index] / b[index] for a, b in pairs], "of its time")
+                print_ratio(peer, f"{precision} {name}", [a[index] / b[index] for a, b in pairs], "of its time")
+
+
+def compared(jobs: list[Job]) -> list[tuple[str, str]]:
+    """The peers that have both precisions, with each of them."""
+    return [(job.engine, job.precision) for job in jobs if job.engine in ("ctranslate2", "marian")]
 
 
 def print_side(job: Job, rounds: list[Measured]) -> None:
@@ -371,14 +396,20 @@ def print_side(job: Job, rounds: list[Measured]) -> None:
           f"{rounds[-1].resident:5,.0f} MB, at most {peak:5,.0f}; {job.setting}")  # fmt: skip
 
 
-def print_ratio(what: str, ratios: list[float], meaning: str) -> None:
-    print(f"heedful / ctranslate2, {what}: {statistics.median(ratios):.2f} {meaning}, "
+def print_ratio(peer: str, what: str, ratios: list[float], meaning: str) -> None:
+    print(f"heedful / {peer}, {what}: {statistics.median(ratios):.2f} {meaning}, "
           f"from {min(ratios):.2f} to {max(ratios):.2f}")  # fmt: skip
 
 
-def print_same(actual: list[list[int]], expected: list[list[int]]) -> None:
-    same = sum(a == b for a, b in zip(actual, expected, strict=True))
-    print(f"the same tokens in float32: {same:,} of {len(actual):,} sentences")
+def print_same(peer: str, actual: list[list[int]], expected: list[list[int]], beam: int) -> None:
+    """Marian's outputs may be shorter: in greedy search, the first tokens are compared."""
+    pairs = list(zip(actual, expected, strict=True))
+    if peer == "marian" and beam > 1:
+        return
+    if peer == "marian":
+        pairs = [(a[: len(b)], b[: len(a)]) for a, b in pairs]
+    same = sum(a == b for a, b in pairs)
+    print(f"the same tokens as {peer} in float32: {same:,} of {len(actual):,} sentences")
 
 
 def main() -> None:
@@ -393,7 +424,13 @@ def main() -> None:
     parser.add_argument("--alone", type=int, default=100, help="sentences whose latency is measured; 0 for none")
     parser.add_argument("--transformers", action="store_true", help="measure transformers too, which takes long")
     parser.add_argument("--shortlist", action="store_true", help="choose among the tokens of the model's shortlist")
+    parser.add_argument("--marian", action="store_true", help="measure Marian (pymarian) too, with --size base")
     arguments = parser.parse_args()
+    if arguments.marian and (arguments.size != "base" or arguments.transformers or arguments.shortlist):
+        parser.error("--marian goes with --size base, without transformers and shortlists")
+    if arguments.marian and (reason := marian_side.missing()):
+        print(f"marian is missing: {reason}", flush=True)
+        arguments.marian = False
     if arguments.shortlist and arguments.transformers:
         parser.error("transformers has no shortlists; leave one of the two out")
     with prepared(arguments) as (jobs, ids, bleu):
