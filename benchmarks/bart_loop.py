@@ -2,11 +2,13 @@
 
     python benchmarks/bart_loop.py RUN train.tsv.gz test.tsv.gz --time 30m --threads 1 --rate 1e-3 --out summaries.json
 
-RUN is a heedful model folder: BART has its sizes, its vocabulary and its number of tokens in an update. Learning rate:
-warm-up to --rate over 3 % of the time, then linear decay to zero. The time is CPU time divided by the number of
+RUN is a heedful model folder: BART has its sizes, its vocabulary and its number of tokens in an update. Linear layers
+are initialized by Xavier's rule: with transformers' own deviation of 0.02, meant for a width of 1,024, a BART that is
+128 wide ignores its source, and 64 pairs that it has seen 77 times get two summaries. Learning rate:
+warm-up to --rate over 10 % of the time, then linear decay to zero. The time is CPU time divided by the number of
 threads, so other programs on the machine do not shorten it. Training ends with it; `generate` writes the summaries with
 a beam of 4, to the file --out. They have at least as many tokens as all but 5 % of the training summaries: beam search
-with a model that has learned little would end every summary at once. Empty summaries are counted.
+with a model that has learned little would end every summary at once. Empty and different summaries are counted.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from heedful.storage.folder import load_folder
 from heedful.text.tokenizer import Tokenizer
 from summaries import read_pairs
 
-WARMUP, SMOOTHING = 0.03, 0.1
+WARMUP, SMOOTHING = 0.1, 0.1
 BATCH = 50  # documents that are summarized at once
 
 
 def build_bart(config: ModelConfig) -> BartForConditionalGeneration:
-    return BartForConditionalGeneration(
+    model = BartForConditionalGeneration(
         BartConfig(
             vocab_size=config.vocab_size, d_model=config.d_model, encoder_layers=config.encoder_layers,
             decoder_layers=config.decoder_layers, encoder_ffn_dim=config.d_ff, decoder_ffn_dim=config.d_ff,
@@ -42,6 +44,10 @@ def build_bart(config: ModelConfig) -> BartForConditionalGeneration:
             eos_token_id=config.eos_id, decoder_start_token_id=config.bos_id, forced_eos_token_id=None,
         )
     )  # fmt: skip
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1 and "embed" not in name and "shared" not in name:
+            torch.nn.init.xavier_uniform_(parameter)
+    return model
 
 
 def train(
@@ -128,8 +134,8 @@ def main() -> None:
     ids = [row[:longest] for row in tokenizer.encode_batch(documents)]
     lengths = [len(target) for target in targets]
     summaries = summarize(model.eval(), tokenizer, ids, int(np.percentile(lengths, 5)), max(lengths))
-    empty = sum(not summary.strip() for summary in summaries)
-    print(f"{name}: {empty:,} of {len(summaries):,} summaries are empty", flush=True)
+    empty, different = sum(not summary.strip() for summary in summaries), len(set(summaries))
+    print(f"{name}: {empty:,} of {len(summaries):,} summaries are empty, {different:,} are different", flush=True)
     arguments.out.write_text(json.dumps(summaries, ensure_ascii=False), encoding="utf-8")
 
 
