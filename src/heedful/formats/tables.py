@@ -22,14 +22,8 @@ MAX_CELL = 1 << 20  # characters
 SOURCE_NAMES = ("source", "src", "source_text", "text", "original")
 TARGET_NAMES = ("target", "tgt", "trg", "target_text", "translation")
 DOCUMENT_NAMES = ("document", "article", "dialogue", "text", "body", "description", "abstract")
-SUMMARY_NAMES = (
-    "summary",
-    "highlights",
-    "synopsis",
-    "headline",
-    "title",
-    "abstract",
-)  # a paper's, which may itself have a title
+# "abstract" is in both: the summary of a paper's body, and the document of its title.
+SUMMARY_NAMES = ("summary", "highlights", "synopsis", "headline", "title", "abstract")
 SHORT_ROW = "fewer columns than needed"
 
 
@@ -73,9 +67,8 @@ def pair_names(names: Sequence[str], languages: WantedLanguages, summaries: bool
     source = _name(names, SOURCE_NAMES, languages.source)
     target = _name(names, TARGET_NAMES, languages.target)
     if summaries and (source is None or target is None):
-        source = _name(
-            names, (*DOCUMENT_NAMES, *SOURCE_NAMES)
-        )  # a column `source` beside an article names its publisher
+        # a document's name first: a column `source` beside an article names its publisher
+        source = _name(names, (*DOCUMENT_NAMES, *SOURCE_NAMES))
         target = _name(names, (*TARGET_NAMES, *SUMMARY_NAMES))
     return (source, target) if source is not None and target is not None and source != target else None
 
