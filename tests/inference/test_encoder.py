@@ -15,6 +15,7 @@ from heedful.inference.encoder import Encoder
 from heedful.model.transformer import build_model
 from heedful.storage.folder import ModelFolder
 from heedful.text import train_vocabulary
+from tests.inference.backends import leave_to_torch
 
 TEXTS = ["Paris is the capital of France.", "Rome", "the capital of Italy is Rome, not Paris", ""]
 
@@ -32,9 +33,12 @@ def encoder_of(**changes: object) -> Encoder:
     return Encoder(ModelFolder(model, tokenizer, tokenizer, SearchSettings(), Path("runs/bert")))
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return encoder_of(pooler=True, labels=("no", "yes", "perhaps"))
+@pytest.fixture(scope="module", params=["native", "torch"])
+def encoder(request: pytest.FixtureRequest) -> Encoder:
+    made = encoder_of(pooler=True, labels=("no", "yes", "perhaps"))
+    if request.param == "torch":
+        leave_to_torch(made.model)
+    return made
 
 
 def test_names_and_shapes_people_know(encoder: Encoder) -> None:

@@ -21,6 +21,7 @@ from heedful.search.constraints import ban
 from heedful.search.sample import sample
 from heedful.storage.folder import ModelFolder
 from heedful.text import train_plain_vocabulary
+from tests.inference.backends import leave_to_torch
 from tests.inference.gpt_next_token import GPTNextToken
 
 TEXT = ["The quick brown fox jumps over the lazy dog.\nÄrger über 你好 🙂!\n"] * 2
@@ -41,9 +42,12 @@ def generator_of(kind: str = "bytes", **changes: object) -> Generator:
     return Generator(ModelFolder(model, tokenizer, tokenizer, SearchSettings(), Path("x")))
 
 
-@pytest.fixture(scope="module")
-def generator() -> Generator:
-    return generator_of()
+@pytest.fixture(scope="module", params=["native", "torch"])
+def generator(request: pytest.FixtureRequest) -> Generator:
+    made = generator_of()
+    if request.param == "torch":
+        leave_to_torch(made.model)
+    return made
 
 
 def test_the_same_seed_gives_the_same_text(generator: Generator) -> None:

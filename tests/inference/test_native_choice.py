@@ -8,10 +8,11 @@ import pytest
 
 import heedful
 from heedful.inference import native_choice
+from heedful.inference.encoder import Encoder
 from heedful.inference.generator import Generator
 from heedful.inference.native_choice import torch_notice
 from heedful.inference.translator import Translator
-from heedful.storage.folder import load_folder, save_folder
+from heedful.storage.folder import save_folder
 from tests.inside.conftest import make_folder, tokenizer
 
 __all__ = ["make_folder", "tokenizer"]
@@ -63,10 +64,8 @@ def test_models_of_an_ensemble_are_named_together(make_folder) -> None:
     assert torch_notice([first, second]) == sentence
 
 
-def test_a_gpt_of_another_format_names_the_command_that_converts_it(make_folder) -> None:
-    folder = make_folder("decoder")  # its weights are modules, as those of a folder of Hugging Face
-    remedy = f"reads heedful's own model folders only (`heedful convert {folder.path} NEW` writes one)"
-    assert torch_notice([folder]) == f"PyTorch computes {folder.path}: the native engine {remedy}."
-    save_folder(folder)
-    generator = Generator(load_folder(folder.path))
-    assert generator.model and "(the native engine does not compute a model that was read as" in repr(generator)
+@pytest.mark.parametrize("family", ["decoder", "encoder"])
+def test_the_engine_computes_models_of_other_formats(make_folder, family) -> None:
+    folder = make_folder(family)  # its weights are modules, as those of a folder of Hugging Face
+    assert not torch_notice([folder])
+    assert "the native engine, int8" in repr({"decoder": Generator, "encoder": Encoder}[family](folder, "int8"))

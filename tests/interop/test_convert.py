@@ -19,7 +19,6 @@ import heedful
 from heedful import interop, native
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import FolderError, HeedfulError, SettingError
-from heedful.inference.encoder import Encoder
 from heedful.inference.generator import Generator
 from heedful.inference.translator import Translator
 from heedful.interop import agreement
@@ -441,10 +440,15 @@ def test_a_folder_without_front_matter_keeps_its_words(tmp_path: Path, card: str
     assert written == "---\nlibrary_name: heedful\npipeline_tag: text-generation\n---\n" + (card or "")
 
 
-def test_int8_of_a_foreign_folder_says_to_convert_it_and_works_then(tmp_path: Path) -> None:
-    bert(tmp_path / "theirs")
-    with pytest.raises(SettingError, match=f"`heedful convert {tmp_path / 'theirs'} NEW` writes one"):
-        Encoder(interop.open_folder(tmp_path / "theirs"), "int8")
-    convert(tmp_path / "theirs", tmp_path / "ours")
-    if native.library() is not None:
-        assert Encoder(interop.open_folder(tmp_path / "ours"), "int8").embed(["a dog"]).shape == (1, 16)
+@pytest.mark.skipif(native.library() is None, reason="only the engine computes int8")
+def test_a_folder_of_hugging_face_is_computed_as_its_conversion(tmp_path: Path) -> None:
+    for write, name in ((bert, "bert"), (gpt2, "gpt2")):
+        write(tmp_path / name)
+        convert(tmp_path / name, tmp_path / f"{name}-ours")
+    for precision in ("float32", "int8"):
+        encoders = [heedful.load(tmp_path / name, precision=precision) for name in ("bert", "bert-ours")]
+        theirs, ours = (encoder.embed(["a dog", "two dogs and a cat"]) for encoder in encoders)
+        assert (theirs == ours).all()
+        gpts = [heedful.load(tmp_path / name, precision=precision) for name in ("gpt2", "gpt2-ours")]
+        assert len({gpt.generate("a dog", max_tokens=20) for gpt in gpts}) == 1
+        assert all(loaded.engine is not None for loaded in (*encoders, *gpts))

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.inference.backends import leave_to_torch
 
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import SettingError
+from heedful.inference import native_choice
 from heedful.inference.context_window import ContextWindow
 from heedful.inference.encoder import Encoder
 from heedful.inference.engine_window import EngineWindow
@@ -18,7 +20,7 @@ from heedful.model.transformer import DecoderModel, EncoderModel, build_model
 from heedful.native import Engine, library
 from heedful.native.engine_encoder import EngineEncoder
 from heedful.native.torch_bridge import ModuleWeights
-from heedful.storage.folder import ModelFolder, load_folder, save_folder
+from heedful.storage.folder import ModelFolder, save_folder
 from heedful.text import train_vocabulary
 
 pytestmark = pytest.mark.skipif(library() is None, reason="there is no compiled engine")
@@ -180,7 +182,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_texts_of_a_gpt_on_disk_are_those_of_torch(folders: dict[str, Path]) -> None:
     generator, other = Generator.load(folders["decoder"]), Generator.load(folders["decoder"])
-    assert isinstance(other.model, DecoderModel)  # from now on PyTorch computes
+    leave_to_torch(other.model)
     assert isinstance(generator.open_window(), EngineWindow) and not isinstance(other.open_window(), EngineWindow)
     for options in ({"temperature": 0}, {"seed": 3}, {"top_p": 0.8}, {"top_k": 5, "repetition_penalty": 1.3}):
         actual, expected = (model.samples("the cat", n=3, max_tokens=25, **options) for model in (generator, other))
@@ -189,7 +191,8 @@ def test_texts_of_a_gpt_on_disk_are_those_of_torch(folders: dict[str, Path]) -> 
 
 def test_results_of_a_bert_on_disk_are_those_of_torch(folders: dict[str, Path]) -> None:
     encoder, other = Encoder.load(folders["encoder"]), Encoder.load(folders["encoder"])
-    assert isinstance(other.model, EncoderModel)
+    leave_to_torch(other.model)
+    assert encoder.engine is not None and other.engine is None
     np.testing.assert_allclose(encoder.embed(TEXT), other.embed(TEXT), atol=1e-5)
     actual, by_torch = (model.fill_mask("the [MASK] sat")[0] for model in (encoder, other))
     assert [c.token for c in actual] == [c.token for c in by_torch]
@@ -223,8 +226,17 @@ def test_commands_do_not_import_torch(folders: dict[str, Path], tmp_path: Path) 
     assert np.load(tmp_path / "vectors.npy").shape == (2, SIZES["d_model"])
 
 
-def test_int8_needs_the_engine(folders: dict[str, Path]) -> None:
-    folder = load_folder(folders["decoder"])
-    assert folder.model is not None
-    with pytest.raises(SettingError, match="precision is int8, but the native engine"):
-        Generator(folder, "int8")
+def test_int8_needs_the_engine(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_choice, "library", lambda: None)
+    with pytest.raises(SettingError, match="precision is int8, but the native engine, which computes it, is not avail"):
+        Generator.load(folders["decoder"], "int8")
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder"])
+def test_weights_that_change_are_loaded_again(folders: dict[str, Path], family: str) -> None:
+    loaded = {"decoder": Generator, "encoder": Encoder}[family].load(folders[family])
+    before = loaded.engine
+    assert before is not None and loaded.model is not None and loaded.engine is before
+    with torch.no_grad():
+        next(loaded.model.parameters()).neg_()
+    assert loaded.engine is not before

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from heedful.errors import SettingError
+from heedful.inference.folder_models import FolderModels
 from heedful.inference.forced_decoding import ForcedDecoder
 from heedful.inference.native_choice import (
     describe_loaded,
@@ -20,13 +21,12 @@ from heedful.inference.native_choice import (
 from heedful.inference.scheduler import SearchBackend
 from heedful.inference.shortlist import Shortlist
 from heedful.inference.source_trees import use_trees
-from heedful.native import Engine, WeightSource
+from heedful.native import Engine
 from heedful.native.forced_decoder import EngineForcedDecoder
 from heedful.ops.threads import num_threads
 from heedful.packages import explain_missing
 from heedful.search import NextToken, Observer
 from heedful.storage.folder import ModelFolder
-from heedful.storage.weight_file import WeightFile
 
 if TYPE_CHECKING:
     from heedful.data.token_trees import Parser, TokenTrees
@@ -54,9 +54,7 @@ class LoadedModels:
         self.precision = resolve_precision(precision, device, why_not_native(folders, device), "int8")
         self.observer: Observer | None = None  # called at every step of every search
         self.source_trees: list[TokenTrees] = []  # of each model, if trees are given
-        self._models: list[EncoderDecoder] = []
-        self._engines: list[Engine] = []
-        self._engine_state: list[tuple[int, int]] | None = None  # of the weights that the engines hold
+        self._folder_models = FolderModels(folders, device, self.precision == "int8", shortlist is not None)
 
     def __repr__(self) -> str:
         return describe_loaded(self, self.folders, self.precision, self.device, self._why_not_native())
@@ -71,12 +69,7 @@ class LoadedModels:
     @property
     def models(self) -> list[EncoderDecoder]:
         """The models as PyTorch modules; those on disk are read on first use."""
-        if not self._models:
-            on_disk = self._weight_files()
-            models: list[Any] = [folder.model for folder in self.folders]
-            self._models = [model.to(self.device).eval() for model in models]
-            self._engine_state = self._weights_state() if on_disk and self._engines else None
-        return self._models
+        return cast("list[EncoderDecoder]", self._folder_models.modules)
 
     def use_trees(self, trees: Sequence[Path] | Parser) -> None:
         """Give models with syntax positions the dependency trees of sentences: CoNLL-U files, or a parser."""
@@ -87,39 +80,13 @@ class LoadedModels:
         """The models in the native engine; empty if PyTorch computes.
 
         PyTorch computes models that the engine does not support, on other devices, in bfloat16, and while modules have
-        forward hooks. Changed weights are loaded again; weights on disk are loaded without a copy as modules.
+        forward hooks.
         """
-        if self.precision == "bfloat16" or self._why_not_native():
-            return []
-        if files := self._weight_files():
-            self._engines = self._engines or self._build_engines(files)
-            return self._engines
-        if any(m._forward_hooks or m._forward_pre_hooks for model in self.models for m in model.modules()):
-            return []
-        if self._engine_state != (state := self._weights_state()):
-            from heedful.native.torch_bridge import ModuleWeights
-
-            self._engine_state, self._engines = (
-                state,
-                self._build_engines([ModuleWeights(model) for model in self.models]),
-            )
-        return self._engines
+        by_torch = self.precision == "bfloat16" or self._why_not_native()
+        return [] if by_torch else self._folder_models.engines
 
     def _why_not_native(self) -> str:
         return why_not_native(self.folders, self.device)
-
-    def _build_engines(self, weights: Sequence[WeightSource]) -> list[Engine]:
-        return [Engine(source, self.precision == "int8", self.shortlist is not None) for source in weights]
-
-    def _weight_files(self) -> list[WeightFile]:
-        """The weights of the models, if all of them are on disk and none has been read."""
-        files = [folder.weights for folder in self.folders if isinstance(folder.weights, WeightFile)]
-        return files if len(files) == len(self.folders) else []
-
-    def _weights_state(self) -> list[tuple[int, int]]:
-        """Changes whenever a weight does; weights that were made in inference mode have no version."""
-        parameters = (parameter for model in self._models for parameter in model.parameters())
-        return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
 
     @cached_property
     def torch(self) -> TorchBackend:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import ClassVar, Generic, Self, TypeVar, cast
 
 from heedful.config import Family
 from heedful.errors import SettingError
+from heedful.inference.folder_models import FolderModels
 from heedful.native import Engine, library
 from heedful.native.support import unsupported_setting
 from heedful.ops.precision import PRECISION_NAMES, PRECISIONS, choose_precision
 from heedful.packages import explain_missing
 from heedful.storage.folder import ModelFolder, load_folder, wrong_family_error
 from heedful.storage.model_kind import model_kind
-from heedful.storage.weight_file import WeightFile
 
 log = logging.getLogger("heedful")
 M = TypeVar("M")  # the class of a model as a PyTorch module
@@ -28,8 +28,6 @@ def why_not_native(folders: Sequence[ModelFolder], device: str) -> str:
     for folder in folders:
         if setting := unsupported_setting(folder.config):
             return f"does not know {setting}"
-        if folder.config.family != "encoder-decoder" and not isinstance(folder.weights, WeightFile):
-            return f"reads heedful's own model folders only (`heedful convert {folder.path} NEW` writes one)"
     return "" if library() is not None else "is not available"
 
 
@@ -76,15 +74,14 @@ class LoadedModel(Generic[M]):
 
     family: ClassVar[Family]
     lacks: ClassVar[str]  # what a model of another family does not do, as a clause
-    _engine: Engine | None = None
 
     def __init__(self, folder: ModelFolder, precision: str = "float32", device: str = "cpu") -> None:
         """With precision "auto" the engine computes in float32."""
         if folder.config.family != self.family:
             raise wrong_family_error(folder, self.lacks)
         self.folder, self.config, self.tokenizer, self.device = folder, folder.config, folder.tokenizer, device
-        self._was_on_disk = isinstance(folder.weights, WeightFile)
         self.precision = resolve_precision(precision, device, self._why_not_native(), "float32")
+        self._folder_models = FolderModels([folder], device, self.precision == "int8")
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Self:
@@ -94,25 +91,20 @@ class LoadedModel(Generic[M]):
 
     @property
     def model(self) -> M:
-        """The model as a PyTorch module, with its hooks and changed weights; from now on PyTorch computes."""
-        module: Any = self.folder.model
-        return cast(M, module.to(self.device).eval())
+        """The model as a PyTorch module; hooks and changed weights have an effect on what is computed."""
+        return cast(M, self._folder_models.modules[0])
 
     @property
     def engine(self) -> Engine | None:
-        """The model in the native engine; None if PyTorch computes it, which it does in bfloat16."""
+        """The model in the native engine; None if PyTorch computes it: in bfloat16, or while it has forward hooks."""
         if self.precision == "bfloat16" or self._why_not_native():
             return None
-        assert isinstance(self.folder.weights, WeightFile)
-        self._engine = self._engine or Engine(self.folder.weights, self.precision == "int8")
-        return self._engine
+        return next(iter(self._folder_models.engines), None)
 
     def __repr__(self) -> str:
         return describe_loaded(self, [self.folder], self.precision, self.device, self._why_not_native())
 
     def _why_not_native(self) -> str:
-        if self._was_on_disk and not isinstance(self.folder.weights, WeightFile):
-            return "does not compute a model that was read as PyTorch modules"
         return why_not_native([self.folder], self.device)
 
 

@@ -46,3 +46,4 @@ def adam_step_native(
     options = AdamOptionsStruct(rate, *betas, epsilon, decay)
     if loaded.heedful_adam_step(byref(struct), byref(options), torch.get_num_threads()) < 0:
         raise HeedfulError(f"the engine cannot compute an Adam step: {loaded.heedful_error().decode()}.")
+    torch.autograd.graph.increment_version(tensors.weights)  # PyTorch does not see what the engine writes

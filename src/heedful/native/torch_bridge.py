@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from heedful.audio.log_mel import FeatureFrames
-from heedful.model.transformer import EncoderDecoder
 from heedful.native.decoder_session import DecoderSession
 from heedful.native.engine import Array, Engine
+from heedful.storage.module_weights import AnyModel
 
 
 class ModuleWeights:
     """The weights of a PyTorch module as a `WeightSource`."""
 
-    def __init__(self, model: EncoderDecoder) -> None:
+    def __init__(self, model: AnyModel) -> None:
         self.model, self.config = model, model.config
 
     def tensors(self) -> Iterator[tuple[str, Array, None]]:
