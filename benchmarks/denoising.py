@@ -5,8 +5,8 @@
 
 One side trains on the first pairs of the training file. The other spends a part of the time on denoising the text of
 the whole training file (both columns), and starts from that model; it has the vocabulary of that text. Scores of the
-first test lines: ROUGE with confidence intervals, or BLEU and chrF. The CPU time of both sides is printed: on a busy
-machine the same wall time may be less computation.
+first test lines: ROUGE with confidence intervals, or BLEU and chrF. The time is CPU time divided by the number of
+threads, so other programs on the machine do not shorten it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import tempfile
 from pathlib import Path
 
-from runs import heedful
+from runs import heedful, heedful_by_cpu_time
 
 
 def read_columns(path: Path) -> list[tuple[str, str]]:
@@ -26,12 +25,6 @@ def read_columns(path: Path) -> list[tuple[str, str]]:
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         rows = (line.rstrip("\n").split("\t") for line in file)
         return [(row[0], row[1]) for row in rows if len(row) >= 2 and row[0].strip() and row[1].strip()]
-
-
-def cpu_minutes() -> float:
-    """Of all commands that have ended."""
-    times = os.times()
-    return (times.children_user + times.children_system) / 60
 
 
 def main() -> None:
@@ -63,18 +56,18 @@ def main() -> None:
             "denoising first": (["--init", folder / "denoiser"], options.time - first),
         }
         for name, (init, seconds) in sides.items():
-            run, before = folder / name.replace(" ", "-"), cpu_minutes()
+            run = folder / name.replace(" ", "-")
             if init:
                 text = ["--task", "denoising", "--text", folder / "text", "--out", folder / "denoiser"]
-                heedful("train", *text, "--time", f"{first}s", *shared)
-            heedful("train", *files, "--out", run, *init, "--time", f"{seconds}s", *shared)
-            spent = cpu_minutes() - before
+                heedful_by_cpu_time("train", *text, "--time", f"{first}s", *shared, threads=options.threads)
+            timed = [*init, "--time", f"{seconds}s"]
+            heedful_by_cpu_time("train", *files, "--out", run, *timed, *shared, threads=options.threads)
             scores = json.loads(heedful(
                 "evaluate", run, "--source", folder / "source", "--reference", folder / "reference", "--json",
                 printed=True,
             ))  # fmt: skip
             kinds = ("rouge1", "rouge2", "rougeL") if options.task == "summarization" else ("bleu", "chrf")
-            print(f"{name}: {spent:.1f} CPU minutes, { ({kind: scores[kind] for kind in kinds}) }", flush=True)
+            print(f"{name}: { ({kind: scores[kind] for kind in kinds}) }", flush=True)
 
 
 if __name__ == "__main__":

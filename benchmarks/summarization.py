@@ -1,7 +1,7 @@
 """Summaries: ROUGE of heedful after a given time, beside three baselines, with bootstrap confidence intervals.
 
     python benchmarks/summarization.py path/to/summarization --corpus acl debian --time 60m
-    python benchmarks/summarization.py path/to/summarization --corpus acl --time 30m --threads 1 --together
+    python benchmarks/summarization.py path/to/summarization --corpus acl --time 120m --threads 1 --together
     python benchmarks/summarization.py path/to/summarization --corpus acl --time 60m --denoise 20m --skip bart
 
 The folder holds NAME.train.tsv.gz, NAME.valid.tsv.gz and NAME.test.tsv.gz (document TAB summary). Baselines: the first
@@ -9,8 +9,9 @@ words of the document, as many as a training summary has on average (lead); the 
 document by tf-idf (nearest); and a BART of transformers of the same size and vocabulary, trained with AdamW for as long
 (bart_loop.py). All are scored on the whole test set, and on the documents that have no near-copy in training. With
 --denoise, denoising of the training text takes that part of heedful's time. Training the vocabulary and encoding the
-corpus count for neither side. --together trains both sides at once, which is fair on a busy machine; their computation
-is printed. Each of the --bart-rates is a BART of its own, which has all of the time.
+corpus count for neither side. The time is CPU time divided by the number of threads on both sides, so other programs on
+the machine do not shorten it; --together trains both sides at once. Each of the --bart-rates is a BART of its own,
+which has all of the time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from heedful import load
 from heedful.config import parse_duration
 from heedful.evaluation.rouge import evaluate_summaries
 from heedful.inference.summarizer import Summarizer
-from runs import heedful
+from runs import heedful_by_cpu_time
 from summaries import TfIdf, read_pairs
 
 NEAR_COPY = 0.8  # cosine of tf-idf vectors from which on a training document is a near-copy
@@ -100,11 +101,14 @@ class Comparison:
     def _train(self, out: Path, denoising: Words, summarization: Words) -> None:
         shared: Words = [f"data.cache_dir={self.scratch / 'cache'}", f"train.threads={self.arguments.threads}"]
         start: Words = []
+        words: Words
         if self.arguments.denoise:
             start = ["--init", out.with_name(f"{out.name}-denoising")]
-            heedful("train", "--task", "denoising", "--text", self.text, "--out", start[1], *denoising, *shared)
+            words = ["--task", "denoising", "--text", self.text, "--out", start[1], *denoising, *shared]
+            heedful_by_cpu_time("train", *words, threads=self.arguments.threads)
         pairs: Words = ["--pairs", self.files["train"], "--valid-pairs", self.files["valid"], "--out", out]
-        heedful("train", "--task", "summarization", *pairs, *start, *summarization, *shared, *self.arguments.settings)
+        words = ["--task", "summarization", *pairs, *start, *summarization, *shared, *self.arguments.settings]
+        heedful_by_cpu_time("train", *words, threads=self.arguments.threads)
 
 
 def compare(corpus: str, arguments: argparse.Namespace, scratch: Path) -> list[str]:
