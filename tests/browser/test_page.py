@@ -228,6 +228,21 @@ def test_experts_are_listed_for_every_token(opened):
     assert "by experts" in page.text("main")
 
 
+@pytest.mark.parametrize(
+    ("settings", "name", "words"),
+    [
+        ({"norm": "rms", "pre_norm": True}, "RMSNorm", "divided by its root mean square"),
+        ({"norm": "batch", "pre_norm": False}, "BatchNorm", "normalized by running means"),
+        ({"norm": "instance", "pre_norm": False}, "InstanceNorm", "over the sequence"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_steps_name_the_norm_of_the_model(opened, settings, name, words):
+    _, page = opened(hash="steps", **settings)
+    text = page.text("main")
+    assert name in text and words in text and "LayerNorm" not in text
+
+
 def test_hops_are_listed_for_every_sentence(opened, tokenizer):
     memory = {"architecture": "memory-network", "sentence_ends": tuple(tokenizer.encode("x."))[-1:]}
     _, page = opened("encoder", hash="hops", text="The man sleeps. The boy reads. The man reads.", **memory)

@@ -22,6 +22,7 @@ from heedful.inside.recorded_run import RecordedRun, kinds
 from heedful.inside.recorded_speech import aligned_heads, monotonic_path
 from heedful.inside.tokens import TokenReader
 from heedful.model.block import Stack
+from heedful.model.norms import NORMS
 from heedful.model.syntax_positions import structural_positions
 
 DENSE = 6_000_000  # weights up to which every one is kept
@@ -128,6 +129,7 @@ def _stack_steps(run: RecordedRun, stack: str, room: int) -> tuple[dict[str, Any
         "embedded": _shown(embedded),
         "position": None if position is None else _shown(position),
         "placed": _shown(placed),
+        "norm": NORMS[config.norm_of_decoder if stack == "decoder" else config.norm].__name__,
         "layers": layers,
         "final": _shown(trace[stack]),
     }
@@ -147,7 +149,7 @@ def _sublayer(run: RecordedRun, block: str, part: str, x: Tensor) -> tuple[dict[
     trace, pre = run.trace, run.folder.model.config.pre_norm
     out = trace[f"{block}.feed" if part == "feed" else f"{block}.{part}.output"]
     after = trace[f"{block}.{part}_residual"]
-    before = x if pre else x + out  # what LayerNorm sees
+    before = x if pre else x + out  # what the norm sees
     normed = trace[f"{block}.{part}_residual.norm"]
     sublayer = {
         "normed": _shown(normed) if pre else None,

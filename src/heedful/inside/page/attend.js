@@ -148,6 +148,13 @@ function scoreTable(attn, row, over, strongest, width) {
   ];
 }
 
+const NORMS = {
+  LayerNorm: "normalized to mean 0 and deviation 1",
+  RMSNorm: "divided by its root mean square",
+  BatchNorm: "normalized by running means and variances",
+  InstanceNorm: "normalized by means and variances over the sequence",
+};
+
 // What goes into a sublayer is what came out of the one before.
 function before(stack, kind, t) {
   const layer = stack.layers[state.layer],
@@ -166,8 +173,8 @@ function residualStop(stack, part, t, kind) {
   return stop(
     post ? "Residual and norm" : "Residual",
     `The output of ${name} is added to its input ` +
-      `(residual connection)${post ? "; the sum is normalized to mean 0 and deviation 1, then scaled by learned weights." : "."}`,
-    post ? "y = LayerNorm( x + o )" : "y = x + o",
+      `(residual connection)${post ? `; the sum is ${NORMS[stack.norm]}, then scaled by learned weights.` : "."}`,
+    post ? `y = ${stack.norm}( x + o )` : "y = x + o",
     strip("x", x, most),
     strip("+ o", out, most),
     post ? strip("x + o", sum, most) : null,

@@ -216,15 +216,15 @@ function inStop(attn, stack, part, t) {
   return stop(
     `Into layer ${state.layer + 1}`,
     pre
-      ? "Pre-norm: the vector is normalized before the sublayer reads it."
+      ? `Pre-norm: the vector is ${NORMS[stack.norm]} before the sublayer reads it.`
       : attn.kind === "cross"
         ? "The output of self-attention."
         : state.layer
           ? `The output of layer ${state.layer}.`
           : "The embedding.",
-    pre ? "x′ = LayerNorm( x )" : null,
+    pre ? `x′ = ${stack.norm}( x )` : null,
     strip("x", before(stack, attn.kind, t)),
-    pre && strip("LayerNorm(x)", part.normed.at(t)),
+    pre && strip(`${stack.norm}(x)`, part.normed.at(t)),
     pre && statistics(part, t),
   );
 }
