@@ -260,6 +260,16 @@ def test_the_log_names_the_setting_that_leaves_a_model_to_torch(make_folder, mon
     assert ("model is computed by PyTorch", {"model": "gpt", "reason": sentence}) in events
 
 
+def test_the_log_says_that_a_model_with_syntax_positions_gets_no_trees(make_folder, monkeypatch):
+    save_folder(folder := make_folder("encoder-decoder", positions="syntax"))
+    events: list[tuple[str, dict[str, str]]] = []
+    monkeypatch.setattr(logs, "log_event", lambda event, level="info", **fields: events.append((event, fields)))
+    with serving({"syntax": folder.path}):
+        pass
+    [reason] = [fields["reason"] for event, fields in events if event == "model gets no dependency trees"]
+    assert str(folder.path) in reason and "--trees" in reason
+
+
 def test_an_encoder_that_fills_no_masks_is_not_offered_for_them():
     def folder(head, mask_id):
         config = ModelConfig(family="encoder", vocab_size=8, head=head)

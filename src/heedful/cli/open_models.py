@@ -80,12 +80,11 @@ def open_translator(models: Sequence[Path], compute: Compute, trees: Sequence[Pa
 
 def warn_without_trees(*folders: ModelFolder) -> None:
     """Say that a model with syntax positions gets no trees."""
+    from heedful.inference.source_trees import missing_trees_notice
+
     for folder in folders:
-        if folder.config.positions == "syntax":
-            print_notice(
-                f"{folder.path} was trained with dependency trees and gets none here: it uses the order of the words "
-                "alone. translate, evaluate, score and explain take them as --trees."
-            )
+        if notice := missing_trees_notice(folder):
+            print_notice(notice)
 
 
 def read_trees(folder: ModelFolder, trees: Sequence[Path] | None) -> list[TokenTrees]:

@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from heedful.storage.folder import ModelFolder
 
 
+def missing_trees_notice(folder: ModelFolder) -> str:
+    """What is lost without dependency trees, as a sentence; empty if the model needs none."""
+    if folder.config.positions != "syntax":
+        return ""
+    return (
+        f"{folder.path} was trained with dependency trees and gets none here: it uses the order of the words alone. "
+        "translate, evaluate, score and explain take them as --trees."
+    )
+
+
 def use_trees(folder: ModelFolder, trees: Sequence[Path] | Parser) -> TokenTrees:
     """Give the model of a folder the dependency trees of sentences: CoNLL-U files, or a parser."""
     from heedful.data.token_trees import TokenTrees, TreeBank

@@ -219,8 +219,9 @@ class ModelProcess:
         except FolderError:
             await self._close(worker)
             raise
-        if notice := worker.info.get("torch_notice"):
-            logs.log_event("model is computed by PyTorch", "warning", model=self.served.name, reason=notice)
+        for message, reason in worker.info.get("notices", {}).items():
+            if reason:
+                logs.log_event(message, "warning", model=self.served.name, reason=reason)
         previous, self.worker, self.info = self.worker, worker, worker.info
         if previous is not None:
             self._spawn(self._retire(previous))

@@ -26,6 +26,7 @@ from heedful.inference.native_choice import torch_notice
 from heedful.inference.open_model import translator_type
 from heedful.inference.restoring import needs_attention
 from heedful.inference.results import SourcePart, Translation
+from heedful.inference.source_trees import missing_trees_notice
 from heedful.inference.translator import Translator
 from heedful.interop import open_folder
 from heedful.ops.threads import compute_with_one_thread, set_num_threads
@@ -282,7 +283,10 @@ class Worker:
             "aligns": self.side_translator is not None and self.side_translator.aligns,
             "calibrated": config.family == "encoder-decoder" and (self.folder.path / CONFIDENCE_FILE).is_file(),
             "beam": self.folder.search.beam,
-            "torch_notice": torch_notice([self.folder], precision=self.precision),
+            "notices": {
+                "model is computed by PyTorch": torch_notice([self.folder], precision=self.precision),
+                "model gets no dependency trees": missing_trees_notice(self.folder),
+            },
         }
 
 
