@@ -1,5 +1,7 @@
 """Run the native tests with sanitizers in the engine: `python tests/sanitized.py [pytest's options and files]`.
 
+Without arguments the tests of SANITIZERS run; arguments take their place, `-k` included, so name files with options.
+
 AddressSanitizer and UndefinedBehaviorSanitizer see the whole engine with its OpenMP threads. ThreadSanitizer does not
 know the barriers of GCC's OpenMP runtime, so it sees an engine without OpenMP, whose searches run in Python's threads.
 Needs g++ and its sanitizer libraries, and cmake.
@@ -8,6 +10,7 @@ Needs g++ and its sanitizer libraries, and cmake.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -61,9 +64,10 @@ def main(arguments: list[str]) -> int:
         copy_with_engine(folder / "engine", folder / "copy")
         for name in INSTRUCTION_SETS:
             named = f"{sanitizer.flags}, HEEDFUL_ISA={name}"
-            print(f"== {named}", flush=True)
+            selection = arguments or ["-m", "not long", *sanitizer.tests]
+            print(f"== {named}: pytest {shlex.join(selection)}", flush=True)
             began = time.monotonic()
-            code = run(sanitizer, name, folder / "copy", arguments or ["-m", "not long", *sanitizer.tests])
+            code = run(sanitizer, name, folder / "copy", selection)
             results.append((named, code, time.monotonic() - began))
     for named, code, seconds in results:
         print(f"{named:40} {'passed' if code == 0 else 'FAILED'} after {seconds:.0f} s")
