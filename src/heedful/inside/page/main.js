@@ -115,7 +115,7 @@ const keyHelp = [
 ];
 function openHelp() {
   element("help").replaceChildren(
-    h("h2", {}, "Keys"),
+    h("h2", {}, "Keyboard shortcuts"),
     h(
       "dl",
       {},
