@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from heedful.config import ModelConfig, SearchSettings
-from heedful.errors import FolderError, SettingError
+from heedful.errors import FolderError, HeedfulError, SettingError
 from heedful.evaluation.metrics import label_scores
 from heedful.inference.encoder import Encoder
 from heedful.model.transformer import build_model
 from heedful.storage.folder import ModelFolder
 from heedful.text import train_vocabulary
-from tests.inference.backends import leave_to_torch
 
 TEXTS = ["Paris is the capital of France.", "Rome", "the capital of Italy is Rome, not Paris", ""]
 
@@ -37,7 +36,7 @@ def encoder_of(**changes: object) -> Encoder:
 def encoder(request: pytest.FixtureRequest) -> Encoder:
     made = encoder_of(pooler=True, labels=("no", "yes", "perhaps"))
     if request.param == "torch":
-        leave_to_torch(made.model)
+        made.folder_models.hand_out()
     return made
 
 
@@ -180,3 +179,16 @@ def test_other_families_do_not_encode(encoder: Encoder) -> None:
         encoder_of(head="none", output_bias=False).fill_mask("[MASK]")
     with pytest.raises(FolderError, match="holds a GPT, which is not an encoder"):
         Encoder(ModelFolder(build_model(config), encoder.tokenizer, encoder.tokenizer, SearchSettings(), Path("x")))
+
+
+@pytest.mark.parametrize("by_torch", [False, True], ids=["native", "torch"])
+def test_weights_that_overflow_are_an_error(by_torch: bool) -> None:
+    encoder = encoder_of(labels=("no", "yes"))
+    with torch.no_grad():
+        encoder.folder.model.get_parameter("encoder.0.feed.up.weight").fill_(3e38)
+        encoder.folder.model.get_parameter("encoder.0.feed.down.weight").fill_(3e38)
+    if by_torch:
+        encoder.folder_models.hand_out()
+    for use in (encoder.embed, encoder.classify, lambda _: encoder.fill_mask("Rome is [MASK].")):
+        with pytest.raises(HeedfulError, match="not finite numbers; its weights are damaged"):
+            use(["Rome"])

@@ -21,7 +21,6 @@ from heedful.search.constraints import ban
 from heedful.search.sample import sample
 from heedful.storage.folder import ModelFolder
 from heedful.text import train_plain_vocabulary
-from tests.inference.backends import leave_to_torch
 from tests.inference.gpt_next_token import GPTNextToken
 
 TEXT = ["The quick brown fox jumps over the lazy dog.\nÄrger über 你好 🙂!\n"] * 2
@@ -46,7 +45,7 @@ def generator_of(kind: str = "bytes", **changes: object) -> Generator:
 def generator(request: pytest.FixtureRequest) -> Generator:
     made = generator_of()
     if request.param == "torch":
-        leave_to_torch(made.model)
+        made.folder_models.hand_out()
     return made
 
 

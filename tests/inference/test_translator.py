@@ -106,7 +106,7 @@ def test_what_the_engine_computes_is_read_into_torch_only_when_torch_must_comput
     engines = translator.engines
     assert translator.translations(lines, alignments=True) == reference.translations(lines, alignments=True)
     assert isinstance(opened.weights, WeightFile)
-    assert translator.models and not isinstance(opened.weights, WeightFile) and translator.engines is engines
+    assert translator.modules and not isinstance(opened.weights, WeightFile) and translator.engines is engines
     with torch.no_grad():
         opened.model.embedding.weight.neg_()
     assert translator.engines is not engines and translator.translations(lines) != translated

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.inference.backends import leave_to_torch
 
 from heedful.config import ModelConfig, SearchSettings
 from heedful.errors import SettingError
@@ -182,7 +181,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_texts_of_a_gpt_on_disk_are_those_of_torch(folders: dict[str, Path]) -> None:
     generator, other = Generator.load(folders["decoder"]), Generator.load(folders["decoder"])
-    leave_to_torch(other.model)
+    other.folder_models.hand_out()
     assert isinstance(generator.open_window(), EngineWindow) and not isinstance(other.open_window(), EngineWindow)
     for options in ({"temperature": 0}, {"seed": 3}, {"top_p": 0.8}, {"top_k": 5, "repetition_penalty": 1.3}):
         actual, expected = (model.samples("the cat", n=3, max_tokens=25, **options) for model in (generator, other))
@@ -191,7 +190,7 @@ def test_texts_of_a_gpt_on_disk_are_those_of_torch(folders: dict[str, Path]) -> 
 
 def test_results_of_a_bert_on_disk_are_those_of_torch(folders: dict[str, Path]) -> None:
     encoder, other = Encoder.load(folders["encoder"]), Encoder.load(folders["encoder"])
-    leave_to_torch(other.model)
+    other.folder_models.hand_out()
     assert encoder.engine is not None and other.engine is None
     np.testing.assert_allclose(encoder.embed(TEXT), other.embed(TEXT), atol=1e-5)
     actual, by_torch = (model.fill_mask("the [MASK] sat")[0] for model in (encoder, other))
@@ -230,13 +229,3 @@ def test_int8_needs_the_engine(folders: dict[str, Path], monkeypatch: pytest.Mon
     monkeypatch.setattr(native_choice, "library", lambda: None)
     with pytest.raises(SettingError, match="precision is int8, but the native engine, which computes it, is not avail"):
         Generator.load(folders["decoder"], "int8")
-
-
-@pytest.mark.parametrize("family", ["decoder", "encoder"])
-def test_weights_that_change_are_loaded_again(folders: dict[str, Path], family: str) -> None:
-    loaded = {"decoder": Generator, "encoder": Encoder}[family].load(folders[family])
-    before = loaded.engine
-    assert before is not None and loaded.model is not None and loaded.engine is before
-    with torch.no_grad():
-        next(loaded.model.parameters()).neg_()
-    assert loaded.engine is not before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -19,7 +19,7 @@ from heedful.config import Family
 from heedful.config.model_config import LabelKind
 from heedful.data.labeled_corpus import frame_text_pair, truncate_text_pair
 from heedful.data.token_labels import encode_passage, encode_words, windows
-from heedful.errors import SettingError
+from heedful.errors import HeedfulError, SettingError
 from heedful.inference.native_choice import LoadedModel
 from heedful.inference.token_predictions import Answer, TaggedWord, best_answer, softmax, tag_words
 from heedful.native.engine_encoder import EngineEncoder
@@ -79,6 +79,14 @@ class EncoderBackend(Protocol):
     def label_logits(self, texts: Sequence[Sequence[int]], types: Sequence[Sequence[int]]) -> Sequence[Floats]: ...
 
 
+def check_finite(outputs: Iterable[Floats]) -> Iterator[Floats]:
+    """The outputs of the model for each text; an error if one is not finite."""
+    for output in outputs:
+        if not np.isfinite(output).all():
+            raise HeedfulError("the model's outputs are not finite numbers; its weights are damaged or overflow.")
+        yield output
+
+
 class Encoder(LoadedModel["EncoderModel"]):
     """A trained encoder-only model."""
 
@@ -95,7 +103,7 @@ class Encoder(LoadedModel["EncoderModel"]):
             return EngineEncoder(engine, num_threads())
         from heedful.inference.torch_encoder import TorchEncoder
 
-        return TorchEncoder(self.model, self.precision)
+        return TorchEncoder(self.module, self.precision)
 
     def tokenize(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> dict[str, Tensor]:
         """Texts, or pairs of them, as the arguments of a call: input_ids, attention_mask, token_type_ids, (B, S)."""
@@ -110,7 +118,7 @@ class Encoder(LoadedModel["EncoderModel"]):
         """(B, S) three times -> (B, S, D), by PyTorch; without a mask, padding is found by its id."""
         from heedful.inference.torch_encoder import TorchEncoder
 
-        return Encoding(*TorchEncoder(self.model, self.precision)(input_ids, attention_mask, token_type_ids))
+        return Encoding(*TorchEncoder(self.module, self.precision)(input_ids, attention_mask, token_type_ids))
 
     def embed(self, texts: Sequence[str], pooling: str = "mean", normalize: bool = True) -> Floats:
         """-> (N, D): a vector for each text, the mean of its tokens or its first one, of length 1 if `normalize`."""
@@ -137,7 +145,8 @@ class Encoder(LoadedModel["EncoderModel"]):
             raise SettingError(f"top is {top}; ask for one candidate or more.")
         ids, places = self._encode_masks(text)
         backend = self._backend
-        logits = backend.token_logits(backend.hidden_states([ids], [[0] * len(ids)])[0][places])  # (M, V)
+        [hidden] = check_finite(backend.hidden_states([ids], [[0] * len(ids)]))
+        [logits] = check_finite([backend.token_logits(hidden[places])])  # (M, V)
         special = {self.config.pad_id, self.tokenizer.bos_id, self.tokenizer.eos_id, *self.tokenizer.extras.values()}
         logits[:, sorted(special)] = -np.inf
         return [
@@ -201,13 +210,13 @@ class Encoder(LoadedModel["EncoderModel"]):
         """-> for each row (C) logits of its text, or (T, C) of its tokens, special tokens included."""
         backend = self._backend
         for texts, types in self._chunks(rows):
-            yield from backend.label_logits(texts, types)
+            yield from check_finite(backend.label_logits(texts, types))
 
     def _hidden_states(self, rows: EncodedPairs) -> Iterator[Floats]:
         """(S, D) hidden states of each row, in order."""
         backend = self._backend
         for texts, types in self._chunks(rows):
-            yield from backend.hidden_states(texts, types)
+            yield from check_finite(backend.hidden_states(texts, types))
 
     def _chunks(self, rows: EncodedPairs) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
         """Ids and token types of some rows at a time, with special tokens."""

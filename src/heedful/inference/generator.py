@@ -213,7 +213,7 @@ class Generator(LoadedModel["DecoderModel"]):
             return EngineWindow(engine, num_threads())
         from heedful.inference.context_window import ContextWindow
 
-        return ContextWindow(self.model, self.precision)
+        return ContextWindow(self.module, self.precision)
 
     def generate(self, prompt: str = "", **options: Any) -> str:
         """Continue the prompt. Options are those of `stream`."""

@@ -54,7 +54,7 @@ class LoadedModels:
         self.precision = resolve_precision(precision, device, why_not_native(folders, device), "int8")
         self.observer: Observer | None = None  # called at every step of every search
         self.source_trees: list[TokenTrees] = []  # of each model, if trees are given
-        self._folder_models = FolderModels(folders, device, self.precision == "int8", shortlist is not None)
+        self.folder_models = FolderModels(folders, device, self.precision == "int8", shortlist is not None)
 
     def __repr__(self) -> str:
         return describe_loaded(self, self.folders, self.precision, self.device, self._why_not_native())
@@ -68,8 +68,13 @@ class LoadedModels:
 
     @property
     def models(self) -> list[EncoderDecoder]:
-        """The models as PyTorch modules; those on disk are read on first use."""
-        return cast("list[EncoderDecoder]", self._folder_models.modules)
+        """The models as PyTorch modules; from now on PyTorch computes them, with all that is changed in them."""
+        return cast("list[EncoderDecoder]", self.folder_models.hand_out())
+
+    @property
+    def modules(self) -> list[EncoderDecoder]:
+        """The models as PyTorch modules for what only reads them; the engine goes on computing."""
+        return cast("list[EncoderDecoder]", self.folder_models.modules)
 
     def use_trees(self, trees: Sequence[Path] | Parser) -> None:
         """Give models with syntax positions the dependency trees of sentences: CoNLL-U files, or a parser."""
@@ -79,14 +84,14 @@ class LoadedModels:
     def engines(self) -> list[Engine]:
         """The models in the native engine; empty if PyTorch computes.
 
-        PyTorch computes models that the engine does not support, on other devices, in bfloat16, and while modules have
-        forward hooks.
+        PyTorch computes models that the engine does not support, on other devices, in bfloat16, while modules have
+        forward hooks, and after `models` was read.
         """
-        by_torch = self.precision == "bfloat16" or self._why_not_native()
-        return [] if by_torch else self._folder_models.engines
+        by_torch = self.precision == "bfloat16" or why_not_native(self.folders, self.device)
+        return [] if by_torch else self.folder_models.engines
 
     def _why_not_native(self) -> str:
-        return why_not_native(self.folders, self.device)
+        return why_not_native(self.folders, self.device) or self.folder_models.why_torch
 
     @cached_property
     def torch(self) -> TorchBackend:
@@ -94,7 +99,7 @@ class LoadedModels:
         with explain_missing(self._torch_task()):
             from heedful.inference.torch_backend import TorchBackend
 
-        return TorchBackend(lambda: self.models, self.source_tokenizer, self.tokenizer, self.precision, self.device)
+        return TorchBackend(lambda: self.modules, self.source_tokenizer, self.tokenizer, self.precision, self.device)
 
     @property
     def forced_decoders(self) -> Sequence[ForcedDecoder]:

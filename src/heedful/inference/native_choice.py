@@ -63,6 +63,7 @@ def describe_loaded(
     """The repr of a loaded model: what it is, where, what computes it, and its method; reads no weights."""
     kind = model_kind(folders[0].config, folders[0].task)
     by_torch = why_not_native or precision == "bfloat16"
+    precision = "float32" if by_torch and precision == "int8" else precision  # PyTorch does not compute int8
     what = f"{kind.title} in {join_paths(folders)}"
     backend = describe_torch(device, why_not_native) if by_torch else "the native engine"
     use = f"{kind.method}(…)" if kind.method else "heedful.train(init=…)"
@@ -80,8 +81,8 @@ class LoadedModel(Generic[M]):
         if folder.config.family != self.family:
             raise wrong_family_error(folder, self.lacks)
         self.folder, self.config, self.tokenizer, self.device = folder, folder.config, folder.tokenizer, device
-        self.precision = resolve_precision(precision, device, self._why_not_native(), "float32")
-        self._folder_models = FolderModels([folder], device, self.precision == "int8")
+        self.precision = resolve_precision(precision, device, why_not_native([folder], device), "float32")
+        self.folder_models = FolderModels([folder], device, self.precision == "int8")
 
     @classmethod
     def load(cls, path: Path | str, precision: str = "float32", device: str = "cpu") -> Self:
@@ -91,21 +92,29 @@ class LoadedModel(Generic[M]):
 
     @property
     def model(self) -> M:
-        """The model as a PyTorch module; hooks and changed weights have an effect on what is computed."""
-        return cast(M, self._folder_models.modules[0])
+        """The model as a PyTorch module; from now on PyTorch computes it, with all that is changed in it."""
+        return cast(M, self.folder_models.hand_out()[0])
+
+    @property
+    def module(self) -> M:
+        """The model as a PyTorch module for what only reads it; the engine goes on computing."""
+        return cast(M, self.folder_models.modules[0])
 
     @property
     def engine(self) -> Engine | None:
-        """The model in the native engine; None if PyTorch computes it: in bfloat16, or while it has forward hooks."""
-        if self.precision == "bfloat16" or self._why_not_native():
+        """The model in the native engine.
+
+        None if PyTorch computes it: in bfloat16, while it has forward hooks, and after `model` was read.
+        """
+        if self.precision == "bfloat16" or why_not_native([self.folder], self.device):
             return None
-        return next(iter(self._folder_models.engines), None)
+        return next(iter(self.folder_models.engines), None)
 
     def __repr__(self) -> str:
         return describe_loaded(self, [self.folder], self.precision, self.device, self._why_not_native())
 
     def _why_not_native(self) -> str:
-        return why_not_native([self.folder], self.device)
+        return why_not_native([self.folder], self.device) or self.folder_models.why_torch
 
 
 def resolve_precision(precision: str, device: str, why_not: str, native: str) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import SettingError
+from heedful.inference.folder_models import FolderModels
 from heedful.model.attention.multi_head import Attention
 from heedful.search import Hypothesis, Observer
 
@@ -227,13 +228,13 @@ def record(model: Any, *patterns: str) -> Iterator[Trace]:
 
 def module_of(model: Any) -> nn.Module:
     """The module inside a translator, a model folder, or itself."""
-    for part in ("models", "model"):
-        if not isinstance(model, nn.Module) and hasattr(model, part):
-            model = getattr(model, part)
-    model = model[0] if isinstance(model, list) else model
-    if not isinstance(model, nn.Module):
+    if isinstance(model, nn.Module):
+        return model
+    loaded: FolderModels | None = getattr(model, "folder_models", None)  # while it has hooks, PyTorch computes
+    module = getattr(model, "model", None) if loaded is None else loaded.modules[0]
+    if not isinstance(module, nn.Module):
         raise SettingError(f"{type(model).__name__} is not a model; give a module, a model folder or a translator.")
-    return model
+    return module
 
 
 def _recording_hook(trace: Trace, name: str) -> Any:

@@ -31,7 +31,7 @@ MAX_LABELED = 60  # tokens up to which they stand at the edges
 
 def draw_cross_attention(translator: Translator, source: str, path: Path) -> str:
     """Translate a sentence, draw its cross-attention, and return the translation."""
-    model, tokenizer = translator.models[0], translator.tokenizer
+    model, tokenizer = translator.modules[0], translator.tokenizer
     run = record_run(
         ModelFolder(model, tokenizer, translator.source_tokenizer, translator.search, Path("model")), source
     )

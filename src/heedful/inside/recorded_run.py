@@ -128,7 +128,7 @@ def _check(folder: ModelFolder) -> None:
 @torch.inference_mode()
 def _translate(folder: ModelFolder, text: str, target: str | None, search: dict[str, Any]) -> RecordedRun:
     translator, tree = Translator([folder]), BeamTree()
-    model = translator.models[0]
+    model = translator.modules[0]
     longest = min(max(1, model.config.max_length // 2 - 1), MOST_TOKENS)
     text, ids, note = _fitting(folder.source_tokenizer, text, longest)
     if target is None:

@@ -35,7 +35,7 @@ def record_speech(folder: ModelFolder, path: str, target: str | None, search: di
     window = next((window for window in windows if not window.silent), None)
     if window is None:
         raise SettingError(f"{path} has no sound above -60 dB; give a recording of speech.")
-    model, tokenizer = transcriber.models[0], folder.tokenizer
+    model, tokenizer = transcriber.modules[0], folder.tokenizer
     features = transcriber.features(window)
     prompt = transcriber.prompt(None, False, features)
     if target is None:
