@@ -41,3 +41,12 @@ def test_a_tokeniser_that_is_not_installed_is_one_sentence() -> None:
 def test_case_is_ignored_in_all_scores_or_in_none() -> None:
     assert evaluate(["The dog"], ["the dog"]).exact == 0
     assert evaluate(["The dog"], ["the dog"], lowercase=True).exact == 100
+
+
+def test_scores_are_those_of_sacrebleu_with_its_own_defaults() -> None:
+    hypotheses, references = ["The dog Sees a cat .", "a Man reads"], ["the dog sees the Cat .", "a man was reading"]
+    result = evaluate(hypotheses, references)
+    assert result.bleu == sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert result.chrf == sacrebleu.corpus_chrf(hypotheses, [references]).score
+    assert result.ter == sacrebleu.corpus_ter(hypotheses, [references]).score
+    assert "case:lc" in result.signatures["TER"] and "case:mixed" in result.signatures["chrF"]

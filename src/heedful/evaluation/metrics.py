@@ -43,7 +43,7 @@ def evaluate(
     if not references:
         raise DataError("there is nothing to evaluate: no sentence was given.")
     bleu = build_bleu(tokenize or choose_tokenizer(references), lowercase)
-    chrf, ter = CHRF(lowercase=lowercase), TER(case_sensitive=not lowercase)
+    chrf, ter = CHRF(lowercase=lowercase), TER()  # by default TER ignores case, as in sacreBLEU
     scores = {
         name: metric.corpus_score(hypotheses, [references]).score
         for name, metric in (("bleu", bleu), ("chrf", chrf), ("ter", ter))
