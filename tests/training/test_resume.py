@@ -166,6 +166,22 @@ def test_a_signal_saves_and_resuming_equals_never_interrupted(
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_last_validation_ends_the_run_after_saving(
+    corpus: Path, finished: Path, tmp_path: Path, number: int
+) -> None:
+    requested, out = settings(corpus, finished / "store"), tmp_path / "out"
+    run = open_(requested, out)
+    run.report.callback = lambda record: (
+        os.kill(os.getpid(), number) if record.get("valid_loss") and record["update"] == 14 else None
+    )
+    with pytest.raises(KeyboardInterrupt):
+        train(run)
+    actual, expected = files(out), files(finished / "out")
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
+    assert open_(requested, out, resume=True).state.ended == "all updates done"
+
+
 def test_metrics_tensorboard_and_table_agree(finished: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

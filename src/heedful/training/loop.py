@@ -110,6 +110,9 @@ def train(run: TrainingRun) -> TrainState:
                     state.ended = state.ended or "interrupted"
                 if state.ended:
                     break
+            if interrupted() and state.ended != "interrupted":  # in the last validation, which has no next update
+                run.report.log("interrupted after the last update, and saved; --resume (resume=True) finishes the run.")
+                raise KeyboardInterrupt
     finally:
         run.report.close()
     return state
