@@ -1,11 +1,14 @@
 """Settings that do not go with the task or with the model are refused before the corpus is read."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from heedful.config import RunConfig, load_config
+from heedful.config import ModelConfig, RunConfig, load_config
 from heedful.errors import SettingError
+from heedful.storage.folder import ModelFolder
 from heedful.training.checks import check_options, check_run
 from heedful.training.tasks import TASKS
 
@@ -49,3 +52,21 @@ def test_a_model_with_one_state_for_a_text_labels_no_tokens(tmp_path: Path, word
     with pytest.raises(SettingError, match=f"{word.partition('=')[0]}.* one state for a whole text"):
         check_run(settings(f"data.{data}={tmp_path / 'file'}", word), TASKS[task], None)  # type: ignore[index]
     check_run(settings(f"data.labeled={tmp_path / 'file'}", word), TASKS["classification"], None)
+
+
+@pytest.mark.parametrize(
+    ("task", "file", "features", "message"),
+    [
+        ("translation", "pairs", 80, "holds a speech recognizer; start from a model of text"),
+        ("denoising", "text", 80, "holds a speech recognizer; start from a model of text"),
+        ("speech", "audio", 0, "holds a translator; start from a speech recognizer"),
+    ],
+)
+def test_text_and_speech_do_not_start_from_each_other(
+    tmp_path: Path, task: str, file: str, features: int, message: str
+) -> None:
+    (tmp_path / "file.tsv").write_text("a\tb\n")
+    config = ModelConfig(vocab_size=8, features=features)
+    init = SimpleNamespace(config=config, task="", path=Path("runs/x"), tokenizer=SimpleNamespace(vocab_size=8))
+    with pytest.raises(SettingError, match=f"runs/x {message}, or leave out train.init"):
+        check_run(settings(f"data.{file}={tmp_path / 'file.tsv'}"), TASKS[task], cast(ModelFolder, init))  # type: ignore[index]

@@ -227,7 +227,7 @@ def test_a_classifier_starts_from_an_encoder_or_from_nothing(
     config_of_run = config.load_config(None, (), data={"labeled": files / "labeled.tsv", "cache_dir": files / "store"})
     new = open_(config_of_run, tmp_path / "x").config.model
     assert (new.labels, new.head, new.max_length) == (("other", "question"), "none", 256)
-    with pytest.raises(SettingError, match="decoder family, but this run trains the encoder family"):
+    with pytest.raises(SettingError, match=r"holds a GPT \(decoder family\), and this task trains the encoder family"):
         open_(settings(files, "labeled", finished["decoder"]), tmp_path / "y")
     with pytest.raises(SettingError, match=r"model\.d_model is 32, and .* has 16"):
         open_(settings(files, "labeled", finished["encoder"], "model.d_model=32"), tmp_path / "z")

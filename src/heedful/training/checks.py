@@ -12,6 +12,7 @@ from heedful.errors import SettingError
 from heedful.formats.line_files import read_lines
 from heedful.formats.pair_files import check_files
 from heedful.storage.folder import ModelFolder
+from heedful.storage.model_kind import model_kind
 from heedful.text.vocabulary import BYTES, SPECIALS
 from heedful.training.tasks.task import Task, resolved_model
 
@@ -23,6 +24,10 @@ def check_run(user_config: RunConfig, kind: type[Task], init: ModelFolder | None
     if user_config.train.pretrained_embeddings:
         next(read_lines(user_config.train.pretrained_embeddings), None)
     _check_text(user_config, init)
+    if init is not None and bool(init.config.features) != kind.reads_audio:
+        wanted = "a speech recognizer" if kind.reads_audio else "a model of text"
+        title = model_kind(init.config, init.task).title
+        raise SettingError(f"{init.path} holds {title}; start from {wanted}, or leave out train.init.")
     resolved_model(user_config, init, kind.family, {})
     if init is not None:
         check_options(user_config.replace(model=init.config.model_dump()), kind)

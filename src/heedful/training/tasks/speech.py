@@ -45,6 +45,7 @@ class SpeechTask(Task):
     """Recordings with transcripts; models are ranked by WER on the validation set, and by loss where it is equal."""
 
     family: ClassVar[Family] = "encoder-decoder"
+    reads_audio: ClassVar[bool] = True
     columns = (
         Column("valid_loss", "loss", 3),
         Column("valid_wer", "WER", percent=True),
@@ -185,10 +186,6 @@ class SpeechTask(Task):
 
 def _form_of(init: ModelFolder) -> AudioForm:
     """The features, vocabulary and prompt of a trained model."""
-    if not init.config.features:
-        raise SettingError(
-            f"{init.path} holds a model that reads text; start from a speech recognizer, or leave out train.init."
-        )
     whisper = WhisperTokens.of(init.tokenizer, init.config.vocab_size)
     if whisper is None:
         return AudioForm(init.config.features, init.tokenizer)

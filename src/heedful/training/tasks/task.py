@@ -58,6 +58,7 @@ class Task(ABC):
 
     family: ClassVar[Family]  # of the models that it trains
     folder_task: ClassVar[str] = ""  # name in the model folder, where the family alone does not tell the task
+    reads_audio: ClassVar[bool] = False
     guesses_tokens: ClassVar[bool] = False  # whether it trains the output head of an encoder
     counted: ClassVar[str] = "tokens"  # what a batch has so many of that the loss is divided by; shown with the speed
     columns: tuple[Column, ...]  # validation scores as they are displayed
@@ -219,8 +220,8 @@ def resolved_model(
     loaded = init.config
     if loaded.family != family:
         raise SettingError(
-            f"{init.path} holds a model of the {loaded.family} family, but this run trains the {family} family; "
-            f"start from a folder of the {family} family, or give the data that the {loaded.family} family trains on."
+            f"{init.path} holds {model_kind(loaded, init.task).title} ({loaded.family} family), and this task trains "
+            f"the {family} family; start from a model of that family, or leave out train.init."
         )
     free = {
         "dropout",
