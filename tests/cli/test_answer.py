@@ -31,3 +31,5 @@ def test_a_model_is_trained_and_answers(tmp_path: Path, call: Call) -> None:
     (tmp_path / "empty.txt").write_text(" \n")
     failed = call("answer", run, "-q", "Who?", "-i", tmp_path / "empty.txt")
     assert failed.code == 2 and "the passage is empty" in failed.err
+    failed = call("answer", run, "-q", " ", "-i", tmp_path / "dev.json")
+    assert failed.code == 2 and "--question is empty" in failed.err

@@ -170,7 +170,7 @@ def test_similar_prints_the_nearest_lines(bert: Path, call: Call, tmp_path: Path
     assert "may be another model" in call("similar", tmp_path / "v.npy", "x", "--model", moved).err
     assert call("similar", tmp_path / "v.npy", "x", "--model", bert).err == ""
     (tmp_path / "v.npy.json").unlink()
-    assert "give the folder of the encoder as model" in call("similar", tmp_path / "v.npy", "x").err
+    assert "give the folder of the encoder with --model" in call("similar", tmp_path / "v.npy", "x").err
     assert call("similar", tmp_path / "v.npy", "x", "--model", bert).out.count("\t") == 3
     assert "the query is empty" in call("similar", tmp_path / "v.npy", " ", "--model", bert).err
     (tmp_path / "in").write_text("one line", encoding="utf-8")
@@ -198,6 +198,9 @@ def test_classify_prints_a_label_for_each_line(call: Call, tagger: Path, files: 
     measured = call("classify", tagger, "--labeled", files / "train.tsv").out
     assert "accuracy" in measured
     assert "of 80 examples" in measured
+    (tmp_path / "other.tsv").write_text("spam\tBuy now!\nham\tSee you.\n")
+    failed = call("classify", tagger, "--labeled", tmp_path / "other.tsv")
+    assert failed.code == 2 and "the file has 'ham', 'spam', and the model 'other', 'question'" in failed.err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ def test_a_sentence_with_a_bad_line_is_dropped(tmp_path: Path) -> None:
         read_conll(written(tmp_path / "prose", "A dog sleeps.\nIt barks.\n"))
     with pytest.raises(DataError, match="holds no tagged sentences"):
         read_conll(written(tmp_path / "empty", "\n"))
+    with pytest.raises(DataError, match=r"line 1 of .*pairs has the tag 'A dog sleeps\.'; a tag is one word"):
+        read_conll(written(tmp_path / "pairs", "yes\tIt barks.\tA dog sleeps.\n"))
 
 
 def squad(path: Path, *questions: object) -> Path:
@@ -73,8 +76,18 @@ def test_questions_that_cannot_be_used(tmp_path: Path) -> None:
         DataError, match=r"question 2 of .*a\.json has an answer whose text does not stand at its answer_start"
     ):
         read_squad(tmp_path / "a.json")
-    for text in ("[]", "{", '{"data": 3}', '{"data": [{}]}', "{}"):
-        with pytest.raises(DataError, match="SQuAD's format is"):
+    problems = {
+        "": "is not JSON (line 1, column 1)", '{"data": [\n{': "is not JSON (line 2, column 2)", "{}": "has no 'data'",
+        "[]": "has another structure", '{"data": 3}': "has another structure", '{"data": [{}]}': "has no 'paragraphs'",
+    }  # fmt: skip
+    for text, what in problems.items():
+        with pytest.raises(DataError, match=f"json {re.escape(what)}; SQuAD's format is"):
             read_squad(written(tmp_path / "b.json", text))
+    for missing in ("id", "question", "answer_start"):
+        lacking = {key: value for key, value in good.items() if key != missing}
+        if missing == "answer_start":
+            lacking["answers"] = [{"text": "dog"}]
+        with pytest.raises(DataError, match=f"question 1 of .* has no '{missing}'; mend or remove it"):
+            read_squad(squad(tmp_path / "d.json", lacking))
     with pytest.raises(DataError, match="holds no questions"):
         read_squad(squad(tmp_path / "c.json"))

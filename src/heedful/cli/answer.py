@@ -39,6 +39,8 @@ def answer(
 
     if (question is None) == (labeled is None):
         raise SettingError("give --question and a passage on standard input, or --labeled with a SQuAD file.")
+    if question is not None and not question.strip():
+        raise SettingError("--question is empty; ask something.")
     encoder = open_encoder(model, compute)
     if labeled is not None:
         examples = read_squad(labeled)

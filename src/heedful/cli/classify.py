@@ -12,6 +12,7 @@ import typer
 from heedful.cli.open_models import open_encoder
 from heedful.cli.options import EncoderCompute, OutputFile
 from heedful.cli.streams import DASH, check_outputs, input_lines, output_lines
+from heedful.errors import DataError, SettingError, quote
 
 if TYPE_CHECKING:
     from heedful.data.labeled_corpus import LabeledExample
@@ -38,6 +39,8 @@ def classify(
     """
     check_outputs(output)
     encoder = open_encoder(model, compute)
+    if scores and encoder.config.label_kind == "regression":
+        raise SettingError(f"--scores has no effect: {model} predicts numbers, not labels; leave it out.")
     if labeled is not None:
         measure(encoder, labeled)
         return
@@ -64,12 +67,23 @@ def measure(encoder: Encoder, path: Path) -> None:
         print_correlations(read_labeled(path, numbers=True), encoder.score)
         return
     examples = read_labeled(path)
+    require_known_labels(encoder, path, {example.label for example in examples})
     both = [example.text for example in examples], [example.second for example in examples]
     predictions = encoder.classify(*both)
     predicted, expected = [best.label for best in predictions], [example.label for example in examples]
     result = label_scores(predicted, expected)
     print(f"accuracy {result['valid_accuracy']:6.2f} %   of {len(examples):,} examples")
     print(f"macro-F1 {result['valid_macro_f1']:6.2f} %   over {len({*predicted, *expected})} labels")
+
+
+def require_known_labels(encoder: Encoder, path: Path, labels: set[str]) -> None:
+    """Refuse to evaluate on a file none of whose labels the model predicts."""
+    if labels.isdisjoint(encoder.config.labels):
+        named, known = (", ".join(map(quote, sorted(some)[:3])) for some in (labels, encoder.config.labels))
+        raise DataError(
+            f"{path} has no label of {encoder.folder.path}: the file has {named}, and the model {known}; give a file "
+            "with the labels of its training."
+        )
 
 
 def print_correlations(examples: list[LabeledExample], score: Callable[[list[str], list[str]], list[float]]) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from heedful.cli.classify import require_known_labels
 from heedful.cli.open_models import open_encoder
 from heedful.cli.options import EncoderCompute, OutputFile
 from heedful.cli.streams import DASH, check_outputs, input_lines, output_lines
@@ -33,6 +34,7 @@ def tag(
     encoder = open_encoder(model, compute)
     if labeled is not None:
         sentences = read_conll(labeled)
+        require_known_labels(encoder, labeled, {tag for sentence in sentences for tag in sentence.tags})
         predicted = encoder.tag([sentence.words for sentence in sentences])
         result = tag_scores(
             [[word.tag for word in words] for words in predicted], [sentence.tags for sentence in sentences]

@@ -200,7 +200,10 @@ def read_labeled(path: Path, dropped: DroppedLines | None = None, numbers: bool 
             dropped.add(example)
     if not examples:
         why = "".join(f", {line}" for line in describe_dropped_lines(dropped or {}, [str(path)]))
-        raise DataError(f"{path} holds no examples{why}; each line is {label} TAB text [TAB second text].")
+        raise DataError(
+            f"{path} holds no examples{why}; each line is {label} TAB text [TAB second text] (a CoNLL file needs task "
+            "tagging, a SQuAD file task question-answering)."
+        )
     return examples
 
 

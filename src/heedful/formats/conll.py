@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.errors import DataError
+from heedful.errors import DataError, quote
 from heedful.formats.line_files import BadLine, DroppedLines, read_good_and_bad_lines
 
 DOCUMENT_START = "-DOCSTART-"
@@ -73,6 +73,9 @@ def _lines(path: Path) -> Iterator[tuple[str, str] | BadLine | None]:
         elif len(columns) != (expected := expected or len(columns)):
             why = f"has {len(columns)} columns, and earlier lines have {expected}; each needs a word and its tag."
             yield BadLine("another number of columns", number, why)
+        elif len(columns[-1].split()) != 1:
+            why = f"has the tag {quote(columns[-1])}; a tag is one word, and each line has a word and its tag."
+            yield BadLine("a tag that is not one word", number, why)
         else:
             yield columns[0], columns[-1]
     yield None

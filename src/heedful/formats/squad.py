@@ -48,7 +48,11 @@ def _questions(path: Path) -> Iterator[Question | str]:
         paragraphs = [paragraph for article in tree["data"] for paragraph in article["paragraphs"]]
         rows = [(paragraph["context"], row) for paragraph in paragraphs for row in paragraph["qas"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        what = f"has no {error}" if isinstance(error, KeyError) else "cannot be read as questions"
+        what = "has another structure"
+        if isinstance(error, KeyError):
+            what = f"has no {error}"
+        elif isinstance(error, json.JSONDecodeError):
+            what = f"is not JSON (line {error.lineno}, column {error.colno})"
         raise DataError(f"{path} {what}; SQuAD's format is {SHAPE}.") from None
     for context, row in rows:
         yield _question(context, row)
@@ -59,8 +63,10 @@ def _question(context: Any, row: Any) -> Question | str:
         answers = [] if row.get("is_impossible") else row.get("answers", [])
         spans = tuple((answer["answer_start"], answer["text"]) for answer in answers)
         question = Question(str(row["id"]), row["question"], context, tuple(dict.fromkeys(spans)))
-    except (KeyError, TypeError, AttributeError):
-        return "lacks an id, a text or the start of an answer"
+    except KeyError as error:
+        return f"has no {error}"
+    except (TypeError, AttributeError):
+        return "has another structure"
     texts = (question.question, context, *(text for _, text in question.answers))
     if not all(isinstance(text, str) and text.strip() for text in texts):
         return "has an empty question, context or answer"
