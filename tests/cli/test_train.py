@@ -130,7 +130,7 @@ def test_a_toml_file_and_overrides(call: Call, corpus: Path, tmp_path: Path) -> 
     assert done.code == 0, done.err
     settings = json.loads((tmp_path / "x" / "run.json").read_text())["config"]
     assert (settings["train"]["max_updates"], settings["search"]["beam"], settings["model"]["d_model"]) == (2, 1, 16)
-    assert "held out from the training data (10 distinct source sentences)" in done.err
+    assert "held out from the training data (distinct sources: 10)" in done.err
 
 
 def test_separate_vocabularies_train_and_translate(call: Call, corpus: Path, tmp_path: Path) -> None:

@@ -14,9 +14,7 @@ from heedful.cli.streams import check_outputs
 
 
 def explain(
-    model: Annotated[
-        Path, typer.Argument(help="A model folder: a translator, a GPT, an encoder or a speech recognizer.")
-    ],
+    model: Annotated[Path, typer.Argument(help="A translator, summarizer, GPT, encoder or speech recognizer.")],
     text: Annotated[
         str,
         typer.Argument(

@@ -36,7 +36,7 @@ class DataFiles(Languages):
     ] = None
     text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None
     valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None
-    labeled: Annotated[Path | None, typer.Option(help="Labeled examples: TSV, CoNLL or SQuAD.")] = None
+    labeled: Annotated[Path | None, typer.Option(help="Labeled examples: TSV, CoNLL, SQuAD or bAbI.")] = None
     valid_labeled: Annotated[Path | None, typer.Option(help="Labeled validation examples.")] = None
     audio: Annotated[Path | None, typer.Option(help="Recordings as a TSV file, path TAB text.")] = None
     valid_audio: Annotated[Path | None, typer.Option(help="Recordings of the validation set.")] = None

@@ -180,7 +180,7 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
         report.unreadable, report.valid_unreadable = dropped, valid_dropped
         train = list(self.train.utterances(None if data.strict else dropped))
         if not train:
-            raise DataError(f"{self.train} lists no recordings; each line is path TAB text.")
+            raise DataError(f"{self.train} lists no recordings{dropped.first()}; each line is path TAB text.")
         if self.valid:
             return train, list(self.valid.utterances(None if data.strict else valid_dropped))
         candidates = np.array([utterance.path.is_file() for utterance in train], np.bool_)
@@ -235,7 +235,7 @@ class _AudioEncoder:
             return BadLine(LONG_TEXT, utterance.line, f"has a transcript of {len(ids)} tokens; raise data.max_length.")
         if not utterance.path.is_file():
             return BadLine(
-                NO_FILE, utterance.line, f"names {utterance.path}, which is not a file; paths are relative to it."
+                NO_FILE, utterance.line, f"names {utterance.path}, which is not a file; paths are relative to the list."
             )
         file = AudioFile.of(utterance.path)
         try:

@@ -154,8 +154,8 @@ class ParallelReport(CorpusReport):
     def _valid_lines(self) -> Iterable[str]:
         if self.valid_corpus is None:
             yield (
-                f"validation set: {self.held_out:,} pairs held out from the training data"
-                f" ({self.valid_sources:,} distinct source sentences)"
+                f"validation set: {self.held_out:,} pair{'s' * (self.held_out != 1)} held out from the training data"
+                f" (distinct sources: {self.valid_sources:,})"
             )
             return
         yield f"validation set: {self.valid_kept:,} of {self.valid_read:,} pairs read from {self.valid_corpus}"

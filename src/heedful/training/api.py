@@ -171,6 +171,8 @@ def _row_file(name: str, rows: Rows, cache: Path) -> Path | tuple[Path, ...]:
     if isinstance(rows, str | os.PathLike):
         return Path(rows)
     items: list[Any] = list(rows)
+    if not items:
+        raise DataError(f"{name} is empty; give rows, or the path of a file.")
     files = [Path(item) for item in items if isinstance(item, str | os.PathLike)]
     if name.endswith("pairs") and files and len(files) == len(items):
         return tuple(files)

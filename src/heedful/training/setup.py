@@ -38,7 +38,7 @@ from heedful.training.tasks import task_for
 from heedful.training.tasks.task import Task, describe_layers
 
 PONDER = Column("valid_ponder", "steps a token")  # adaptive computation time
-EXPERTS = Column("valid_busiest_expert", "busiest expert %", 0)
+EXPERTS = Column("valid_busiest_expert", "busiest expert (%)", 0)
 FORMAT = 2  # of run.json and checkpoints; raised when older code could misread them
 TREE_SAMPLE = 1000  # training sentences whose trees are looked up before training
 NO_LIMIT = 10**9  # updates, where time is the limit
