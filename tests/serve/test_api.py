@@ -289,3 +289,14 @@ def test_the_examples_of_the_page_call_this_server(client):
     named = client.get("/docs", headers={"host": "translate.example.org"}).text
     assert "  http://translate.example.org/translate</pre>" in named
     assert "<script" not in client.get("/docs", headers={"host": "x.org<script>"}).text
+
+
+@pytest.mark.parametrize("route", ["/v1/translations", "/v1/summaries", "/v1/fill"])
+def test_routes_of_heedful_refuse_unknown_fields(client, route):
+    answer = client.post(route, json={"text": "The dog sleeps.", "modle": "en-de"})
+    assert answer.status_code == 422
+    assert "'modle' is not a field of this request; it has text, model," in answer.json()["error"]["message"]
+
+
+def test_routes_of_others_ignore_unknown_fields(client):
+    assert ask(client, secret="x").status_code == 200

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from heedful.config.requirements import requirement
+from heedful.errors import quote
 from heedful.serve.http_errors import ClientDisconnectedError, HttpError
 from heedful.serve.server_settings import Limits
 
@@ -73,7 +74,7 @@ def validate(schema: type[B], values: dict[str, Any], strict: bool) -> B:
     try:
         return schema.model_validate(values, strict=strict)
     except ValidationError as error:
-        raise _validation_error(error) from None
+        raise _validation_error(error, schema) from None
 
 
 def _parse_json(data: bytes) -> dict[str, Any]:
@@ -131,7 +132,7 @@ async def read_upload(request: Request, limits: Limits) -> tuple[dict[str, Any],
     return values, content, name
 
 
-def _validation_error(error: ValidationError) -> HttpError:
+def _validation_error(error: ValidationError, schema: type[BaseModel]) -> HttpError:
     """The first validation error, in one sentence."""
     first = error.errors(include_url=False, include_input=False)[0]
     names = [
@@ -139,6 +140,8 @@ def _validation_error(error: ValidationError) -> HttpError:
     ]
     field = ".".join(names)
     message = f"{field}: {requirement(first)}." if field else f"{first['msg'].removeprefix('Value error, ')}."
+    if first["type"] == "extra_forbidden":
+        message = f"{quote(field)} is not a field of this request; it has {', '.join(schema.model_fields)}."
     return HttpError(422, message, param=names[0] if names else None)
 
 

@@ -21,9 +21,15 @@ RequestGlossary = Annotated[
 
 
 class RequestBody(BaseModel):
-    """The body of a request; unknown fields are ignored."""
+    """The body of a request; unknown fields are ignored, since clients of other servers send their own."""
 
     model_config = ConfigDict(extra="ignore", title=None)
+
+
+class NativeRequest(RequestBody):
+    """The body of a request to one of heedful's own routes; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", title=None)
 
 
 class TranslateRequest(RequestBody):
@@ -68,7 +74,7 @@ class Language(BaseModel):
     targets: list[str]
 
 
-class TranslationsRequest(RequestBody):
+class TranslationsRequest(NativeRequest):
     """One text or several, with all options of translation."""
 
     text: Annotated[Texts, Field(description="A text, or several; each is translated sentence by sentence.")]
@@ -137,7 +143,7 @@ class TranslationsResponse(BaseModel):
     translations: list[TranslatedText]
 
 
-class FillMaskRequest(RequestBody):
+class FillMaskRequest(NativeRequest):
     """A text with masks, each written [MASK] or <mask>."""
 
     text: str
@@ -161,7 +167,7 @@ class FillMaskResponse(BaseModel):
     blanks: list[list[FillMaskCandidate]]
 
 
-class SummariesRequest(RequestBody):
+class SummariesRequest(NativeRequest):
     """One document or several, with all options of summarization."""
 
     text: Annotated[Texts, Field(description="A document, or several.")]
@@ -182,7 +188,7 @@ class SummariesResponse(BaseModel):
     warnings: list[list[str]]
 
 
-class ExplainRequest(RequestBody):
+class ExplainRequest(NativeRequest):
     """A text to explain, and optionally an output to explain instead of the model's own."""
 
     text: str
