@@ -166,7 +166,7 @@ def test_evaluate_agrees_with_sacrebleu_run_by_itself(call: Call, trained: Path,
 
 def test_scores_are_the_log_probabilities_of_one_pair_after_the_other(call: Call, trained: Path, corpus: Path) -> None:
     translator = Translator.load(trained)
-    model, tokenizer = translator.models[0], translator.tokenizer
+    model, tokenizer = translator.modules[0], translator.tokenizer
     expected = []
     sides = [(corpus / name).read_text(encoding="utf-8").split("\n")[:-1] for name in ("valid.en", "valid.de")]
     for pair in zip(*sides, strict=True):

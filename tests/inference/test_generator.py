@@ -65,7 +65,7 @@ def test_streamed_pieces_concatenate_to_the_decoded_ids(kind: str, seed: int) ->
     generator = generator_of(kind)
     prompt = generator.tokenizer.encode("The")
     options = SearchOptions(max_length=70, seed=seed, temperature=1.5, constraints=(NO_UNKNOWN,))
-    drawn = sample(GPTNextToken(generator.model), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0][0]
+    drawn = sample(GPTNextToken(generator.module), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0][0]
     pieces = list(generator.stream("The", max_tokens=70, seed=seed, temperature=1.5))
     if kind != "characters":  # where the library spells a whole run of bytes as broken if its end is
         assert "".join(pieces) == generator.tokenizer.decode_text(drawn.ids)
@@ -77,7 +77,7 @@ def test_streamed_pieces_concatenate_to_the_decoded_ids(kind: str, seed: int) ->
 def test_tokens_are_sampled_as_search_samples_them(generator: Generator, changes: dict[str, float]) -> None:
     prompt = generator.tokenizer.encode("The quick")
     options = SearchOptions(n_best=4, max_length=25, seed=7, constraints=(NO_UNKNOWN,), **changes)
-    results = sample(GPTNextToken(generator.model), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0]
+    results = sample(GPTNextToken(generator.module), torch.tensor([prompt]), torch.tensor([len(prompt)]), options)[0]
     expected = [generator.tokenizer.decode_text(item.ids) for item in results]
     assert generator.samples("The quick", 4, max_tokens=25, seed=7, **changes) == expected
     assert [generator.generate("The quick", number=i, max_tokens=25, seed=7, **changes) for i in range(4)] == expected
@@ -91,16 +91,16 @@ def test_prompts_of_different_lengths_are_searched_together(generator: Generator
         (sample, SearchOptions(n_best=2, max_length=12)),
         (beam_search, SearchOptions(beam=3, max_length=12)),
     ):
-        together = find(GPTNextToken(generator.model), source, lengths, options)
+        together = find(GPTNextToken(generator.module), source, lengths, options)
         for ids, results in zip(prompts, together, strict=True):
-            (alone,) = find(GPTNextToken(generator.model), torch.tensor([ids]), torch.tensor([len(ids)]), options)
+            (alone,) = find(GPTNextToken(generator.module), torch.tensor([ids]), torch.tensor([len(ids)]), options)
             assert [item.ids for item in results] == [value.ids for value in alone]
 
 
 def test_temperature_0_is_greedy_and_a_beam_of_one(generator: Generator) -> None:
     prompt = generator.tokenizer.encode("dog")
     options = SearchOptions(beam=1, length_penalty=0, max_length=20, loop_guard=False)
-    best = beam_search(GPTNextToken(generator.model), torch.tensor([prompt]), torch.tensor([3]), options)[0][0]
+    best = beam_search(GPTNextToken(generator.module), torch.tensor([prompt]), torch.tensor([3]), options)[0][0]
     assert generator.generate("dog", temperature=0, max_tokens=20) == generator.tokenizer.decode_text(best.ids)
 
 
@@ -131,10 +131,10 @@ def test_long_prompts_and_long_texts_slide_the_window(generator: Generator) -> N
 
 def test_the_cost_of_a_token_is_one_position_but_when_the_window_slides(generator: Generator) -> None:
     seen: list[int] = []
-    hook = generator.model.embedding.register_forward_hook(
+    hook = generator.module.embedding.register_forward_hook(
         lambda module, inputs, result: seen.append(inputs[0].size(1))
     )
-    window = ContextWindow(generator.model)
+    window = ContextWindow(generator.module)
     window.add([5, 6, 7])
     with torch.inference_mode():
         for _ in range(100):
@@ -187,7 +187,9 @@ def test_samples_of_a_shared_batch_equal_samples_alone(kind: str) -> None:
 
 def test_equal_prompts_are_computed_once_beside_running_samples(generator: Generator) -> None:
     sizes: list[tuple[int, ...]] = []
-    hook = generator.model.embedding.register_forward_hook(lambda module, inputs, result: sizes.append(inputs[0].shape))
+    hook = generator.module.embedding.register_forward_hook(
+        lambda module, inputs, result: sizes.append(inputs[0].shape)
+    )
     scheduler = Scheduler(GenerationBatch(generator))
     scheduler.add([generator.text("The quick", range(3), max_tokens=9)])
     scheduler.step()
@@ -244,9 +246,9 @@ def test_repetition_becomes_less_probable(generator: Generator) -> None:
 
 
 def test_an_empty_prompt_begins_a_document(generator: Generator) -> None:
-    begin = torch.tensor([[generator.model.config.bos_id]])
+    begin = torch.tensor([[generator.module.config.bos_id]])
     results = sample(
-        GPTNextToken(generator.model),
+        GPTNextToken(generator.module),
         begin,
         torch.tensor([1]),
         SearchOptions(max_length=10, seed=5, constraints=(NO_UNKNOWN,)),
@@ -287,7 +289,7 @@ def test_steps_tell_the_end_and_what_the_model_thought(generator: Generator) -> 
         assert actual[-1].end == ("length" if len(actual) == 12 else "stop")
         ids = [*generator.tokenizer.encode("The"), *(piece.token for piece in actual)]
         with torch.no_grad():
-            log_probs = generator.model.project(generator.model(torch.tensor([ids])))[0].log_softmax(-1)
+            log_probs = generator.module.project(generator.module(torch.tensor([ids])))[0].log_softmax(-1)
         for place, piece in enumerate(actual, len(ids) - len(actual) - 1):
             assert piece.log_prob == pytest.approx(float(log_probs[place, piece.token]), abs=1e-4)
             assert len(piece.best) == 3

@@ -203,7 +203,7 @@ def test_scores_of_an_ensemble_average_probabilities() -> None:
 
 def test_a_log_probability_is_that_of_the_tokens_found(translator: Translator) -> None:
     lines = [pair.source for pair in PAIRS[:12]]
-    model, tokenizer, ended = translator.models[0], translator.tokenizer, 0
+    model, tokenizer, ended = translator.modules[0], translator.tokenizer, 0
     for line, n_best in zip(lines, translator.translations(lines), strict=True):
         labels = list(n_best[0].ids)
         if len(n_best[0].token_log_probs) > len(labels):

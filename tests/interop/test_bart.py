@@ -45,7 +45,7 @@ def check_against_transformers(theirs: Any, path: Path) -> int:
         source, target = torch.tensor([ids]), torch.tensor([[theirs.config.decoder_start_token_id, 0, 9, 8, 7]])
         with torch.no_grad():
             expected = theirs(input_ids=source, decoder_input_ids=target).logits
-            model = summarizer.models[0]
+            model = summarizer.modules[0]
             torch.testing.assert_close(model.project(model(source, target)), expected, atol=2e-4, rtol=1e-4)
         for beam in (1, 4):
             for shortest, repeated in ((0, 0), (5, 2)):

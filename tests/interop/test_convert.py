@@ -168,7 +168,7 @@ def test_ctranslate2_computes_the_same(tmp_path: Path, name: str) -> None:
     reference = ctranslate2.Translator(str(tmp_path / "theirs"), compute_type="float32", intra_threads=1)
     mine = Translator.load(saved, precision="float32")
     source = [mine.source_tokenizer.pieces(ids) for ids in mine.source_tokenizer.encode_batch(TEXTS)]
-    config = mine.models[0].config
+    config = mine.modules[0].config
     banned = [[piece] for piece in mine.tokenizer.pieces(sorted({config.pad_id, config.bos_id}))]
     results = reference.translate_batch(source, beam_size=1, max_decoding_length=20, suppress_sequences=banned)
     translations = mine.translations(TEXTS, beam=1, max_length=20, loop_guard=False)
@@ -340,7 +340,7 @@ def test_alternative_names_of_settings_are_understood(tmp_path: Path) -> None:
 def test_load_returns_the_class_of_the_family(tmp_path: Path) -> None:
     marian(tmp_path / "m")
     assert isinstance(heedful.load(tmp_path / "m"), Translator)
-    assert len(heedful.load(tmp_path / "m", tmp_path / "m").models) == 2
+    assert len(heedful.load(tmp_path / "m", tmp_path / "m").modules) == 2
     with pytest.raises(SettingError, match="no model folder"):
         heedful.load()
     gpt2(tmp_path / "g")
