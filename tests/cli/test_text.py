@@ -170,7 +170,7 @@ def test_similar_prints_the_nearest_lines(bert: Path, call: Call, tmp_path: Path
     assert "may be another model" in call("similar", tmp_path / "v.npy", "x", "--model", moved).err
     assert call("similar", tmp_path / "v.npy", "x", "--model", bert).err == ""
     (tmp_path / "v.npy.json").unlink()
-    assert "give the folder of the encoder with --model" in call("similar", tmp_path / "v.npy", "x").err
+    assert "give the folder of the encoder as model (`--model`)" in call("similar", tmp_path / "v.npy", "x").err
     assert call("similar", tmp_path / "v.npy", "x", "--model", bert).out.count("\t") == 3
     assert "the query is empty" in call("similar", tmp_path / "v.npy", " ", "--model", bert).err
     (tmp_path / "in").write_text("one line", encoding="utf-8")

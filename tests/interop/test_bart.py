@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +35,19 @@ PEGASUS_SIZES: dict[str, dict[str, Any]] = {
 }
 
 
+STOPPING = {"never": "n-best", False: "beam", True: "first"}  # early_stopping of transformers -> of heedful
+RANKING: list[dict[str, Any]] = [
+    {"num_beams": 1, "length_penalty": 1.0, "early_stopping": False},
+    {"num_beams": 4, "length_penalty": 0.0, "early_stopping": "never"},
+    {"num_beams": 4, "length_penalty": 1.0, "early_stopping": False},
+    {"num_beams": 3, "length_penalty": 0.5, "early_stopping": True},
+    {"num_beams": 4, "length_penalty": 2.0, "early_stopping": True},
+]
+
+
 def check_against_transformers(theirs: Any, path: Path) -> int:
     """Logits, and the tokens of greedy and beam search; how many beam searches ended before the limit."""
+    theirs.generation_config.update(**dict.fromkeys(RANKING[0]))
     summarizer = heedful.load(path, kind=Summarizer, precision="float32")
     tokenizer, eos = summarizer.source_tokenizer, theirs.config.eos_token_id
     finished = 0
@@ -47,19 +59,22 @@ def check_against_transformers(theirs: Any, path: Path) -> int:
             expected = theirs(input_ids=source, decoder_input_ids=target).logits
             model = summarizer.modules[0]
             torch.testing.assert_close(model.project(model(source, target)), expected, atol=2e-4, rtol=1e-4)
-        for beam in (1, 4):
+        for beams in RANKING:
             for shortest, repeated in ((0, 0), (5, 2)):
-                # no length penalty, as the formulas differ; "never": until nothing better can be found
-                beams = {"length_penalty": 0.0, "early_stopping": "never"} if beam > 1 else {}
                 output = theirs.generate(
-                    source, num_beams=beam, do_sample=False, max_length=31, min_length=shortest and shortest + 1,
+                    source, do_sample=False, max_length=31, min_length=shortest and shortest + 1,
                     no_repeat_ngram_size=repeated, bad_words_ids=[[theirs.config.pad_token_id]], **beams,
                 )[0, 1:].tolist()  # fmt: skip
-                options = {"beam": beam, "max_length": 30, "min_length": shortest, "no_repeat_ngram": repeated}
-                best = summarizer.translations([text], **options, length_penalty=0.0, loop_guard=False)[0][0]
-                if beam == 1 or eos in output:  # at the limit they rank what is cut off with what is finished
-                    assert list(best.ids) == [token for token in output if token != eos]
-                    finished += beam > 1
+                options = {"max_length": 30, "min_length": shortest, "no_repeat_ngram": repeated, "loop_guard": False}
+                options |= {"beam": beams["num_beams"], "length_penalty_form": "power"}
+                options |= {
+                    "length_penalty": beams["length_penalty"],
+                    "early_stopping": STOPPING[beams["early_stopping"]],
+                }
+                best = summarizer.translations([text], **options)[0][0]
+                if beams["num_beams"] == 1 or eos in output:  # at the limit they rank what is cut off with the others
+                    assert list(best.ids) == [token for token in output if token != eos], beams
+                    finished += beams["num_beams"] > 1
     return finished
 
 
@@ -164,13 +179,31 @@ def test_the_settings_of_a_folder_are_written_back(tmp_path: Path) -> None:
         assert generated(again, summarizer, text) == generated(theirs, summarizer, text)
 
 
-def test_the_length_penalty_of_a_folder_is_read_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    theirs = bart(tmp_path)
-    theirs.generation_config.update(num_beams=4, length_penalty=2.0, early_stopping=True)
-    theirs.generation_config.save_pretrained(tmp_path)
-    assert interop.open_folder(tmp_path).search.length_penalty == 2.0
-    assert "length_penalty=2 of transformers is read as 2 of GNMT's formula and early_stopping is not" in caplog.text
-    (tmp_path / "generation_config.json").write_text('{"num_beams": 1, "length_penalty": 2.0}')
-    caplog.clear()
-    interop.open_folder(tmp_path)
+@pytest.mark.parametrize("ranking", RANKING[1:], ids=str)
+def test_the_ranking_of_a_folder_is_read_and_written_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ranking: dict[str, Any]
+) -> None:
+    theirs = bart(tmp_path / "bart")
+    theirs.generation_config.update(**ranking)
+    theirs.generation_config.save_pretrained(tmp_path / "bart")
+    search = interop.open_folder(tmp_path / "bart").search
+    assert search.length_penalty_form == "power" and search.early_stopping == STOPPING[ranking["early_stopping"]]
+    assert (search.beam, search.length_penalty) == (ranking["num_beams"], ranking["length_penalty"])
+    convert(tmp_path / "bart", tmp_path / "ours", "heedful")
+    convert(tmp_path / "ours", tmp_path / "again", "huggingface")
+    written = transformers.GenerationConfig.from_pretrained(tmp_path / "again")
+    assert {name: getattr(written, name) for name in ranking} == ranking
     assert not caplog.text
+
+
+def test_a_ranking_that_heedful_does_not_have_is_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bart(tmp_path)
+    for values, note in (
+        ({"num_beams": 4, "length_penalty": -1.0}, "length_penalty=-1 is read as 0, so that a beam search may"),
+        ({"num_beams": 4, "early_stopping": "never"}, "early_stopping=never is read as the n best, so that"),
+        ({"num_beams": 1, "length_penalty": -1.0}, ""),
+    ):
+        caplog.clear()
+        (tmp_path / "generation_config.json").write_text(json.dumps(values))
+        interop.open_folder(tmp_path)
+        assert note in caplog.text and bool(note) == bool(caplog.text)

@@ -111,6 +111,9 @@ SEARCHES = [
     SearchOptions(beam=2, length_penalty=2.0, max_extra=3),
     SearchOptions(beam=40, n_best=2, max_length=7),  # more candidates than there are tokens
     SearchOptions(beam=3, n_best=2, max_length=30, min_length=8, no_repeat_ngram=2),
+    SearchOptions(beam=2, max_length=20, length_penalty=2.0, length_penalty_form="power", early_stopping="beam"),
+    SearchOptions(beam=6, n_best=2, max_length=20, length_penalty=0.6, length_penalty_form="power"),
+    SearchOptions(beam=3, n_best=3, max_length=30, length_penalty=1.5, early_stopping="first"),
     SearchOptions(beam=2, max_length=40, min_length=30, loop_guard=True),  # loops
     SearchOptions(beam=2, max_length=40, min_length=30, loop_guard=False),
 ]

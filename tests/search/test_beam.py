@@ -71,10 +71,10 @@ def test_a_beam_of_one_is_greedy(seed):
 
 
 def test_the_length_penalty_by_hand():
-    assert length_penalty(1, 0.6) == 1
-    assert length_penalty(7, 1.0) == 2
-    assert length_penalty(19, 0.5) == 2
-    assert length_penalty(100, 0.0) == 1
+    for length, alpha, expected in ((1, 0.6, 1), (7, 1.0, 2), (19, 0.5, 2), (100, 0.0, 1)):
+        assert length_penalty(length, SearchOptions(length_penalty=alpha)) == expected
+    for length, alpha, expected in ((1, 0.6, 1), (7, 1.0, 7), (16, 0.5, 4), (100, 0.0, 1)):
+        assert length_penalty(length, SearchOptions(length_penalty=alpha, length_penalty_form="power")) == expected
 
 
 def test_a_hypothesis_carries_the_numbers_of_the_model():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,15 @@ class SearchSettings(Section):
     beam: Annotated[int, Field(ge=1, le=1000)] = Field(4, description="Beam size; 1 is greedy search.")
     length_penalty: float = Field(
         0.6, ge=0, le=10, description="Length penalty α (GNMT): scores are divided by ((5 + length) / 6) ** α."
+    )
+    length_penalty_form: Literal["gnmt", "power"] = Field(
+        "gnmt", description="The formula of the length penalty: GNMT's, or length ** α (power), as transformers has it."
+    )
+    early_stopping: Literal["n-best", "beam", "first"] = Field(
+        "n-best",
+        description="A search ends when no hypothesis can reach the n best (n-best), or the worst of as many finished"
+        " ones as the beam is wide (beam), or when so many are finished (first). The last two are False and True of"
+        " transformers.",
     )
     max_extra: Annotated[int, Field(ge=0)] = Field(
         50, description="Maximum output length: source length plus this many tokens (the paper)."

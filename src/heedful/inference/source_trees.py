@@ -19,7 +19,7 @@ def missing_trees_notice(folder: ModelFolder) -> str:
         return ""
     return (
         f"{folder.path} was trained with dependency trees and gets none here: it uses the order of the words alone. "
-        "translate, evaluate, score and explain take them as --trees."
+        "translate, evaluate, score and explain take them (`--trees`)."
     )
 
 

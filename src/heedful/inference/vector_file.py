@@ -57,7 +57,7 @@ def read_vectors(path: Path, model: Path | None = None, lines: Path | None = Non
         raise DataError(f"{path} does not hold one vector of numbers per line; write it with `heedful embed`.")
     note = read_json(path.parent, _note(path).name) or {}
     if model is None and not isinstance(note.get("model"), str):
-        raise SettingError(f"{path} has no note of its model; give the folder of the encoder with --model.")
+        raise SettingError(f"{path} has no note of its model; give the folder of the encoder as model (`--model`).")
     noted = Path(note["lines"]) if isinstance(note.get("lines"), str) else None
     pooling = note.get("pooling") if isinstance(note.get("pooling"), str) else "mean"
     digest = note.get("digest") if isinstance(note.get("digest"), str) else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from heedful.config import SearchSettings
 from heedful.inside.tokens import TokenReader
 from heedful.search import Hypothesis, Observer, length_penalty
 from heedful.search.beam import Candidates
@@ -52,7 +53,7 @@ class BeamTree(Observer):
     def finish(self, indices: Sequence[int], sources: Sequence[Sized], hypotheses: Sequence[list[Hypothesis]]) -> None:
         self.hypotheses = list(hypotheses[self.sentence])
 
-    def as_json(self, reader: TokenReader, alpha: float) -> dict[str, object]:
+    def as_json(self, reader: TokenReader, settings: SearchSettings) -> dict[str, object]:
         """Nodes with the index of their parent (-1 at the root), and the resulting hypotheses."""
         place: dict[tuple[int, ...], int] = {}
         nodes = []
@@ -66,7 +67,7 @@ class BeamTree(Observer):
                         "text": reader.label(node.token),
                         "logProb": node.log_prob,
                         "score": node.score,
-                        "final": node.score / length_penalty(number + 1, alpha) if node.fate == "ended" else None,
+                        "final": node.score / length_penalty(number + 1, settings) if node.fate == "ended" else None,
                         "fate": "open" if over else node.fate,
                         "best": self._on_best_path(node),
                     }
@@ -75,15 +76,16 @@ class BeamTree(Observer):
                     place[(*node.prefix, node.token)] = len(nodes) - 1
         return {
             "nodes": nodes,
-            "hypotheses": self._verdict(reader, alpha),
-            "length_penalty": alpha,
+            "hypotheses": self._verdict(reader, settings),
+            "length_penalty": settings.length_penalty,
+            "length_penalty_form": settings.length_penalty_form,
             "steps": len(self.steps),
         }
 
-    def _verdict(self, reader: TokenReader, alpha: float) -> list[dict[str, object]]:
+    def _verdict(self, reader: TokenReader, settings: SearchSettings) -> list[dict[str, object]]:
         """All finished hypotheses, best first, and those that were returned unfinished."""
         ended = [(node, len(node.prefix) + 1) for step in self.steps for node in step if node.fate == "ended"]
-        finished = {node.prefix: (node.score / length_penalty(n, alpha), node.score, n, True) for node, n in ended}
+        finished = {node.prefix: (node.score / length_penalty(n, settings), node.score, n, True) for node, n in ended}
         for hypothesis in self.hypotheses:
             finished.setdefault(
                 hypothesis.ids,

@@ -53,7 +53,7 @@ class Explanation:
             "attentions": all_attention(run),
             "steps": steps(run),
             "outputs": outputs(run, reader),
-            "tree": run.tree.as_json(reader, folder.search.length_penalty) if run.tree is not None else None,
+            "tree": run.tree.as_json(reader, folder.search) if run.tree is not None else None,
             "alignment": alignment(run),
             "positions": positions(run),
             "sound": sound(run),
@@ -90,7 +90,7 @@ class Explanation:
             "attention": weights,
             "experts": gates or None,
             "alignment": None if links is None else links | {"matrix": links["matrix"].astype(float).round(4).tolist()},
-            "search": run.tree.as_json(reader, run.folder.search.length_penalty) if run.tree is not None else None,
+            "search": run.tree.as_json(reader, run.folder.search) if run.tree is not None else None,
         }
 
     def save_numbers(self, path: Path | str) -> None:

@@ -18,6 +18,8 @@ from heedful.storage import folder
 from heedful.storage.folder import ModelFolder
 
 LONGEST_PENALTY = 10  # the limit of search.length_penalty
+STOPPING = "early_stopping"
+WRITTEN = {"n-best": "never", "beam": False, "first": True}  # early_stopping of heedful -> of transformers
 
 log = logging.getLogger("heedful")
 
@@ -29,7 +31,7 @@ def read_search(path: Path, description: dict[str, Any], config: ModelConfig) ->
     foreign = ForeignConfig(description if generation is None else generation, where)
     values: dict[str, Any] = {"beam": foreign.integer("num_beams", 1 if config.features else 4, most=1000)}
     if config.family == "encoder-decoder" and not config.features:
-        values |= _lengths(foreign, config) | _length_penalty(foreign, values["beam"])
+        values |= _lengths(foreign, config) | _ranking(foreign, values["beam"])
         values["no_repeat_ngram"] = foreign.integer("no_repeat_ngram_size", 0, least=0)
         if foreign.has("forced_bos_token_id"):
             values["first_token"] = foreign.integer("forced_bos_token_id", least=0, most=config.vocab_size - 1)
@@ -57,23 +59,25 @@ def _lengths(foreign: ForeignConfig, config: ModelConfig) -> dict[str, int]:
     return lengths
 
 
-def _length_penalty(foreign: ForeignConfig, beam: int) -> dict[str, float]:
-    """The exponent of the length penalty, if the folder has one; a note if a beam search may differ for it."""
-    if not foreign.has("length_penalty"):
+def _ranking(foreign: ForeignConfig, beam: int) -> dict[str, Any]:
+    """How beam search ranks hypotheses and when it ends; nothing if the folder says nothing of beams."""
+    if not foreign.has("length_penalty") and not (foreign.has("num_beams") and beam > 1):
         return {}
-    power = foreign.number("length_penalty", 1.0, least=-1000.0, below=1000.0)
+    power, stopping = foreign.number("length_penalty", 1.0, least=-1000.0, below=1000.0), foreign.values.get(STOPPING)
     alpha = min(max(power, 0.0), LONGEST_PENALTY)
-    if beam > 1 and power != 0:
-        stopping = " and early_stopping is not converted" if foreign.values.get("early_stopping") else ""
+    unlike = [f"length_penalty={power:g} is read as {alpha:g}"] * (alpha != power)
+    unlike += ["early_stopping=never is read as the n best"] * (stopping == "never" and alpha > 0)
+    if beam > 1 and unlike:
         log.warning(
-            f"{foreign.where}: length_penalty={power:g} of transformers is read as {alpha:g} of GNMT's formula"
-            f"{stopping}, so that a beam search may choose other hypotheses than transformers does."
+            f"{foreign.where}: {' and '.join(unlike)}, so that a beam search may choose other hypotheses than "
+            "transformers does."
         )
-    return {"length_penalty": alpha}
+    early = "n-best" if stopping == "never" else "first" if stopping is True else "beam"
+    return {"length_penalty": alpha, "length_penalty_form": "power", STOPPING: early}
 
 
 def write_search(opened: ModelFolder) -> dict[str, Any]:
-    """generation_config.json, limited to what both libraries compute alike: greedy, or beam without length penalty."""
+    """generation_config.json, limited to what both libraries compute alike: not beams with GNMT's length penalty."""
     config, search = opened.model.config, opened.search
     if config.family == "encoder":
         return {}
@@ -82,8 +86,9 @@ def write_search(opened: ModelFolder) -> dict[str, Any]:
         return ids
     never = sorted({config.pad_id, config.bos_id} - {config.eos_id})
     start = {"decoder_start_token_id": config.bos_id, "forced_eos_token_id": config.eos_id}
-    wide = {"num_beams": search.beam, "length_penalty": 0.0, "early_stopping": True}
-    beam = wide if search.beam > 1 and search.length_penalty == 0 else {"num_beams": 1}
+    wide = {"num_beams": search.beam, "length_penalty": search.length_penalty, STOPPING: WRITTEN[search.early_stopping]}
+    alike = search.length_penalty == 0 or (search.length_penalty_form == "power" and search.early_stopping != "n-best")
+    beam = wide if search.beam > 1 and alike else {"num_beams": 1}
     common = ids | start | {"bad_words_ids": [[number] for number in never]} | _written_limits(search, config) | beam
     tokens = WhisperTokens.of(opened.tokenizer, config.vocab_size) if config.features else None
     return common if tokens is None else common | _whisper_tokens(tokens)

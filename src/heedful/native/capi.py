@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-ABI = 10  # raise it, here and in csrc/engine.cpp, when a function or structure changes
+ABI = 11  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):
@@ -49,6 +49,7 @@ class SearchOptionsStruct(ctypes.Structure):
     _fields_ = [
         *((name, c_int32) for name in ("beam", "n_best", "limit", "bos", "eos", "pad")),
         *((name, c_int32) for name in ("min_length", "no_repeat_ngram", "loop_guard")),
+        *((name, c_int32) for name in ("kept", "stops_at_full_beam", "power_of_length")),
         ("length_penalty", c_double),
     ]
 

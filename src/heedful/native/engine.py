@@ -127,7 +127,9 @@ class EngineSearch:
         self.engine.check_length(limit, len(source))
         settings = SearchOptionsStruct(
             options.beam, options.n_best, limit, config.bos_id, config.eos_id, config.pad_id,
-            options.min_length, options.no_repeat_ngram, options.loop_guard, options.length_penalty,
+            options.min_length, options.no_repeat_ngram, options.loop_guard,
+            options.n_best if options.early_stopping == "n-best" else options.beam,
+            options.early_stopping == "first", options.length_penalty_form == "power", options.length_penalty,
         )  # fmt: skip
         ids, frames = source_pointers(source)
         forced_ids = _numbers(prefix)
@@ -170,9 +172,7 @@ class EngineSearch:
                     self.search, number, index, byref(ids), byref(log_probs), byref(finished)
                 )
             )
-            hypotheses.append(
-                hypothesis(ids[:length], log_probs[:length], options.length_penalty, bool(finished.value))
-            )
+            hypotheses.append(hypothesis(ids[:length], log_probs[:length], options, bool(finished.value)))
         self.drop(number)
         return sorted(hypotheses, key=lambda candidate: (not candidate.finished, -candidate.score))[: options.n_best]
 

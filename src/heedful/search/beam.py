@@ -204,12 +204,14 @@ class FinishedHypotheses:
         self.options = options
         self.hypotheses: defaultdict[int, list[Hypothesis]] = defaultdict(list)  # by sentence
         self.count = torch.zeros_like(limit)  # (A,) finished hypotheses
-        self.best = torch.full((len(limit), options.n_best), -torch.inf, dtype=torch.float64, device=limit.device)
-        self.penalty = ((5 + limit.double()) / 6) ** options.length_penalty  # (A,) of the longest output
+        kept = options.n_best if options.early_stopping == "n-best" else options.beam
+        self.best = torch.full((len(limit), kept), -torch.inf, dtype=torch.float64, device=limit.device)
+        longest = [length_penalty(length, options) for length in limit.tolist()]
+        self.penalty = self.best.new_tensor(longest)  # (A,) of the longest output
 
     def progress(self, rows: SearchRows) -> list[SearchProgress]:
         """How far each sentence has come."""
-        now, prefixes = length_penalty(rows.length + 1, self.options.length_penalty), self.options.prefix
+        now, prefixes = length_penalty(rows.length + 1, self.options), self.options.prefix
         sentences = zip(
             rows.sentence.tolist(),
             rows.limit.tolist(),
@@ -234,21 +236,23 @@ class FinishedHypotheses:
         if not ending.any():
             return
         self._add(rows, ending, *rows.extended(*candidates.where(ending)), finished=True)
-        score = candidates.score / length_penalty(rows.length + 1, self.options.length_penalty)
+        score = candidates.score / length_penalty(rows.length + 1, self.options)
         known = torch.cat((self.best, score.masked_fill(~ending, -torch.inf)), 1)
-        self.best = known.topk(self.options.n_best).values  # (A, n_best), largest first
+        self.best = known.topk(self.best.size(1)).values  # (A, n_best or W), largest first
         self.count += ending.sum(1)
 
     def done(self, rows: SearchRows, live: Candidates) -> Tensor:
-        """-> (A,) sentences at their length limit, or whose live rows cannot join the n best.
+        """-> (A,) sentences at their length limit, or whose live rows cannot join the n best (or the W best).
 
         Log-probabilities only fall and the penalty only grows, so no descendant of a row can score better than its sum
         so far divided by the penalty of the longest output. Once W hypotheses have finished the test is stricter: a
-        sentence continues only if its best live row already beats a finished one.
+        sentence continues only if its best live row already beats a finished one, or not at all (`first`).
         """
-        now = length_penalty(rows.length + 1, self.options.length_penalty)
+        now = length_penalty(rows.length + 1, self.options)
         penalty = self.penalty.masked_fill(self.count >= self.options.beam, now)
         done = live.score[:, 0] / penalty <= self.best[:, -1]
+        if self.options.early_stopping == "first":
+            done |= self.count >= self.options.beam
         return done | rows.at_limit() if rows.length + 1 >= rows.shortest else done
 
     def cut(self, rows: SearchRows, score: Tensor, live: Candidates, done: Tensor) -> None:
@@ -276,7 +280,5 @@ class FinishedHypotheses:
     def _add(self, rows: SearchRows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, k) of which N are true, (N, t), (N, t)."""
         sentence = rows.sentence[chosen.nonzero()[:, 0]].tolist()
-        for index, hypothesis in zip(
-            sentence, hypotheses(ids, log_probs, self.options.length_penalty, finished), strict=True
-        ):
+        for index, hypothesis in zip(sentence, hypotheses(ids, log_probs, self.options, finished), strict=True):
             self.hypotheses[index].append(hypothesis)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from heedful.config import SearchSettings
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -25,19 +27,25 @@ class Hypothesis:
     finished: bool
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """((5 + n) / 6) ** alpha for n output tokens, eos included (Wu et al., 2016, equation 14)."""
-    return float(((5 + length) / 6) ** alpha)
+def length_penalty(length: int, settings: SearchSettings) -> float:
+    """What the score of n output tokens, eos included, is divided by.
+
+    ((5 + n) / 6) ** alpha (Wu et al., 2016, equation 14), or n ** alpha.
+    """
+    base = length if settings.length_penalty_form == "power" else (5 + length) / 6
+    return float(base**settings.length_penalty)
 
 
-def hypotheses(ids: Tensor, token_log_probs: Tensor, alpha: float, finished: bool) -> list[Hypothesis]:
+def hypotheses(ids: Tensor, token_log_probs: Tensor, settings: SearchSettings, finished: bool) -> list[Hypothesis]:
     """(N, t) ids, the last one eos if finished, and (N, t) log-probabilities -> N hypotheses."""
     rows = zip(ids.tolist(), token_log_probs.tolist(), strict=True)
-    return [hypothesis(row, log_probs, alpha, finished) for row, log_probs in rows]
+    return [hypothesis(row, log_probs, settings, finished) for row, log_probs in rows]
 
 
-def hypothesis(ids: Sequence[int], token_log_probs: Sequence[float], alpha: float, finished: bool) -> Hypothesis:
+def hypothesis(
+    ids: Sequence[int], token_log_probs: Sequence[float], settings: SearchSettings, finished: bool
+) -> Hypothesis:
     """(t,) ids, the last one eos if finished, and their log-probabilities -> a hypothesis."""
     total = sum(token_log_probs)
-    score = total / length_penalty(len(ids), alpha)
+    score = total / length_penalty(len(ids), settings)
     return Hypothesis(tuple(ids[: len(ids) - finished]), score, total, tuple(token_log_probs), finished)

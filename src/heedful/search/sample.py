@@ -38,7 +38,7 @@ def sample(
         options = options.model_copy(update={"constraints": (*options.constraints, guard_samples(sources))})
     rows = SearchRows(next_token, source, source_lengths, options)
     uniforms = uniform_numbers(source, source_lengths, n, int(rows.limit.max()), options.seed)  # (B, n, T)
-    samples = Samples(len(source), n, options.length_penalty, source.device)
+    samples = Samples(len(source), options, source.device)
     while len(rows.sentence):
         log_probs = rows.step()  # 1. (R, V)
         number = uniforms[rows.sentence, :, rows.length].view(len(log_probs), -1)  # 2. (R, n) at first, then (R, 1)
@@ -110,10 +110,10 @@ def _invert(scores: Tensor, number: Tensor) -> Tensor:
 class Samples:
     """Finished samples, and which ones still run, (A, n)."""
 
-    def __init__(self, sentences: int, n: int, alpha: float, device: torch.device) -> None:
-        self.alpha = alpha
+    def __init__(self, sentences: int, options: SearchOptions, device: torch.device) -> None:
+        self.options = options
         self.finished: list[dict[int, Hypothesis]] = [{} for _ in range(sentences)]
-        self.running = torch.ones(sentences, n, dtype=torch.bool, device=device)
+        self.running = torch.ones(sentences, options.n_best, dtype=torch.bool, device=device)
 
     def collect(self, rows: SearchRows, parents: Tensor, ids: Tensor, log_probs: Tensor, eos_id: int) -> Tensor:
         """(A, n) rows with their next ids and log-probabilities -> (A,) sentences with a sample that still runs."""
@@ -135,6 +135,6 @@ class Samples:
     def _add(self, rows: SearchRows, chosen: Tensor, ids: Tensor, log_probs: Tensor, finished: bool) -> None:
         """(A, n) of which N are true, (N, t), (N, t)."""
         place, number = chosen.nonzero(as_tuple=True)
-        samples = hypotheses(ids, log_probs, self.alpha, finished)
+        samples = hypotheses(ids, log_probs, self.options, finished)
         for sentence, index, sample in zip(rows.sentence[place].tolist(), number.tolist(), samples, strict=True):
             self.finished[sentence][index] = sample

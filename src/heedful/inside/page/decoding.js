@@ -195,7 +195,7 @@ function walkTree(svg, nodes, groups) {
 }
 
 function hypotheses() {
-  const { hypotheses, length_penalty: alpha, nodes } = data.tree;
+  const { hypotheses, length_penalty: alpha, length_penalty_form: form, nodes } = data.tree;
   const ended = nodes.filter(({ fate }) => fate === "ended").length;
   return h(
     "section",
@@ -205,7 +205,7 @@ function hypotheses() {
       "p",
       { class: "small" },
       `${ended} ${ended === 1 ? "hypothesis" : "hypotheses"} finished. ` +
-        `Length penalty: the sum of log-probabilities is divided by ((5 + tokens) / 6)`,
+        `Length penalty: the sum of log-probabilities is divided by ${form === "power" ? "tokens" : "((5 + tokens) / 6)"}`,
       h("sup", {}, String(alpha)),
       ".",
     ),

@@ -18,7 +18,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 10;
+constexpr int ABI = 11;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 

@@ -20,7 +20,12 @@ struct SearchOptions {  // of one sentence; native/capi.py mirrors it
     int32_t beam, n_best, limit;  // limit: the most tokens of the output, eos included
     int32_t bos, eos, pad;
     int32_t min_length, no_repeat_ngram, loop_guard;
+    int32_t kept;  // finished hypotheses whose worst a live row must beat
+    int32_t stops_at_full_beam, power_of_length;
     double length_penalty;
+
+    // The length penalty: GNMT's (Wu et al., 2016), or a power of the length.
+    double length_norm(int length) const { return std::pow(power_of_length ? length : (5.0 + length) / 6.0, length_penalty); }
 };
 
 // A constraint of the caller: sets logits (V) of a search's row to minus infinity, given the n ids of its output so far.
@@ -124,7 +129,7 @@ struct Job {  // the beam search of one sentence
     std::vector<PhraseState> states;  // of the live rows, if there are phrases
     std::vector<Candidate> live;  // the beam: unfinished hypotheses; `row` is the node that each extends
     std::vector<Hypothesis> hypotheses;
-    std::vector<double> best;     // scores of the finished hypotheses, best first, n_best at most
+    std::vector<double> best;     // scores of the finished hypotheses, best first, options.kept at most
     std::vector<int32_t> nodes;   // of the live rows in the current step
     bool admitted = false, done = false;
     int max_copies = 0;           // of an n-gram in a row, in the second search of a sentence with a loop; 0: no limit
@@ -139,9 +144,6 @@ struct Job {  // the beam search of one sentence
 
     int rows() const { return int(phrases.empty() ? options.beam : phrases.filled_rows(options.beam)); }  // as a rule
 };
-
-// GNMT's length penalty (Wu et al., 2016).
-inline double length_norm(int length, double alpha) { return std::pow((5.0 + length) / 6.0, alpha); }
 
 class Search {
   public:
@@ -322,7 +324,7 @@ class Search {
     void search_again_without_loop(Job& job) const {
         auto rank = [&](const Hypothesis& hypothesis) {
             const double sum = std::accumulate(hypothesis.log_probs.begin(), hypothesis.log_probs.end(), 0.0);
-            return std::pair(hypothesis.finished, sum / length_norm(int(hypothesis.ids.size()), job.options.length_penalty));
+            return std::pair(hypothesis.finished, sum / job.options.length_norm(int(hypothesis.ids.size())));
         };
         if (job.hypotheses.empty()) return;
         const Hypothesis& best = *std::max_element(job.hypotheses.begin(), job.hypotheses.end(),
@@ -402,9 +404,9 @@ class Search {
     // hypotheses as rows are finished.
     template <typename After>
     void drop_incomplete(const Job& job, std::vector<std::vector<Candidate>>& banks, int length, After after) const {
-        if (job.best.size() < size_t(job.options.n_best)) return;
+        if (job.best.size() < size_t(job.options.kept)) return;
         const int longest = job.hypotheses.size() >= size_t(job.rows()) ? length + 1 : job.options.limit;
-        const double norm = length_norm(longest, job.options.length_penalty);
+        const double norm = job.options.length_norm(longest);
         auto hopeless = [&](const Candidate& candidate) {
             return !job.phrases.complete(after(candidate)) && candidate.score / norm <= job.best.back();
         };
@@ -433,22 +435,22 @@ class Search {
 
     void add_finished(Job& job, const Candidate& last, int length) {
         job.hypotheses.push_back(trace_back(job, last.row, &last, true));
-        job.best.push_back(last.score / length_norm(length, job.options.length_penalty));
+        job.best.push_back(last.score / job.options.length_norm(length));
         std::sort(job.best.rbegin(), job.best.rend());
-        if (job.best.size() > size_t(job.options.n_best)) job.best.resize(job.options.n_best);
+        if (job.best.size() > size_t(job.options.kept)) job.best.resize(job.options.kept);
     }
 
-    // A sentence is done at its limit, or when no live row can still enter the n best: log-probabilities only decrease and
+    // A sentence is done at its limit, or when no live row can still enter the kept best: log-probabilities only decrease and
     // the length norm only grows, so a row's best possible score is its current sum over the norm of the longest output.
-    // Once as many hypotheses as the beam are finished, only a row whose current score is better continues the search.
+    // Once as many hypotheses as the beam are finished, only a row whose current score is better continues the search, or none.
     void check_done(Job& job, const std::vector<Candidate>& live, int length) {
         const SearchOptions& options = job.options;
         const size_t finished = job.hypotheses.size();
         const int longest = finished >= size_t(options.beam) ? length + 1 : options.limit;
-        const double worst = job.best.size() < size_t(options.n_best) ? -std::numeric_limits<double>::infinity()
-                                                                    : job.best.back();
-        job.done = live.empty() || live[0].score / length_norm(longest, options.length_penalty) <= worst ||
-                   options.limit <= length + 1;
+        const double worst = job.best.size() < size_t(options.kept) ? -std::numeric_limits<double>::infinity()
+                                                                  : job.best.back();
+        job.done = live.empty() || live[0].score / options.length_norm(longest) <= worst ||
+                   (options.stops_at_full_beam && finished >= size_t(options.beam)) || options.limit <= length + 1;
         if (!job.done || finished >= size_t(options.n_best)) return;
         for (const Candidate& candidate : live)
             job.hypotheses.push_back(trace_back(job, candidate.row, &candidate, false));
