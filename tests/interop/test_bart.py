@@ -113,6 +113,7 @@ def test_a_folder_converts_and_comes_back(tmp_path: Path) -> None:
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {"num_beams": 1, "forced_eos_token_id": True},
+    "nothing": {"num_beams": None, "forced_eos_token_id": True},
     "beam": {"num_beams": 4, "length_penalty": 0.0, "early_stopping": "never"},
     "short": {"num_beams": 1, "forced_eos_token_id": True, "min_length": 7, "max_length": 7},
     "new tokens": {"num_beams": 1, "min_length": None, "max_length": None, "min_new_tokens": 6, "max_new_tokens": 9},

@@ -29,7 +29,7 @@ def read_search(path: Path, description: dict[str, Any], config: ModelConfig) ->
     generation = read_json(path, folder.SEARCH)
     where = path / (folder.CONFIG if generation is None else folder.SEARCH)
     foreign = ForeignConfig(description if generation is None else generation, where)
-    values: dict[str, Any] = {"beam": foreign.integer("num_beams", 1 if config.features else 4, most=1000)}
+    values: dict[str, Any] = {"beam": foreign.integer("num_beams", 1, most=1000)}
     if config.family == "encoder-decoder" and not config.features:
         values |= _lengths(foreign, config) | _ranking(foreign, values["beam"])
         values["no_repeat_ngram"] = foreign.integer("no_repeat_ngram_size", 0, least=0)
@@ -60,8 +60,8 @@ def _lengths(foreign: ForeignConfig, config: ModelConfig) -> dict[str, int]:
 
 
 def _ranking(foreign: ForeignConfig, beam: int) -> dict[str, Any]:
-    """How beam search ranks hypotheses and when it ends; nothing if the folder says nothing of beams."""
-    if not foreign.has("length_penalty") and not (foreign.has("num_beams") and beam > 1):
+    """How beam search ranks hypotheses and when it ends; nothing if the folder asks for neither beams nor a penalty."""
+    if beam == 1 and not foreign.has("length_penalty"):
         return {}
     power, stopping = foreign.number("length_penalty", 1.0, least=-1000.0, below=1000.0), foreign.values.get(STOPPING)
     alpha = min(max(power, 0.0), LONGEST_PENALTY)
