@@ -214,6 +214,7 @@ def test_classify_prints_a_label_for_each_line(call: Call, tagger: Path, files: 
         (["fill-mask", "GPT", "[MASK]"], "which is not an encoder"),
         (["embed", "BERT", "-i", "A", "--pooling", "max", "-o", "v.npy"], "pooling"),
         (["classify", "BERT", "-i", "A"], "was not trained for classification"),
+        (["classify", "BERT", "--labeled", "T"], "was not trained for classification"),
         (["translate", "GPT", "-i", "A"], "holds a GPT, which does not translate; use heedful generate."),
         (
             ["evaluate", "BERT", "--source", "A", "--reference", "A"],

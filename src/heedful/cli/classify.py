@@ -67,9 +67,9 @@ def measure(encoder: Encoder, path: Path) -> None:
         print_correlations(read_labeled(path, numbers=True), encoder.score)
         return
     examples = read_labeled(path)
-    require_known_labels(encoder, path, {example.label for example in examples})
     both = [example.text for example in examples], [example.second for example in examples]
     predictions = encoder.classify(*both)
+    require_known_labels(encoder, path, {example.label for example in examples})
     predicted, expected = [best.label for best in predictions], [example.label for example in examples]
     result = label_scores(predicted, expected)
     print(f"accuracy {result['valid_accuracy']:6.2f} %   of {len(examples):,} examples")
@@ -77,7 +77,7 @@ def measure(encoder: Encoder, path: Path) -> None:
 
 
 def require_known_labels(encoder: Encoder, path: Path, labels: set[str]) -> None:
-    """Refuse to evaluate on a file none of whose labels the model predicts."""
+    """Refuse to score a model on a file none of whose labels it predicts."""
     if labels.isdisjoint(encoder.config.labels):
         named, known = (", ".join(map(quote, sorted(some)[:3])) for some in (labels, encoder.config.labels))
         raise DataError(

@@ -34,8 +34,8 @@ def tag(
     encoder = open_encoder(model, compute)
     if labeled is not None:
         sentences = read_conll(labeled)
-        require_known_labels(encoder, labeled, {tag for sentence in sentences for tag in sentence.tags})
         predicted = encoder.tag([sentence.words for sentence in sentences])
+        require_known_labels(encoder, labeled, {tag for sentence in sentences for tag in sentence.tags})
         result = tag_scores(
             [[word.tag for word in words] for words in predicted], [sentence.tags for sentence in sentences]
         )
