@@ -15,8 +15,10 @@ from heedful.audio.log_mel import FeatureFrames
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
 from heedful.inference.torch_backend import ModelNextToken
+from heedful.inference.torch_forced_decoder import TorchForcedDecoder
 from heedful.model.transformer import EncoderDecoder, build_model
 from heedful.native import Engine, EngineSearch, library
+from heedful.native.forced_decoder import EngineForcedDecoder, Pair
 from heedful.native.torch_bridge import EngineNextToken, ModuleWeights
 from heedful.search import Hypothesis, RowConstraint, SearchOptions, SearchRequest
 from heedful.search.beam import beam_search
@@ -88,6 +90,24 @@ def test_int8_is_near_float32() -> None:
     assert (
         log_probs(EngineNextToken(Engine(ModuleWeights(model), int8=True)), sources).exp() - exact
     ).abs().max() < 0.1
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("settings", KINDS, ids=str)
+def test_forced_decoding_is_that_of_torch(settings: dict[str, Any]) -> None:
+    model = module(settings)
+    sources = recordings(model.config)
+    targets = [[1, *np.random.default_rng(n).integers(4, V, n + 1).tolist(), 2] for n in range(len(sources))]
+    pairs: list[Pair] = list(zip(sources, targets, strict=True))
+    engine, decoder = EngineForcedDecoder(Engine(ModuleWeights(model), int8=False), 3), TorchForcedDecoder(model)
+    log_probs, attention = engine.log_probs(pairs), engine.attention(pairs, engine.heads)
+    for actual, expected in zip(log_probs, decoder.log_probs(pairs), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+    for actual, expected in zip(attention, decoder.attention(pairs, decoder.heads), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    for place, pair in enumerate(pairs):
+        assert np.array_equal(engine.attention([pair], engine.heads)[0], attention[place])
+        assert np.array_equal(engine.log_probs([pair])[0], log_probs[place])
 
 
 class NoNeighbors(RowConstraint):

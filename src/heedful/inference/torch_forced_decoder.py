@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.audio.log_mel import FeatureFrames
+from heedful.data.audio_batch import pad_features
 from heedful.data.bucketing import plan_batches
 from heedful.inference.forced_decoding import Floats, Pair
 from heedful.inference.record import record
@@ -39,12 +41,12 @@ class TorchForcedDecoder:
     def log_probs(self, pairs: Sequence[Pair], hidden: Sequence[int] = ()) -> list[Floats]:
         result: list[Floats] = [np.empty(0, np.float32)] * len(pairs)
         for rows in self._batches(pairs, BATCH_LOGITS // self.model.config.vocab_size):
-            source, target = self._padded(pairs, rows)
+            source, lengths, target = self._padded(pairs, rows)
             for place, row in enumerate(rows):
                 if hidden and hidden[row] >= 0:
                     source[place, hidden[row]] = self.model.config.pad_id
             with autocast(self.precision, self.device):
-                logits = self.model.target_logits(source, target[:, :-1]).float()  # (B, T, V)
+                logits = self.model.target_logits(source, target[:, :-1], lengths).float()  # (B, T, V)
             log_probs = logits.gather(2, target[:, 1:, None]).squeeze(2) - logits.logsumexp(2)
             for row, values in zip(rows, log_probs.cpu().numpy(), strict=True):
                 result[row] = values[: len(pairs[row][1]) - 1]
@@ -54,9 +56,9 @@ class TorchForcedDecoder:
     def attention(self, pairs: Sequence[Pair], heads: Sequence[tuple[int, int]]) -> list[Floats]:
         result: list[Floats] = [np.empty(0, np.float32)] * len(pairs)
         for rows in self._batches(pairs, BATCH_TOKENS):
-            source, target = self._padded(pairs, rows)
+            source, lengths, target = self._padded(pairs, rows)
             with record(self.model, "decoder.*.cross.weights") as trace, autocast(self.precision, self.device):
-                self.model(source, target[:, :-1])
+                self.model(source, target[:, :-1], lengths)
             weights = {layer: trace[f"{name}.weights"].as_subclass(Tensor) for layer, name in self.attentions.items()}
             chosen = torch.stack([weights[layer][:, head] for layer, head in heads], 1).float().cpu().numpy()
             for row, values in zip(rows, chosen, strict=True):
@@ -69,11 +71,16 @@ class TorchForcedDecoder:
         for rows in plan_batches(lengths[:, 0], lengths[:, 1], min(tokens, BATCH_TOKENS), 0, 0):
             yield rows.tolist()
 
-    def _padded(self, pairs: Sequence[Pair], rows: Sequence[int]) -> list[Tensor]:
-        """(B, S) sources and (B, T + 1) targets."""
-        return [
-            torch.nn.utils.rnn.pad_sequence(
-                [torch.tensor(pairs[row][side]) for row in rows], True, self.model.config.pad_id
-            ).to(self.device)
-            for side in (0, 1)
-        ]
+    def _padded(self, pairs: Sequence[Pair], rows: Sequence[int]) -> tuple[Tensor, Tensor | None, Tensor]:
+        """(B, S) sources, or (B, frames, F) features and the (B,) lengths of recordings; (B, T + 1) targets."""
+        sources = [pairs[row][0] for row in rows]
+        target = self._pad_ids([pairs[row][1] for row in rows])
+        recordings = [source for source in sources if isinstance(source, FeatureFrames)]
+        if recordings:
+            features, lengths = pad_features(recordings)
+            return features.to(self.device), lengths.to(self.device), target
+        return self._pad_ids([source for source in sources if not isinstance(source, FeatureFrames)]), None, target
+
+    def _pad_ids(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in rows], True, self.model.config.pad_id)
+        return padded.to(self.device)

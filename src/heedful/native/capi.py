@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-ABI = 11  # raise it, here and in csrc/engine.cpp, when a function or structure changes
+ABI = 12  # raise it, here and in csrc/engine.cpp, when a function or structure changes
 
 
 class EngineError(Exception):
@@ -58,7 +58,8 @@ class ForcedPairsStruct(ctypes.Structure):
     """`ForcedPairs` of csrc/forced_decoding.h."""
 
     _fields_ = [
-        *((name, c_void_p) for name in ("sources", "source_lengths", "hidden", "targets", "target_lengths", "heads")),
+        *((name, c_void_p) for name in ("source_ids", "source_frames", "source_lengths")),
+        *((name, c_void_p) for name in ("hidden", "targets", "target_lengths", "heads")),
         *((name, c_int32) for name in ("pairs", "head_count")),
     ]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from heedful.audio.log_mel import FeatureFrames
 from heedful.native.capi import pointer
-from heedful.native.engine import Engine
+from heedful.native.engine import Engine, concatenate_sources
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -35,13 +35,9 @@ class DecoderSession:
     def add(self, sources: Sequence[Sequence[int] | FeatureFrames]) -> Ints:
         """Encode the sources; a GPT has empty ones -> the numbers of the new sentences."""
         self.engine.check_length(0, max(map(len, sources), default=0))
-        lengths = _ints([len(source) for source in sources])
-        ids: Ints | None = None
-        frames: Floats | None = None
-        if self.engine.config.features:
-            frames = np.concatenate([source.frames for source in sources if isinstance(source, FeatureFrames)])
-        elif self.engine.config.family == "encoder-decoder":
-            ids = _ints([token for source in sources if not isinstance(source, FeatureFrames) for token in source])
+        ids, frames, lengths = concatenate_sources(sources)
+        if self.engine.config.family == "decoder":
+            ids = None
         first = self.engine.checked(
             self.engine.library.heedful_decoder_add(self.session, *map(pointer, (ids, frames, lengths)), len(sources))
         )

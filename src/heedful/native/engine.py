@@ -19,7 +19,7 @@ import numpy.typing as npt
 from heedful.audio.log_mel import FeatureFrames
 from heedful.config import ModelConfig
 from heedful.errors import HeedfulError
-from heedful.native.capi import CONSTRAINT, EngineError, SearchOptionsStruct, WeightStruct, pointer
+from heedful.native.capi import CONSTRAINT, EngineError, SearchOptionsStruct, WeightStruct, concatenate, pointer
 from heedful.native.isa import LibraryChoice, choose_library
 from heedful.native.support import config_struct, position_tensors
 from heedful.search import Hypothesis, SearchOptions, SearchRequest
@@ -207,6 +207,17 @@ def source_pointers(source: Sequence[int] | FeatureFrames) -> tuple[Any, Any]:
     if isinstance(source, FeatureFrames):
         return None, np.ascontiguousarray(source.frames, np.float32).ctypes.data_as(c_void_p)
     return _numbers(source), None
+
+
+def concatenate_sources(
+    sources: Sequence[Sequence[int] | FeatureFrames],
+) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[np.float32] | None, npt.NDArray[np.int32]]:
+    """Ids, or audio frames, of several sources, the other one None; and the length of each source."""
+    recordings = [source.frames for source in sources if isinstance(source, FeatureFrames)]
+    if recordings:
+        return None, np.concatenate(recordings), np.array([len(source) for source in sources], np.int32)
+    ids, lengths = concatenate([source for source in sources if not isinstance(source, FeatureFrames)])
+    return ids, None, lengths
 
 
 def _numbers(values: Sequence[int]) -> ctypes.Array[c_int32]:

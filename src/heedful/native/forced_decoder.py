@@ -9,11 +9,13 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from heedful.audio.log_mel import FeatureFrames
 from heedful.native.capi import ForcedPairsStruct, concatenate, pointer
-from heedful.native.engine import Engine
+from heedful.native.engine import Engine, concatenate_sources
 
 Floats = npt.NDArray[np.float32]
-Pair = tuple[Sequence[int], Sequence[int]]  # source with its end; target with its start and its end
+# A source with its end, or the frames of a recording; a target with its start and its end.
+Pair = tuple[Sequence[int] | FeatureFrames, Sequence[int]]
 
 
 class EngineForcedDecoder:
@@ -41,7 +43,7 @@ class EngineForcedDecoder:
         log_probs = np.empty(sum(labels for labels, _ in shapes), np.float32)
         weights = np.empty(len(heads) * sum(labels * length for labels, length in shapes), np.float32)
         arrays = [
-            *concatenate(sources),
+            *concatenate_sources(sources),
             np.array(hidden, np.int32) if hidden else None,
             *concatenate(targets),
             np.array(heads, np.int32),

@@ -5,6 +5,7 @@
 // (sampled) softmax.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace heedful {
@@ -27,6 +28,7 @@ struct ModelConfig {  // native/capi.py mirrors it
     float dropout, attention_dropout, activation_dropout;  // training only
 
     int head_width() const { return width / heads; }
+    size_t frame_values(int32_t positions) const { return size_t(positions) * feature_stride * features; }  // of audio
     bool gated() const { return activation == SWIGLU; }
 };
 

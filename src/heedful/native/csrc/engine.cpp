@@ -18,7 +18,7 @@ using namespace heedful;
 
 namespace {
 
-constexpr int ABI = 11;
+constexpr int ABI = 12;
 
 thread_local char error[256];  // a fixed size: the message may be that memory is exhausted
 
@@ -36,17 +36,6 @@ int32_t guarded(Work work) noexcept {
     }
     std::snprintf(error, sizeof error, "%s", message);
     return -1;
-}
-
-// A source of `length` positions: ids, or audio frames; neither for a decoder.
-Source make_source(const ModelConfig& config, const int32_t* ids, const float* frames, int32_t length) {
-    Source source;
-    source.length = ids || frames ? length : 0;
-    if (ids) source.ids.assign(ids, ids + length);
-    if (frames) source.frames.assign(frames, frames + size_t(length) * config.feature_stride * config.features);
-    if (source.length && (frames != nullptr) != (config.features > 0))
-        throw std::invalid_argument(frames ? "the model reads tokens" : "the model reads audio");
-    return source;
 }
 
 struct DecoderSession {  // a decoder whose search runs in Python
@@ -110,7 +99,7 @@ int32_t heedful_search_add(Search* search, const int32_t* ids, const float* fram
                            const int32_t* shortlist, int32_t shortlist_length, const int32_t* phrases,
                            const uint8_t* continues, Constraint constraint) {
     return guarded([&] {
-        return search->add(make_source(search->config(), ids, frames, length), *options, {prefix, prefix + prefix_length},
+        return search->add(SourceArrays{ids, frames}.first(search->config(), length), *options, {prefix, prefix + prefix_length},
                            {shortlist, shortlist + shortlist_length},
                            phrases ? Phrases(phrases, continues) : Phrases(), constraint);
     });
@@ -156,14 +145,14 @@ int32_t heedful_decoder_add(DecoderSession* session, const int32_t* ids, const f
                             int32_t count) {
     return guarded([&] {
         const ModelConfig& config = session->decoder.model.config;
+        SourceArrays sources{ids, frames};
         std::vector<std::unique_ptr<Sentence>> added;
         std::vector<Sentence*> all;
         for (int32_t s = 0; s < count; ++s) {
             all.push_back(added.emplace_back(std::make_unique<Sentence>()).get());
             all.back()->self_kv.resize(session->decoder.model.decoder.size());
-            all.back()->source = make_source(config, ids, frames, lengths[s]);
-            if (ids) ids += lengths[s];
-            if (frames) frames += all.back()->source.frames.size();
+            all.back()->source = sources.first(config, lengths[s]);
+            sources = sources.rest(config, lengths[s]);
         }
         if (ids || frames) session->decoder.encode(all);
         for (int32_t s = 0; s < count; ++s) session->sentences[session->next + s] = std::move(added[s]);

@@ -10,7 +10,8 @@ constexpr size_t FORCED_GROUP_TOKENS = 256;  // of both sides, after which a gro
 constexpr size_t FORCED_ROWS = 64;           // target tokens of one decoder step
 
 struct ForcedPairs {  // without padding; native/capi.py mirrors it
-    const int32_t *sources, *source_lengths;  // token ids of all sources, concatenated
+    SourceArrays sources;
+    const int32_t* source_lengths;
     const int32_t* hidden;                    // of each source, a token that nothing attends to, or -1; null: none
     const int32_t *targets, *target_lengths;  // from the first input to the last label
     const int32_t* heads;                     // cross-attention heads whose weights are wanted: layer * H + head
@@ -18,19 +19,22 @@ struct ForcedPairs {  // without padding; native/capi.py mirrors it
 };
 
 struct ForcedPair {
-    const int32_t *source, *target;
+    SourceArrays source;
+    const int32_t* target;
     int32_t source_length, labels, hidden;
     float *log_probs, *weights;  // receive (T), and (heads, T, S)
 };
 
 // The pairs, and where their results are written.
-inline std::vector<ForcedPair> split_pairs(const ForcedPairs& all, float* log_probs, float* weights) {
+inline std::vector<ForcedPair> split_pairs(const ModelConfig& config, const ForcedPairs& all, float* log_probs,
+                                           float* weights) {
     std::vector<ForcedPair> pairs;
-    const int32_t *source = all.sources, *target = all.targets;
+    SourceArrays source = all.sources;
+    const int32_t* target = all.targets;
     for (int32_t i = 0; i < all.pairs; ++i) {
         const int32_t S = all.source_lengths[i], T = all.target_lengths[i] - 1;
         pairs.push_back({source, target, S, T, all.hidden ? all.hidden[i] : -1, log_probs, weights});
-        source += S, target += T + 1, log_probs += T, weights += size_t(all.head_count) * T * S;
+        source = source.rest(config, S), target += T + 1, log_probs += T, weights += size_t(all.head_count) * T * S;
     }
     return pairs;
 }
@@ -43,7 +47,7 @@ inline void force_group(Decoder& decoder, const ForcedPair* pairs, size_t count,
     std::vector<std::pair<size_t, int32_t>> tokens;  // pair and index of each input
     for (size_t p = 0; p < count; ++p) {
         sentences[p].hidden = pairs[p].hidden;
-        sentences[p].source = {{pairs[p].source, pairs[p].source + pairs[p].source_length}, {}, pairs[p].source_length};
+        sentences[p].source = pairs[p].source.first(config, pairs[p].source_length);
         encoded.push_back(&sentences[p]);
         for (int32_t t = 0; t < pairs[p].labels; ++t) tokens.push_back({p, t});
     }
@@ -75,9 +79,9 @@ inline void force_group(Decoder& decoder, const ForcedPair* pairs, size_t count,
 }
 
 // log_probs receives the log-probability of each label, of all pairs, and `weights` (heads, T, S) of each pair. Each thread
-// computes its own groups of pairs.
+// computes its own groups of pairs; all threads compute a single group.
 inline void force(const Model& model, int threads, const ForcedPairs& all, float* log_probs, float* weights) {
-    const std::vector<ForcedPair> pairs = split_pairs(all, log_probs, weights);
+    const std::vector<ForcedPair> pairs = split_pairs(model.config, all, log_probs, weights);
     std::vector<size_t> groups{0};  // first pair of each, and the end
     size_t tokens = 0;
     for (size_t p = 0; p < pairs.size(); ++p) {
@@ -86,7 +90,11 @@ inline void force(const Model& model, int threads, const ForcedPairs& all, float
         groups.push_back(p + 1), tokens = 0;
     }
     const size_t count = groups.size() - 1;
-    parallel_for_with(count, count > 1 ? threads : 1, [&] { return Decoder(model, 1); }, [&](Decoder& decoder, size_t g) {
+    if (count == 1) {
+        Decoder decoder(model, threads);
+        return force_group(decoder, pairs.data(), pairs.size(), all);
+    }
+    parallel_for_with(count, threads, [&] { return Decoder(model, 1); }, [&](Decoder& decoder, size_t g) {
         force_group(decoder, &pairs[groups[g]], groups[g + 1] - groups[g], all);
     });
 }

@@ -6,7 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
+
+#include "config.h"
 
 namespace heedful {
 
@@ -29,6 +32,28 @@ struct Source {
     std::vector<int32_t> ids;   // of text
     std::vector<float> frames;  // of audio: (length * feature_stride, F); freed once they are encoded
     int length = 0;             // positions of the encoder
+};
+
+// Sources without padding, concatenated: token ids or audio frames; both pointers are null for a decoder.
+struct SourceArrays {
+    const int32_t* ids;
+    const float* frames;
+
+    // The first source, of `length` positions.
+    Source first(const ModelConfig& config, int32_t length) const {
+        Source source;
+        source.length = ids || frames ? length : 0;
+        if (ids) source.ids.assign(ids, ids + length);
+        if (frames) source.frames.assign(frames, frames + config.frame_values(length));
+        if (source.length && (frames != nullptr) != (config.features > 0))
+            throw std::invalid_argument(frames ? "the model reads tokens" : "the model reads audio");
+        return source;
+    }
+
+    // The sources that follow it.
+    SourceArrays rest(const ModelConfig& config, int32_t length) const {
+        return {ids ? ids + length : nullptr, frames ? frames + config.frame_values(length) : nullptr};
+    }
 };
 
 struct Sentence {
