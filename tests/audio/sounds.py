@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,17 @@ def word(letters: str, seed: int = 0, rate: int = RATE) -> NDArray[np.float32]:
 
 def _formants(vowel: str, hertz: float) -> float:
     return float(sum(np.exp(-(((hertz - formant) / 150) ** 2)) for formant in VOWELS[vowel])) + 0.02
+
+
+def utterance(words: Sequence[str], seed: int) -> tuple[NDArray[np.float32], list[tuple[float, float]]]:
+    """Words with pauses around them, and the start and end of each word in seconds."""
+    random = np.random.default_rng([seed, 7])
+    parts, spans, silence = [random.normal(0, 0.002, RATE // 5)], list[tuple[float, float]](), RATE // 50
+    for number, letters in enumerate(words):
+        sound, before = word(letters, 10 * seed + number), sum(map(len, parts))
+        spans.append(((before + silence) / RATE, (before + len(sound) - silence) / RATE))
+        parts += [sound, random.normal(0, 0.002, int(random.uniform(0.25, 0.9) * RATE))]
+    return np.concatenate(parts).astype(np.float32), spans
 
 
 def write_corpus(folder: Path, copies: int, words: tuple[str, ...] = WORDS, rate: int = RATE, first: int = 0) -> Path:

@@ -137,15 +137,43 @@ def test_the_command_writes_text_json_and_subtitles(folder: Path, tmp_path: Path
     assert plain.stdout.splitlines() == transcriber.transcribe([Path(file) for file in files])
     lines = run.invoke(build_app(), ["transcribe", str(folder), *files, "--json"]).stdout.splitlines()
     assert [json.loads(line)["file"] for line in lines] == files
-    assert json.loads(lines[0])["segments"][0]["end"] == pytest.approx(len(word("ma")) / 16_000, abs=0.01)
+    assert 0 < json.loads(lines[0])["segments"][0]["end"] <= len(word("ma")) / 16_000
+    assert "words" not in json.loads(lines[0])["segments"][0]
     srt = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--srt"]).stdout
-    assert srt.startswith("1\n00:00:00,000 --> ")
+    assert srt.startswith("1\n00:00:00,")
     timed = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--timestamps"]).stdout
-    assert timed.startswith("[00:00:00.000 --> ")
+    assert timed.startswith("[00:00:00.")
     timed = run.invoke(build_app(), ["transcribe", str(folder), *files, "--timestamps"]).stdout
-    assert [line.partition(": [00:00:00.000 --> ")[0] for line in timed.splitlines()] == files
+    assert [line.partition(": [00:00:00.")[0] for line in timed.splitlines()] == files
     both = run.invoke(build_app(), ["transcribe", str(folder), files[0], "--srt", "--json"])
     assert "give one of them" in str(both.exception)
+
+
+def test_words_have_times(transcriber: Transcriber) -> None:
+    recording = long_recording()
+    plain, timed = (transcriber.transcripts([recording], word_timestamps=words)[0] for words in (False, True))
+    assert times(plain) == times(timed) and not any(segment.words for segment in plain.segments)
+    for segment in timed.segments:
+        assert " ".join(word.text for word in segment.words) == segment.text
+        assert all(segment.start <= word.start < word.end <= segment.end for word in segment.words)
+        assert all(0 < word.probability < 1 for word in segment.words)
+    divided = transcriber.transcripts([recording, word("ma")], timestamps=True, word_timestamps=True)[0]
+    assert divided == transcriber.transcripts([recording], timestamps=True, word_timestamps=True)[0]
+    assert divided.text == plain.text and len(divided.segments) >= len(plain.segments)
+    assert [segment.start for segment in divided.segments] == [segment.words[0].start for segment in divided.segments]
+    assert [segment.end for segment in divided.segments] == [segment.words[-1].end for segment in divided.segments]
+
+
+def test_the_command_writes_words(folder: Path, tmp_path: Path, transcriber: Transcriber) -> None:
+    soundfile.write(tmp_path / "a.wav", word("ma"), 16_000, subtype="FLOAT")
+    words = transcriber.transcripts([tmp_path / "a.wav"], word_timestamps=True)[0].segments[0].words
+    command = ["transcribe", str(folder), str(tmp_path / "a.wav"), "--precision", "float32", "--word-timestamps"]
+    lines, as_json, srt = (
+        CliRunner().invoke(build_app(), [*command, *form]).stdout for form in ([], ["--json"], ["--srt"])
+    )
+    assert lines.splitlines() == [f"[{clock(one.start)} --> {clock(one.end)}] {one.text}" for one in words]
+    assert [one["word"] for one in json.loads(as_json)["segments"][0]["words"]] == [one.text for one in words]
+    assert srt.count(" --> ") == len(words)
 
 
 def test_the_command_goes_on_after_a_recording_that_cannot_be_read(

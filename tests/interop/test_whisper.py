@@ -26,6 +26,7 @@ from heedful.inference.whisper_tokens import WhisperTokens
 from heedful.interop import open_folder, openai_whisper
 from heedful.interop.conversion import convert
 from heedful.model.transformer import EncoderDecoder
+from heedful.search import Hypothesis
 from heedful.serve.api.schemas import TranscriptionRequest
 from heedful.serve.api.transcriptions import _response
 from heedful.serve.speech_workload import SpeechJob
@@ -269,6 +270,32 @@ def test_segments_between_times(folder: Path, theirs: Any) -> None:
     assert [(start, end, transcriber.decode(text)) for start, end, text in pieces] == [
         (0.0, 0.4, "AB"), (0.6, 0.8, "C"), (0.9, 1.5, "D"),
     ]  # fmt: skip
+
+
+@torch.inference_mode()
+def test_words_between_times(folder: Path, theirs: Any) -> None:
+    """Words get the attention of transformers to a transcript without times, and stay in the segment of their times."""
+    transcriber = heedful.load(folder, kind=Transcriber, precision="float32")
+    tokens = transcriber.whisper
+    assert tokens is not None
+    window = next(transcriber.windows(np.concatenate([word("ma"), np.zeros(9000, np.float32), word("ti", 2)])))
+    text, time = transcriber.tokenizer.encode("the in"), tokens.first_time
+    ids = (time, *text, time + 20, time + 30, *transcriber.tokenizer.encode(" the"), ord("."), time + 45)
+    request = transcriber.search_request(window, transcriber.options({}), timestamps=True)
+    best = Hypothesis(ids, -1.0, -9.0, tuple(-0.1 * n for n in range(len(ids) + 1)), True)
+    transcript = transcriber.transcript(window, request, [best], transcriber.times(True, True))
+    assert [(one.start, one.end, one.text) for one in transcript.segments] == [(0.0, 0.4, "the in"), (0.6, 0.9, "the.")]
+    assert [[one.text for one in segment.words] for segment in transcript.segments] == [["the", "in"], ["the."]]
+    expected = -0.1 * np.array([np.arange(1, 1 + len(text) - 2).mean(), np.arange(len(text) - 1, len(text) + 1).mean()])
+    assert [one.probability for one in transcript.segments[0].words] == pytest.approx(np.exp(expected))
+
+    ids_of_text = tokens.text_ids(ids)
+    eager = transformers.WhisperForConditionalGeneration.from_pretrained(folder, attn_implementation="eager")
+    features = torch.from_numpy(request.source.frames.T)[None]  # type: ignore[union-attr]
+    target = torch.tensor([[EOS + 1, tokens.no_timestamps, *ids_of_text]])
+    attention = eager(input_features=features, decoder_input_ids=target, output_attentions=True).cross_attentions
+    ours = transcriber._text_attention(request, ids_of_text)
+    np.testing.assert_allclose(ours, attention[-1][0, :, 1:], atol=1e-5)
 
 
 def test_recording_activations_of_a_transcript(folder: Path, theirs: Any) -> None:

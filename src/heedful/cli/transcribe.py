@@ -31,6 +31,12 @@ def transcribe(
             help="Write a line for each segment: [start --> end] text; of several files with their name.",
         ),
     ] = False,
+    word_timestamps: Annotated[
+        bool,
+        typer.Option(
+            "--word-timestamps", help="Time every word: a line, with --srt a subtitle, with --json an object for each."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each recording.")] = False,
     srt: Annotated[bool, typer.Option("--srt", help="Write subtitles of one recording in SubRip format.")] = False,
     language: Annotated[
@@ -49,34 +55,37 @@ def transcribe(
         raise SettingError(f"--srt writes the subtitles of one recording, and {len(files)} were given; give one.")
     check_outputs(output)
     transcriber = open_transcriber(model, compute)
-    options = drop_unset(search, language=language) | {"timestamps": timestamps or as_json or srt}
+    lines = timestamps or (word_timestamps and not as_json and not srt)
+    options = drop_unset(search, language=language) | {"timestamps": lines or as_json or srt}
+    options |= {"word_timestamps": word_timestamps}
     errors: dict[int, DataError] = {}
     with output_lines(output, *files) as put:
         transcripts = transcriber.stream(files, unreadable=errors.__setitem__, **options)
         for number, (file, transcript) in enumerate(zip(files, transcripts, strict=True)):
             if number not in errors:
-                name = f"{file}: " if timestamps and len(files) > 1 else ""
-                for line in _lines(file, transcript, timestamps, as_json, srt):
+                name = f"{file}: " if lines and len(files) > 1 else ""
+                for line in _lines(file, transcript, lines, as_json, srt, word_timestamps):
                     put(name + line)
                 continue
             if len(files) == 1:
                 raise errors[number]
             print(f"error: {errors[number]}", file=sys.stderr)
-            if not (timestamps or as_json):
+            if not (lines or as_json):
                 put("")
     if errors:
         raise typer.Exit(2)
 
 
-def _lines(file: Path, transcript: Transcript, timestamps: bool, as_json: bool, srt: bool) -> list[str]:
-    from heedful.inference.transcript_formats import as_object, clock, subrip
+def _lines(file: Path, transcript: Transcript, timestamps: bool, as_json: bool, srt: bool, words: bool) -> list[str]:
+    from heedful.inference.transcript_formats import as_object, clock, subrip, word_segments
 
     if as_json:
         return [json.dumps({"file": str(file)} | as_object(transcript), ensure_ascii=False)]
+    segments = word_segments(transcript.segments) if words else transcript.segments
     if srt:
-        return subrip(transcript.segments).splitlines()
+        return subrip(segments).splitlines()
     if timestamps:
-        return [f"[{clock(segment.start)} --> {clock(segment.end)}] {segment.text}" for segment in transcript.segments]
+        return [f"[{clock(segment.start)} --> {clock(segment.end)}] {segment.text}" for segment in segments]
     if not transcript.text:
         print(f"{file}: no speech was found.", file=sys.stderr)
     return [transcript.text]

@@ -25,9 +25,11 @@ from heedful.inference.native_choice import log_torch_notice
 from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.scheduler import SearchBackend, search_in_order
 from heedful.inference.timestamp_rules import SuppressTokens, TimestampRules
-from heedful.inference.transcript_formats import SpeechSegment
+from heedful.inference.transcript_formats import SpeechSegment, join_texts
 from heedful.inference.whisper_tokens import WhisperTokens
+from heedful.inference.word_times import TokenWord, segment_bounds, time_words, token_words, upper_heads
 from heedful.native.decoder_session import DecoderSession
+from heedful.native.forced_decoder import Floats
 from heedful.search import Hypothesis, RowConstraint, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
@@ -36,7 +38,16 @@ AHEAD = 8  # windows that are read ahead
 MAX_SEARCHES = 4  # at once in the native engine, which bounds the memory; they share the other threads
 SERVED_LANES = 2  # batches of windows that PyTorch searches at once for a server
 
+Piece = tuple[float, float, list[int]]  # ids between two times
 Recording = Path | str | AudioFile | NDArray[np.floating]  # a file, or samples at 16 kHz
+
+
+@dataclass(frozen=True)
+class Times:
+    """What has times from cross-attention: the words, and segments that a window is divided into at pauses."""
+
+    divide: bool = False
+    words: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,9 +125,10 @@ class Transcriber(LoadedModels):
     ) -> Iterator[Transcript]:
         """As `transcripts`, in order and in bounded memory; windows of all recordings are searched together.
 
-        With `timestamps` a Whisper model writes times inside its windows; every other segment is a window. `language`
-        is a code such as de for a multilingual Whisper model, which finds it out if it is not given. Other options
-        are those of the search: beam, length_penalty, max_length.
+        With `timestamps` a Whisper model writes times inside its windows, and those of other models are divided at
+        pauses; otherwise a segment is a window. With `word_timestamps` segments have words with times. `language` is a
+        code such as de for a multilingual Whisper model, which finds it out if it is not given. Other options are
+        those of the search: beam, length_penalty, max_length.
 
         A recording that cannot be read ends the call; with `unreadable` that function is called with its number (from
         0) and the error, and its transcript has only what was read before.
@@ -167,22 +179,29 @@ class Transcriber(LoadedModels):
         return cut_windows(file.blocks(max_seconds=max_seconds), self.window_seconds)
 
     def transcribe_windows(
-        self, windows: Iterable[AudioWindow], *, timestamps: bool = False, language: str | None = None, **search: Any
+        self,
+        windows: Iterable[AudioWindow],
+        *,
+        timestamps: bool = False,
+        word_timestamps: bool = False,
+        language: str | None = None,
+        **search: Any,
     ) -> Iterator[WindowTranscript]:
         """Each window as soon as it and all before it are finished; a silent one has no text."""
-        options = self.options(search)
-        waiting: deque[AudioWindow] = deque()
+        options, times = self.options(search), self.times(timestamps, word_timestamps)
+        waiting: deque[tuple[AudioWindow, SearchRequest]] = deque()
 
         def requests() -> Iterator[SearchRequest]:
             for window in windows:
-                waiting.append(window)
-                yield self.search_request(window, options, timestamps, language)
+                request = self.search_request(window, options, timestamps, language)
+                waiting.append((window, request))
+                yield request
 
         windows = iter(windows)
         first = list(islice(windows, 2))
         windows = chain(first, windows)
         for hypotheses in search_in_order(self._backend(options, few=len(first) < 2), requests()):
-            yield self.transcript(waiting.popleft(), hypotheses)
+            yield self.transcript(*waiting.popleft(), hypotheses, times)
 
     def _backend(self, options: SearchOptions, few: bool = False) -> SearchBackend:
         """What computes the searches of one call; all threads compute one search if there are `few`."""
@@ -260,7 +279,10 @@ class Transcriber(LoadedModels):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids as text, without special tokens."""
-        return self.tokenizer.decode(ids if self.whisper is None else self.whisper.text_ids(ids)).strip()
+        return self.tokenizer.decode(self._text_ids(ids)).strip()
+
+    def _text_ids(self, ids: Sequence[int]) -> list[int]:
+        return list(ids) if self.whisper is None else self.whisper.text_ids(ids)
 
     def _constrained(self, options: SearchOptions, timestamps: bool, prompt: int) -> SearchOptions:
         """The options with Whisper's constraints; the same objects for every window, so that they are batched."""
@@ -273,25 +295,69 @@ class Transcriber(LoadedModels):
         constraints = (*options.constraints, *self._constraints[timestamps, prompt])
         return options.model_copy(update={"constraints": constraints})
 
-    def transcript(self, window: AudioWindow, hypotheses: Sequence[Hypothesis]) -> WindowTranscript:
+    def times(self, timestamps: bool, word_timestamps: bool) -> Times:
+        """Whisper writes the times of its segments itself."""
+        return Times(divide=timestamps and self.whisper is None, words=word_timestamps)
+
+    def transcript(
+        self, window: AudioWindow, request: SearchRequest, hypotheses: Sequence[Hypothesis], times: Times
+    ) -> WindowTranscript:
         """The best hypothesis of a window as text with times; none if the window is silent."""
         if not hypotheses:
             return WindowTranscript(window.start, window.end, ())
-        best = hypotheses[0]
-        pieces = self._pieces(best.ids, window.end - window.start)
-        segments = tuple(
-            SpeechSegment(round(window.start + start, 3), round(window.start + end, 3), text, best.log_prob)
-            for start, end, ids in pieces
-            if (text := self.decode(ids))
-        )
-        return WindowTranscript(window.start, window.end, segments, best.ids)
+        best, seconds = hypotheses[0], window.end - window.start
+        pieces = self._pieces(best.ids, seconds)
+        if times.divide or times.words:
+            segments = self._timed_segments(request, best, pieces, seconds, times)
+        else:
+            segments = [SpeechSegment(start, end, self.decode(ids), best.log_prob) for start, end, ids in pieces]
+        in_recording = tuple(segment.later(window.start) for segment in segments if segment.text)
+        return WindowTranscript(window.start, window.end, in_recording, best.ids)
 
-    def _pieces(self, ids: Sequence[int], seconds: float) -> list[tuple[float, float, list[int]]]:
+    def _timed_segments(
+        self, request: SearchRequest, best: Hypothesis, pieces: Sequence[Piece], seconds: float, times: Times
+    ) -> list[SpeechSegment]:
+        """The segments of a window with words: its pieces, or what pauses divide."""
+        words: list[TokenWord] = []
+        ids: list[int] = []
+        segments: list[tuple[float, float, int, int]] = []  # start, end, first word and the one after the last
+        for start, end, piece in pieces:
+            piece_ids = self._text_ids(piece)
+            of_piece = [word.later(len(ids)) for word in token_words(*self.tokenizer.decode_spans(piece_ids))]
+            segments.append((start, end, len(words), len(words) + len(of_piece)))
+            words += of_piece
+            ids += piece_ids
+        if not words:
+            return []
+        assert isinstance(request.source, FeatureFrames)
+        log_probs = [p for number, p in zip(best.ids, best.token_log_probs, strict=False) if self._text_ids([number])]
+        timed = time_words(words, self._text_attention(request, ids), request.source, seconds, log_probs)
+        if times.divide:
+            segments = [(timed[a].start, timed[b - 1].end, a, b) for a, b in segment_bounds(timed)]
+        return [
+            SpeechSegment(
+                start,
+                end,
+                "".join(word.text for word in words[first:last]).strip(),
+                best.log_prob,
+                tuple(timed[first:last]) if times.words else (),
+            )
+            for start, end, first, last in segments
+        ]
+
+    def _text_attention(self, request: SearchRequest, ids: Sequence[int]) -> Floats:
+        """-> (H, T + 1, S): attention of the tokens of a transcript, and of its end, in heads that follow the sound."""
+        whisper, decoder = self.whisper, self.forced_decoders[0]
+        prompt = () if whisper is None else whisper.prompt(whisper.language(request.prefix), timestamps=False)
+        target = [self.config.bos_id, *prompt, *ids, self.config.eos_id]
+        return decoder.attention([(request.source, target)], upper_heads(decoder.heads))[0][:, len(prompt) :]
+
+    def _pieces(self, ids: Sequence[int], seconds: float) -> list[Piece]:
         """Ids between two times, or all of them as one piece."""
         whisper = self.whisper
         if whisper is None or not any(number >= whisper.first_time for number in ids):
             return [(0.0, seconds, list(ids))]
-        pieces: list[tuple[float, float, list[int]]] = []
+        pieces: list[Piece] = []
         start, text = 0.0, list[int]()
         for number in ids:
             if number < whisper.first_time:
@@ -302,11 +368,6 @@ class Transcriber(LoadedModels):
                 pieces.append((start, time, text))
             start, text = time, []
         return [*pieces, *([(start, seconds, text)] if whisper.text_ids(text) else [])]
-
-
-def join_texts(texts: Iterable[str]) -> str:
-    """Texts with a space between them."""
-    return " ".join(text for text in texts if text)
 
 
 def _not_recordings(value: object) -> TypeError:

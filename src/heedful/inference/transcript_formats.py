@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from heedful.inference.word_times import SpokenWord
 
 if TYPE_CHECKING:
     from heedful.inference.transcriber import Transcript
 
+# Two characters of Chinese or Japanese, between which there is no space.
+NO_SPACE = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]{2}")
+
 
 @dataclass(frozen=True)
 class SpeechSegment:
-    """Text between two times, in seconds; `log_prob` is the sum over the tokens of its window."""
+    """Text between two times, in seconds; `log_prob` is the sum over the tokens of its window.
+
+    It has `words` if their times were asked for.
+    """
 
     start: float
     end: float
     text: str
     log_prob: float = 0.0
+    words: tuple[SpokenWord, ...] = ()
+
+    def later(self, seconds: float) -> SpeechSegment:
+        """The segment with so many seconds before it."""
+        start, end = round(self.start + seconds, 3), round(self.end + seconds, 3)
+        return SpeechSegment(start, end, self.text, self.log_prob, tuple(word.later(seconds) for word in self.words))
+
+
+def join_texts(texts: Iterable[str]) -> str:
+    """Texts with a space between them, but in Chinese and Japanese."""
+    joined = ""
+    for text in filter(None, texts):
+        joined += text if not joined or NO_SPACE.match(joined[-1] + text[0]) else f" {text}"
+    return joined
+
+
+def word_segments(segments: Iterable[SpeechSegment]) -> list[SpeechSegment]:
+    """A segment for every word."""
+    return [
+        SpeechSegment(word.start, word.end, word.text, segment.log_prob)
+        for segment in segments
+        for word in segment.words
+    ]
 
 
 def clock(seconds: float, comma: str = ".") -> str:
@@ -47,8 +79,16 @@ def webvtt(segments: Sequence[SpeechSegment]) -> str:
 
 def as_object(transcript: Transcript) -> dict[str, Any]:
     """Text, seconds and segments for JSON."""
-    segments = [
-        {"start": segment.start, "end": segment.end, "text": segment.text, "log_prob": round(segment.log_prob, 4)}
-        for segment in transcript.segments
-    ]
+    segments = [_segment_object(segment) for segment in transcript.segments]
     return {"text": transcript.text, "seconds": round(transcript.duration, 3), "segments": segments}
+
+
+def _segment_object(segment: SpeechSegment) -> dict[str, Any]:
+    values: dict[str, Any] = {"start": segment.start, "end": segment.end, "text": segment.text}
+    values["log_prob"] = round(segment.log_prob, 4)
+    if segment.words:
+        values["words"] = [
+            {"word": word.text, "start": word.start, "end": word.end, "probability": round(word.probability, 4)}
+            for word in segment.words
+        ]
+    return values

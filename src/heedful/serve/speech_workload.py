@@ -7,7 +7,7 @@ from typing import Any
 
 from heedful.audio.audio_files import AudioFile
 from heedful.inference.transcriber import Transcriber, Transcript, WindowTranscript
-from heedful.inference.transcript_formats import as_object
+from heedful.inference.transcript_formats import as_object, join_texts
 from heedful.search import Hypothesis
 from heedful.serve.messages import Counts
 from heedful.serve.workload import Job, Workload
@@ -20,6 +20,7 @@ class SpeechJob(Job):
 
     def __init__(self, transcriber: Transcriber, file: AudioFile, max_seconds: float, **options: Any) -> None:
         timestamps, language = options.pop("timestamps", False), options.pop("language", None)
+        self.times = transcriber.times(timestamps, options.pop("word_timestamps", False))
         search = transcriber.options(options)
         self.transcriber = transcriber
         self.windows = list(transcriber.windows(file, max_seconds))
@@ -29,19 +30,22 @@ class SpeechJob(Job):
         ]
         self.tokens_in = sum(len(request.source) for request in self.requests)
         self.finished: dict[int, WindowTranscript] = {
-            place: transcriber.transcript(window, []) for place, window in enumerate(self.windows) if window.silent
+            place: WindowTranscript(window.start, window.end, ())
+            for place, window in enumerate(self.windows)
+            if window.silent
         }
         self.sent = 0
 
     def take(self, place: int, result: list[Hypothesis], counts: Counts) -> str | None:
         number = self.speaking[place]
-        self.finished[number] = transcript = self.transcriber.transcript(self.windows[number], result)
+        transcript = self.transcriber.transcript(self.windows[number], self.requests[place], result, self.times)
+        self.finished[number] = transcript
         counts.tokens_out += len(transcript.ids)
         texts = []
         while self.sent in self.finished:  # windows are sent in order
             texts.append(self.finished[self.sent].text)
             self.sent += 1
-        return " ".join(text for text in texts if text) or None
+        return join_texts(texts) or None
 
     def result(self) -> dict[str, Any]:
         transcript = Transcript.of([self.finished[place] for place in range(len(self.windows))])

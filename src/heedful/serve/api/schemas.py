@@ -238,8 +238,10 @@ class TranscriptionRequest(RequestBody):
     response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] = "json"
     stream: Annotated[bool, Field(description="Send the text of each window as it is finished.")] = False
     timestamp_granularities: Annotated[
-        list[Literal["segment"]],
-        Field(alias="timestamp_granularities[]", description="Of verbose_json; words have no times."),
+        list[Literal["word", "segment"]],
+        Field(
+            alias="timestamp_granularities[]", description="Times of verbose_json: segment by default, word, or both."
+        ),
     ] = []
     prompt: Annotated[str | None, Field(description="Ignored.")] = None
     temperature: Annotated[float | None, Field(ge=0, le=1, description="Ignored: the search is greedy.")] = None

@@ -29,6 +29,7 @@ async def transcriptions(state: ServerState, request: Request) -> Response:
         raise HttpError(422, "file: the form has no file; send a recording.", param="file")
     timed = body.response_format in ("srt", "vtt", "verbose_json")
     payload: dict[str, Any] = {"audio": audio, "name": name, "timestamps": timed}
+    payload |= {"word_timestamps": timed and "word" in body.timestamp_granularities}
     payload |= {"max_seconds": state.settings.limits.max_seconds}
     payload |= {"language": body.language} if body.language else {}
     model = state.model(body.model, "transcribe")
@@ -55,13 +56,24 @@ def _response(body: TranscriptionRequest, result: dict[str, Any]) -> Response:
             ]
             code = result["language"] or body.language
             language = language_name(code).lower() if code else "unknown"
-            about = {"task": "transcribe", "language": language, "duration": result["seconds"]}
-            return JsonResponse(about | {"text": result["text"], "segments": numbered})
+            answer = {"task": "transcribe", "language": language, "duration": result["seconds"], "text": result["text"]}
+            granularities = body.timestamp_granularities or ["segment"]
+            if "segment" in granularities:
+                answer["segments"] = numbered
+            if "word" in granularities:
+                answer["words"] = [
+                    {"word": word["word"], "start": word["start"], "end": word["end"]}
+                    for segment in result["segments"]
+                    for word in segment.get("words", ())
+                ]
+            return JsonResponse(answer)
     return JsonResponse({"text": result["text"]})
 
 
 async def _stream(model: ModelProcess, payload: dict[str, Any]) -> Response:
     """Server-sent events: the text of each window as it is finished, then the whole text."""
+    from heedful.inference.transcript_formats import join_texts
+
     events = model.stream(payload, TRANSCRIPTION_COST)
     first = await anext(events)  # so that a bad recording is refused before the response starts
 
@@ -69,9 +81,9 @@ async def _stream(model: ModelProcess, payload: dict[str, Any]) -> Response:
         event, sent = first, ""
         try:
             while event.kind == "delta":
-                text = f"{' ' if sent else ''}{event.value}"
-                sent += text
-                yield {"type": "transcript.text.delta", "delta": text}
+                text = join_texts([sent, event.value])
+                yield {"type": "transcript.text.delta", "delta": text[len(sent) :]}
+                sent = text
                 event = await anext(events)
             yield {"type": "transcript.text.done", "text": event.value["text"]}
         finally:

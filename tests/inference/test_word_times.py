@@ -1,0 +1,152 @@
+"""Times of words: dynamic time warping as in transformers, sound and pauses, words and segments of a transcript."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from heedful.audio.log_mel import FeatureFrames
+from heedful.inference.transcript_formats import SpeechSegment, as_object, join_texts, subrip, word_segments
+from heedful.inference.word_times import (
+    SpokenWord,
+    TokenWord,
+    has_sound,
+    segment_bounds,
+    time_warping,
+    time_words,
+    token_starts,
+    token_words,
+    upper_heads,
+)
+
+STRIDE = 2  # frames of 10 ms that become one position
+
+
+@pytest.mark.parametrize("labels", [1, 2, 7, 40])
+@pytest.mark.parametrize("positions", [40, 63, 200])
+def test_tokens_start_where_those_of_transformers_do(labels: int, positions: int) -> None:
+    import torch
+    from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
+
+    weights = np.random.default_rng(labels).gamma(0.3, size=(5, labels, positions)).astype(np.float32)
+    theirs = torch.from_numpy(weights)
+    deviation, mean = torch.std_mean(theirs, dim=-2, keepdim=True, unbiased=False)
+    theirs = _median_filter(((theirs - mean) / deviation.clamp(min=1e-9))[None], 7)[0].mean(0)
+    tokens, times = _dynamic_time_warping(-theirs.double())
+    expected = times[np.diff(tokens, prepend=-1) > 0].tolist()
+    assert token_starts(weights) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_path_is_the_cheapest_of_all(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    costs = random.normal(size=random.integers(1, 5, 2))
+
+    def paths(label: int, position: int) -> list[list[tuple[int, int]]]:
+        if (label, position) == (0, 0):
+            return [[(0, 0)]]
+        before = [(label - 1, position - 1), (label - 1, position), (label, position - 1)]
+        return [[*path, (label, position)] for cell in before if min(cell) >= 0 for path in paths(*cell)]
+
+    best = min(paths(*(length - 1 for length in costs.shape)), key=lambda path: sum(costs[cell] for cell in path))
+    assert time_warping(costs) == [min(at for of, at in best if of == label) for label in range(len(costs))]
+
+
+def frames(*parts: tuple[float, int]) -> FeatureFrames:
+    """Stretches of a loudness, each of so many positions."""
+    loudness = np.concatenate([np.full(length * STRIDE, level) for level, length in parts])
+    return FeatureFrames.of(np.repeat(loudness[:, None], 8, 1).astype(np.float32), STRIDE)
+
+
+def test_sound_has_no_short_gaps() -> None:
+    recorded = frames((-0.5, 10), (0.6, 20), (-0.5, 5), (0.5, 20), (-0.5, 30), (0.4, 10))
+    sound = has_sound(recorded.frames, STRIDE, recorded.positions)
+    assert np.flatnonzero(np.diff(sound.astype(int))).tolist() == [9, 54, 84]
+    assert has_sound(frames((0.2, 30), (0.3, 30)).frames, STRIDE, 60).all()  # noise without pauses
+
+
+def focused(*spans: tuple[int, int], positions: int) -> np.ndarray:
+    """(1, T, S): attention of each label to a span of positions."""
+    weights = np.full((1, len(spans), positions), 0.01, np.float32)
+    for label, (start, end) in enumerate(spans):
+        weights[0, label, start:end] = 1.0
+    return weights
+
+
+def test_words_are_timed_without_the_pauses_around_them() -> None:
+    recorded = frames((-0.5, 20), (0.6, 20), (-0.5, 40), (0.6, 20), (-0.5, 20), (-0.5, 80))  # the last is padding
+    weights = focused((20, 30), (30, 40), (80, 100), (110, 120), positions=200)
+    words = [TokenWord(" one", (0, 1)), TokenWord(" two", (2,))]
+    first, second = time_words(words, weights, recorded, 2.4, [np.log(0.5), np.log(0.5), np.log(0.9)])
+    assert (first.text, first.start, first.end) == ("one", pytest.approx(0.4), pytest.approx(0.8))
+    assert (second.text, second.start, second.end) == ("two", pytest.approx(1.6), pytest.approx(2.0))
+    assert (first.probability, second.probability) == (pytest.approx(0.5), pytest.approx(0.9))
+    assert time_words([], weights, recorded, 2.4, []) == []
+
+
+def test_a_word_is_the_sound_that_its_tokens_attend_to() -> None:
+    recorded = frames((0.6, 10), (-0.5, 30), (0.6, 20), (-0.5, 30), (0.6, 10))  # a word between two other sounds
+    (only,) = time_words([TokenWord("one", (0,))], focused((40, 60), (60, 100), positions=100), recorded, 2.0, [0.0])
+    assert (only.start, only.end) == (pytest.approx(0.8), pytest.approx(1.2))
+
+
+def test_times_are_within_the_sound_and_in_order() -> None:
+    random = np.random.default_rng(5)
+    for length in (1, 2, 3, 8, 60):
+        recorded = FeatureFrames.of(random.normal(size=(length * STRIDE, 8)).astype(np.float32), STRIDE)
+        for count in (1, 2, 9):
+            weights = random.gamma(0.3, size=(2, count + 1, length)).astype(np.float32)
+            seconds = length * STRIDE / 100 - 0.005
+            words = [TokenWord("a", (token,)) for token in range(count)]
+            timed = time_words(words, weights, recorded, seconds, [-0.1] * count)
+            assert all(0 <= word.start < word.end <= seconds for word in timed)
+            assert [word.start for word in timed] == sorted(word.start for word in timed)
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "expected"),
+    [
+        (" And so", [(0, 4), (4, 7)], [(" And", (0,)), (" so", (1,))]),
+        ("tokenized, yes", [(0, 5), (5, 9), (9, 10), (10, 14)], [("tokenized,", (0, 1, 2)), (" yes", (3,))]),
+        ("oui ! non", [(0, 3), (3, 5), (5, 9)], [("oui !", (0, 1)), (" non", (2,))]),
+        ("你好吗。", [(0, 2), (2, 3), (3, 4)], [("你好", (0,)), ("吗。", (1, 2))]),  # two words share a token
+        ("é!", [(0, 0), (0, 1), (1, 2)], [("é!", (0, 1, 2))]),  # a character of two byte tokens
+        ("", [], []),
+    ],
+)
+def test_words_of_tokens(text: str, spans: list[tuple[int, int]], expected: list[tuple[str, tuple[int, ...]]]) -> None:
+    assert [(word.text, word.tokens) for word in token_words(text, spans)] == expected
+
+
+def test_segments_end_at_pauses_and_are_short() -> None:
+    def spoken(*times: float) -> list[SpokenWord]:
+        return [SpokenWord("word", time, time + 0.3, 0.9) for time in times]
+
+    assert segment_bounds(spoken(0.0, 0.5, 1.5, 1.9)) == [(0, 2), (2, 4)]
+    assert segment_bounds(spoken(*np.arange(20) * 0.5)) == [(0, 14), (14, 20)]  # seven seconds
+    assert segment_bounds(spoken(*np.arange(20) * 0.31)) == [(0, 17), (17, 20)]  # 84 characters
+    assert segment_bounds([]) == []
+
+
+def test_words_in_formats() -> None:
+    words = SpokenWord("one", 0.5, 0.75, 0.9), SpokenWord("two", 1.0, 1.5, 0.25)
+    segment = SpeechSegment(0.0, 2.0, "one two", -1.0, words).later(10.0)
+    assert subrip(word_segments([segment])).splitlines()[:3] == ["1", "00:00:10,500 --> 00:00:10,750", "one"]
+    from heedful.inference.transcriber import Transcript
+
+    values = as_object(Transcript((segment,), 12.0))["segments"][0]
+    assert (values["start"], values["words"][1]) == (
+        10.0,
+        {"word": "two", "start": 11.0, "end": 11.5, "probability": 0.25},
+    )
+
+
+def test_texts_are_joined_as_they_are_written() -> None:
+    assert join_texts(["one", "", "two"]) == "one two"
+    assert join_texts(["你好。", "世界", "and", "世界"]) == "你好。世界 and 世界"
+    assert join_texts(["안녕", "세상"]) == "안녕 세상"
+
+
+def test_upper_heads() -> None:
+    heads = [(layer, head) for layer in range(4) for head in range(2)]
+    assert upper_heads(heads) == heads[4:] and upper_heads([(0, 0), (0, 1)]) == [(0, 0), (0, 1)]
