@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from heedful.errors import SettingError
-from heedful.inside import explain
+from heedful.inside import draw_attention, explain
 from heedful.inside.recorded_speech import monotonic_path
 from heedful.interop import open_folder
 from tests.audio.sounds import word
@@ -45,6 +45,13 @@ def test_what_the_page_shows(folder: Path, recording: Path) -> None:  # noqa: F8
     assert [attention["kind"] for attention in data["attentions"]] == ["self", "cross"]
     assert explanation.numbers()["attention"]["decoder.0.cross.weights"]["keys"] == "source"
     assert "Where each token was heard" in explanation.html()
+
+
+@pytest.mark.parametrize("what", [None, "decoder.0.cross"])
+def test_the_picture_of_a_recording(folder: Path, recording: Path, tmp_path: Path, what: str | None) -> None:  # noqa: F811
+    draw_attention(explain(open_folder(folder), str(recording)).run, tmp_path / "x.svg", what)
+    text = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    assert "attention" in text and ("seconds" in text) == (what is None)
 
 
 def test_a_given_transcript_and_silence(folder: Path, recording: Path, tmp_path: Path) -> None:  # noqa: F811

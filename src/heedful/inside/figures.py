@@ -18,7 +18,7 @@ from heedful.inference.translator import Translator
 from heedful.inside.importance import Importance
 from heedful.inside.page_data import attention_weights
 from heedful.inside.patch import Head
-from heedful.inside.recorded_run import RecordedRun, kinds, record_run
+from heedful.inside.recorded_run import RecordedRun, RecordedSound, kinds, record_run
 from heedful.inside.run_alignment import alignment_heads
 from heedful.inside.tokens import TokenReader, TokenSide
 from heedful.model.transformer import EncoderDecoder
@@ -27,6 +27,7 @@ from heedful.storage.folder import ModelFolder
 
 NAME = re.compile(r"(?P<stack>encoder|decoder)(\.(?P<layer>\d+))?\.(?P<kind>self|cross)(\.(?P<head>\d+))?")
 MAX_LABELED = 60  # tokens up to which they stand at the edges
+TIME_WIDTH = 9  # inches, of a picture of a recording
 
 
 def draw_cross_attention(translator: Translator, source: str, path: Path) -> str:
@@ -48,7 +49,11 @@ def draw_attention(run: RecordedRun, path: Path, what: str | None = None) -> Non
         heads, shift = _following(run)
         weights = torch.stack([run.trace[f"{head.attention}.weights"][head.number] for head in heads]).mean(0)
         title = f"mean of {_together(heads)}"
-        _one(weights, run.target if shift else _written(run), run.source, title, path)
+        rows = run.target if shift else _written(run)
+        if run.sound is None:
+            _one(weights, rows, run.source, title, path)
+        else:
+            _over_time(weights, rows, run.sound, title, path)
         return
     stack, layer, kind, head, rows, columns = _named(run, what)
     weights = attention_weights(run, stack, kind)  # (L, H, T, S)
@@ -155,6 +160,19 @@ def _one(weights: Tensor, rows: TokenSide | None, columns: TokenSide | None, tit
             axis.xaxis.tick_top()
             axis.tick_params(length=0)
         axis.figure.supxlabel(textwrap.fill(title, int(11 * wide)), fontsize=9)
+        axis.figure.colorbar(image, label="attention")
+
+
+def _over_time(weights: Tensor, rows: TokenSide | None, sound: RecordedSound, title: str, path: Path) -> None:
+    """The attention of the tokens of a transcript to the seconds of its recording."""
+    assert rows is not None
+    height, width = weights.shape
+    with _figure(path, (TIME_WIDTH, 1.4 + 0.2 * height), 1) as (axis,):
+        bounds = (0, width * sound.step, height - 0.5, -0.5)
+        image = axis.imshow(weights.numpy(), cmap="cividis", vmin=0, aspect="auto", extent=bounds)
+        _words(axis.set_yticks, range(height), rows.pieces, fontsize=7)
+        axis.set_xlabel("seconds")
+        axis.figure.supxlabel(textwrap.fill(title, int(11 * TIME_WIDTH)), fontsize=9)
         axis.figure.colorbar(image, label="attention")
 
 
