@@ -86,8 +86,8 @@ def load(
     `Summarizer`, which is a `Translator` too, a GPT a `Generator`, a BERT an `Encoder`, a speech recognizer a
     `Transcriber`; that may also be a .pt file of OpenAI's Whisper.
     `kind` names the class that is expected, for type checkers; another model is an error. With precision "auto" a
-    translator computes in the fastest precision of the machine, other models in float32. With `shortlist` a translator
-    chooses among the tokens that `heedful shortlist` found likely.
+    translator or a speech recognizer computes in the fastest precision of the machine, other models in float32. With
+    `shortlist` a translator chooses among the tokens that `heedful shortlist` found likely.
     """
     from heedful.errors import SettingError
     from heedful.packages import explain_missing
@@ -114,6 +114,8 @@ def _open(
 
         opens = translator_type(opened[0])
         name = opens.__name__
+    if kind is not None and not isinstance(kind, type):
+        raise SettingError(f"kind is {kind!r}; give a class, such as heedful.{name}.")
     if kind is not None and kind.__name__ != name:
         raise SettingError(f"{folders[0]} holds a model for {name}, not for {kind.__name__}; load it as {name}.")
     log_torch_notice(opened, device, precision)

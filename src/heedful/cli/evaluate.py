@@ -23,7 +23,7 @@ from heedful.cli.options import (
     drop_unset,
     refuse_unused,
 )
-from heedful.errors import SettingError
+from heedful.errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from heedful.inference.results import Translation
@@ -131,6 +131,9 @@ def evaluate_audio(transcriber: Transcriber, manifest: Path, search: BeamSearchG
 
     utterances = read_manifest(manifest)
     start, seconds, hypotheses = time.perf_counter(), 0.0, []
+    for utterance in utterances:
+        if not utterance.path.is_file():
+            raise DataError(f"{manifest}, line {utterance.line}: {utterance.path} does not exist; check the path.")
     for transcript in transcriber.stream([utterance.path for utterance in utterances], **drop_unset(search)):
         hypotheses.append(transcript.text)
         seconds += transcript.duration

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
@@ -24,6 +25,7 @@ from heedful.serve.server_settings import Limits
 
 T = TypeVar("T")
 B = TypeVar("B", bound=BaseModel)
+UNION_MEMBER = re.compile(r"str$|list\[|function-|constrained")  # in pydantic's place of an error, not of the request
 JSON = "application/json"
 MAX_FIELDS, MAX_NAME = 32, 80  # of a form with a file; characters of the file's name
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -135,9 +137,7 @@ async def read_upload(request: Request, limits: Limits) -> tuple[dict[str, Any],
 def _validation_error(error: ValidationError, schema: type[BaseModel]) -> HttpError:
     """The first validation error, in one sentence."""
     first = error.errors(include_url=False, include_input=False)[0]
-    names = [
-        str(part) for part in first["loc"] if not str(part).startswith(("str", "list[", "function-", "constrained"))
-    ]
+    names = [part for part in map(str, first["loc"]) if not UNION_MEMBER.match(part)]
     field = ".".join(names)
     message = f"{field}: {requirement(first)}." if field else f"{first['msg'].removeprefix('Value error, ')}."
     if first["type"] == "extra_forbidden":

@@ -27,9 +27,11 @@ async def transcriptions(state: ServerState, request: Request) -> Response:
     body = validate(TranscriptionRequest, values, strict=False)
     if audio is None:
         raise HttpError(422, "file: the form has no file; send a recording.", param="file")
-    timed = body.response_format in ("srt", "vtt", "verbose_json")
-    payload: dict[str, Any] = {"audio": audio, "name": name, "timestamps": timed}
-    payload |= {"word_timestamps": timed and "word" in body.timestamp_granularities}
+    timed, words = body.response_format in ("srt", "vtt", "verbose_json"), "word" in body.timestamp_granularities
+    if words and (body.stream or body.response_format != "verbose_json"):
+        message = "timestamp_granularities[]: times of words need response_format=verbose_json and no stream."
+        raise HttpError(422, message, param="timestamp_granularities[]")
+    payload: dict[str, Any] = {"audio": audio, "name": name, "timestamps": timed, "word_timestamps": words}
     payload |= {"max_seconds": state.settings.limits.max_seconds}
     payload |= {"language": body.language} if body.language else {}
     model = state.model(body.model, "transcribe")
