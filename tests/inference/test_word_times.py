@@ -65,6 +65,12 @@ def test_sound_has_no_short_gaps() -> None:
     assert has_sound(frames((0.2, 30), (0.3, 30)).frames, STRIDE, 60).all()  # noise without pauses
 
 
+def test_digital_silence_does_not_make_the_noise_of_a_room_sound() -> None:
+    recorded = frames((-0.15, 30), (0.45, 30), (-0.15, 30), (0.45, 30), (-0.6, 40))
+    sound = has_sound(recorded.frames, STRIDE, recorded.positions)
+    assert np.flatnonzero(np.diff(sound.astype(int))).tolist() == [29, 59, 89, 119]
+
+
 def focused(*spans: tuple[int, int], positions: int) -> np.ndarray:
     """(1, T, S): attention of each label to a span of positions."""
     weights = np.full((1, len(spans), positions), 0.01, np.float32)
@@ -99,8 +105,9 @@ def test_times_are_within_the_sound_and_in_order() -> None:
             seconds = length * STRIDE / 100 - 0.005
             words = [TokenWord("a", (token,)) for token in range(count)]
             timed = time_words(words, weights, recorded, seconds, [-0.1] * count)
-            assert all(0 <= word.start < word.end <= seconds for word in timed)
-            assert [word.start for word in timed] == sorted(word.start for word in timed)
+            bounds = [bound for word in timed for bound in (word.start, word.end)]
+            assert bounds == sorted(bounds) and 0 <= bounds[0] <= bounds[-1] <= seconds
+            assert all(word.start < word.end for word in timed if word.end < seconds)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ def transcribe(
 ) -> None:
     """Transcribe recordings: a line of text for each, in order. Long recordings are cut at silence into windows.
 
-    A recording that cannot be read is reported and has an empty line; the others are transcribed all the same.
+    A recording that cannot be read is reported, and the others are transcribed all the same; lines of plain text have
+    an empty one for it, and other forms leave it out.
 
     For example: heedful transcribe runs/asr a.wav b.flac
     """
@@ -79,6 +80,8 @@ def transcribe(
 def _lines(file: Path, transcript: Transcript, timestamps: bool, as_json: bool, srt: bool, words: bool) -> list[str]:
     from heedful.inference.transcript_formats import as_object, clock, subrip, word_segments
 
+    if not transcript.text:
+        print(f"{file}: no speech was found.", file=sys.stderr)
     if as_json:
         return [json.dumps({"file": str(file)} | as_object(transcript), ensure_ascii=False)]
     segments = word_segments(transcript.segments) if words else transcript.segments
@@ -86,6 +89,4 @@ def _lines(file: Path, transcript: Transcript, timestamps: bool, as_json: bool, 
         return subrip(segments).splitlines()
     if timestamps:
         return [f"[{clock(segment.start)} --> {clock(segment.end)}] {segment.text}" for segment in segments]
-    if not transcript.text:
-        print(f"{file}: no speech was found.", file=sys.stderr)
     return [transcript.text]

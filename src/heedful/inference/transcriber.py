@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.audio.audio_files import AudioFile
+from heedful.audio.audio_files import MAX_PEAK, AudioFile
 from heedful.audio.log_mel import FRAMES_PER_SECOND, HOP, SAMPLE_RATE, FeatureFrames, log_mel
 from heedful.audio.windows import AudioWindow, cut_windows
 from heedful.errors import DataError, SettingError, quote
@@ -112,6 +112,8 @@ class Transcriber(LoadedModels):
 
     def transcripts(self, recordings: Sequence[Recording], **options: Any) -> list[Transcript]:
         """The segments of each recording, with times. Options are those of `stream`."""
+        if isinstance(recordings, np.ndarray):
+            raise TypeError("recordings are an array of samples; give one or several arrays in a list.")
         if isinstance(recordings, str | bytes) or not isinstance(recordings, Iterable):
             raise _not_recordings(recordings)
         return list(self.stream(recordings, **options))
@@ -167,10 +169,15 @@ class Transcriber(LoadedModels):
     def windows(self, recording: Recording, max_seconds: float | None = None) -> Iterator[AudioWindow]:
         """A recording as windows that the model can read."""
         if isinstance(recording, np.ndarray):
-            if recording.ndim != 1 or recording.dtype.kind != "f" or not np.isfinite(recording).all():
+            if recording.ndim != 1 or recording.dtype.kind != "f":
                 raise SettingError(
                     f"samples have shape {recording.shape} and type {recording.dtype}; give one channel at 16 kHz as"
-                    " finite floats between -1 and 1."
+                    " floats between -1 and 1."
+                )
+            if not (np.abs(recording) <= MAX_PEAK).all():
+                raise SettingError(
+                    f"samples are not numbers or above {MAX_PEAK:g}; give floats between -1 and 1 (16-bit integers"
+                    " divided by 32768)."
                 )
             return cut_windows([recording.astype(np.float32)], self.window_seconds)
         if not isinstance(recording, Path | str | AudioFile):
@@ -317,14 +324,14 @@ class Transcriber(LoadedModels):
     def _timed_segments(
         self, request: SearchRequest, best: Hypothesis, pieces: Sequence[Piece], seconds: float, times: Times
     ) -> list[SpeechSegment]:
-        """The segments of a window with words: its pieces, or what pauses divide."""
+        """The segments of a window with words, which begin and end them: its pieces, or what pauses divide."""
         words: list[TokenWord] = []
         ids: list[int] = []
-        segments: list[tuple[float, float, int, int]] = []  # start, end, first word and the one after the last
-        for start, end, piece in pieces:
+        bounds: list[tuple[int, int]] = []  # first word of each segment and the one after its last
+        for _, _, piece in pieces:
             piece_ids = self._text_ids(piece)
             of_piece = [word.later(len(ids)) for word in token_words(*self.tokenizer.decode_spans(piece_ids))]
-            segments.append((start, end, len(words), len(words) + len(of_piece)))
+            bounds.append((len(words), len(words) + len(of_piece)))
             words += of_piece
             ids += piece_ids
         if not words:
@@ -332,17 +339,16 @@ class Transcriber(LoadedModels):
         assert isinstance(request.source, FeatureFrames)
         log_probs = [p for number, p in zip(best.ids, best.token_log_probs, strict=False) if self._text_ids([number])]
         timed = time_words(words, self._text_attention(request, ids), request.source, seconds, log_probs)
-        if times.divide:
-            segments = [(timed[a].start, timed[b - 1].end, a, b) for a, b in segment_bounds(timed)]
         return [
             SpeechSegment(
-                start,
-                end,
+                timed[first].start,
+                timed[last - 1].end,
                 "".join(word.text for word in words[first:last]).strip(),
                 best.log_prob,
                 tuple(timed[first:last]) if times.words else (),
             )
-            for start, end, first, last in segments
+            for first, last in (segment_bounds(timed) if times.divide else bounds)
+            if last > first
         ]
 
     def _text_attention(self, request: SearchRequest, ids: Sequence[int]) -> Floats:

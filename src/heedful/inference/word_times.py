@@ -7,6 +7,7 @@ pauses too, so each word is then reduced to the sound in which its tokens have m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,9 +19,10 @@ from heedful.text.words import NO_WORD, Span, word_spans, words_of_spans
 
 MEDIAN_WIDTH = 7  # positions of the filter that smooths the attention of a token over time
 PAUSE_SECONDS = 0.2  # shorter quiet stretches, such as that before a "t", do not interrupt a word
-LOUDNESS = 0.3  # between the quiet and the loud frames of a window: from here on a frame is sound
-QUIET, LOUD = 5, 95  # percentiles of the loudness of frames
-CONTRAST = 0.25  # 10 dB; if these percentiles are closer together, all of a window is sound
+QUIET, LOUD = 5, 99  # percentiles of the loudness of a window; log-mel values of 1 are 40 dB apart
+LOUDNESS = 0.3  # on the way from the quiet to the loud: from here on a frame is sound,
+SOUND_RANGE = 0.5  # unless it is so far below the loud, as the noise of a room is beside digital silence
+CONTRAST = 0.25  # if the quiet and the loud are closer together, all of a window is sound
 SENTENCE_PAUSE = 0.6  # seconds between two words that end a segment,
 LONGEST_SEGMENT = 7.0  # which is not longer than this, in seconds,
 SEGMENT_CHARACTERS = 84  # and this, two lines of a subtitle
@@ -127,15 +129,21 @@ def time_words(
     positions = min(features.positions, max(1, round(seconds * FRAMES_PER_SECOND / stride)))
     weights = weights[..., :positions] / np.maximum(weights[..., :positions].sum(-1, keepdims=True), 1e-9)
     sound = has_sound(features.frames, stride, positions)
-    starts, mean, step = [*token_starts(weights), positions], weights.mean(0), stride / FRAMES_PER_SECOND
+    bounds, mean = [*_divide_shared(token_starts(weights)), float(positions)], weights.mean(0)
     timed = []
     for word in words:
         first, last = word.tokens[0], word.tokens[-1]
-        start, end = starts[first], max(starts[last + 1], starts[first] + 1)
-        start, end = _loudest_stretch(start, end, mean[first : last + 1].sum(0), sound)
+        span = _loudest_stretch(bounds[first], bounds[last + 1], mean[first : last + 1].sum(0), sound)
+        start, end = (min(position * stride / FRAMES_PER_SECOND, seconds) for position in span)
         probability = float(np.exp(np.mean([log_probs[token] for token in word.tokens])))
-        timed.append(SpokenWord(word.text.strip(), start * step, min(end * step, seconds), probability))
+        timed.append(SpokenWord(word.text.strip(), start, end, probability))
     return timed
+
+
+def _divide_shared(starts: Sequence[int]) -> list[float]:
+    """Rising positions: labels that start at the same one get equal parts of it."""
+    places = [starts[:label].count(start) for label, start in enumerate(starts)]
+    return [start + place / starts.count(start) for start, place in zip(starts, places, strict=True)]
 
 
 def has_sound(frames: Frames, stride: int, positions: int) -> NDArray[np.bool_]:
@@ -144,17 +152,19 @@ def has_sound(frames: Frames, stride: int, positions: int) -> NDArray[np.bool_]:
     quiet, loud = np.percentile(loudness, (QUIET, LOUD))
     if loud - quiet < CONTRAST:
         return np.ones(positions, np.bool_)
-    sound: NDArray[np.bool_] = loudness >= quiet + LOUDNESS * (loud - quiet)
+    sound: NDArray[np.bool_] = loudness >= max(quiet + LOUDNESS * (loud - quiet), loud - SOUND_RANGE)
     for start, end in _stretches(~sound):
         if start > 0 and end < positions and (end - start) * stride < PAUSE_SECONDS * FRAMES_PER_SECOND:
             sound[start:end] = True
     return sound
 
 
-def _loudest_stretch(start: int, end: int, attention: Floats, sound: NDArray[np.bool_]) -> tuple[int, int]:
+def _loudest_stretch(start: float, end: float, attention: Floats, sound: NDArray[np.bool_]) -> tuple[float, float]:
     """The stretch of sound between two positions that has most attention; all of it if there is no sound."""
-    stretches = [(start + first, start + last) for first, last in _stretches(sound[start:end])]
-    return max(stretches, key=lambda bounds: float(attention[slice(*bounds)].sum()), default=(start, end))
+    first = int(start)
+    stretches = [(first + a, first + b) for a, b in _stretches(sound[first : math.ceil(end)])]
+    loudest = max(stretches, key=lambda bounds: float(attention[slice(*bounds)].sum()), default=(start, end))
+    return max(start, loudest[0]), min(end, loudest[1])
 
 
 def _stretches(values: NDArray[np.bool_]) -> list[tuple[int, int]]:
