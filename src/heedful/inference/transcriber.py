@@ -112,10 +112,7 @@ class Transcriber(LoadedModels):
 
     def transcripts(self, recordings: Sequence[Recording], **options: Any) -> list[Transcript]:
         """The segments of each recording, with times. Options are those of `stream`."""
-        if isinstance(recordings, np.ndarray):
-            raise TypeError("recordings are an array of samples; give one or several arrays in a list.")
-        if isinstance(recordings, str | bytes) or not isinstance(recordings, Iterable):
-            raise _not_recordings(recordings)
+        _check_several(recordings)
         return list(self.stream(recordings, **options))
 
     def stream(
@@ -374,6 +371,13 @@ class Transcriber(LoadedModels):
                 pieces.append((start, time, text))
             start, text = time, []
         return [*pieces, *([(start, seconds, text)] if whisper.text_ids(text) else [])]
+
+
+def _check_several(recordings: object) -> None:
+    if isinstance(recordings, np.ndarray):
+        raise TypeError("recordings are an array of samples; give one or several arrays in a list.")
+    if isinstance(recordings, str | bytes) or not isinstance(recordings, Iterable):
+        raise _not_recordings(recordings)
 
 
 def _not_recordings(value: object) -> TypeError:
