@@ -74,15 +74,14 @@ def test_no_label_of_the_sound_view_is_cut_off(browser: Browser, folder: Path, t
     soundfile.write(tmp_path / "a.wav", word("ma"), 16_000)
     data = explain(open_folder(folder), str(tmp_path / "a.wav")).data()
     sound = data["sound"]
-    sound["seconds"] = 0.5  # the last label of the time axis is at the right edge, and so is the last token
-    sound["tokens"] = [token | {"seconds": min(token["seconds"], 0.3)} for token in sound["tokens"][:-1]]
-    sound["tokens"] += [{"text": "<|endoftext|>", "seconds": 0.5}]
+    sound["seconds"] = 0.5  # the last label of the time axis is at the right edge, and so is the last word
+    sound["words"] = [{"text": "one", "start": 0.1, "end": 0.3}, {"text": "two-hundred", "start": 0.49, "end": 0.5}]
     (tmp_path / "page.html").write_text(render(data), encoding="utf-8")
     page = browser.open(tmp_path / "page.html", "", 1280)
     assert page.drawn(".heat canvas")
     drawn = page.run(LABELS)
     texts = [text for text, *_ in drawn["labels"]]
-    assert "<|endoftext|>" in texts and "0.5 s" in texts
+    assert "two-hundred" in texts and "0.5 s" in texts
     for text, start, end in drawn["labels"]:
         assert start >= -0.5 and end <= drawn["width"] + 0.5, text
     page.close()

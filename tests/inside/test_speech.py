@@ -1,8 +1,7 @@
-"""The explanation of a transcript: the spectrogram, and where each token was heard."""
+"""The explanation of a transcript: the spectrogram, and where each word was heard."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 import soundfile
 
 from heedful.errors import SettingError
+from heedful.inference.transcriber import Transcriber
 from heedful.inside import draw_attention, explain
-from heedful.inside.recorded_speech import monotonic_path
 from heedful.interop import open_folder
 from tests.audio.sounds import word
 from tests.inference.test_transcriber import folder  # noqa: F401
@@ -23,15 +22,6 @@ def recording(tmp_path: Path) -> Path:
     return tmp_path / "a.wav"
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_path_is_the_best_monotonic_one(seed: int) -> None:
-    """Against exhaustive search."""
-    weights = np.random.default_rng(seed).dirichlet(np.ones(5), size=4)
-    rising = (path for path in itertools.product(range(5), repeat=4) if list(path) == sorted(path))
-    best = max(rising, key=lambda path: sum(np.log(weights[t, s] + 1e-6) for t, s in enumerate(path)))
-    assert monotonic_path(weights) == list(best)
-
-
 def test_what_the_page_shows(folder: Path, recording: Path) -> None:  # noqa: F811
     explanation = explain(open_folder(folder), str(recording))
     run, data = explanation.run, explanation.data()
@@ -40,11 +30,22 @@ def test_what_the_page_shows(folder: Path, recording: Path) -> None:  # noqa: F8
     assert sound["spectrogram"].shape[1] == 80 and len(sound["tokens"]) == len(run.labels)
     assert sound["weights"].shape == (len(run.labels), len(run.source.ids))
     assert data["sides"]["source"]["pieces"][:3] == ["0.00", "0.02", "0.04"]
-    times = [token["seconds"] for token in sound["tokens"]]
-    assert times == sorted(times) and times[-1] <= sound["seconds"]
+    ends = [(token["start"], token["end"]) for token in sound["tokens"] if "start" in token]
+    assert len(ends) == len(run.labels) - (run.labels[-1] == run.folder.tokenizer.eos_id)
+    assert all(start <= end <= sound["seconds"] for start, end in ends)
+    assert [word["text"] for word in sound["words"]] == run.output.split()
     assert [attention["kind"] for attention in data["attentions"]] == ["self", "cross"]
     assert explanation.numbers()["attention"]["decoder.0.cross.weights"]["keys"] == "source"
-    assert "Where each token was heard" in explanation.html()
+    assert "Where each word was heard" in explanation.html()
+
+
+def test_words_are_where_transcribing_times_them(folder: Path, recording: Path) -> None:  # noqa: F811
+    opened = open_folder(folder)
+    segments = Transcriber(opened).transcripts([recording], word_timestamps=True)[0].segments
+    expected = [(word.text, word.start, word.end) for segment in segments for word in segment.words]
+    words = [tuple(word.values()) for word in explain(opened, str(recording)).data()["sound"]["words"]]
+    assert [word for word, *_ in words] == [word for word, *_ in expected] != []
+    assert np.array([times for _, *times in words]) == pytest.approx(np.array([times for _, *times in expected]))
 
 
 @pytest.mark.parametrize("what", [None, "decoder.0.cross"])

@@ -283,9 +283,10 @@ class Transcriber(LoadedModels):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids as text, without special tokens."""
-        return self.tokenizer.decode(self._text_ids(ids)).strip()
+        return self.tokenizer.decode(self.text_ids(ids)).strip()
 
-    def _text_ids(self, ids: Sequence[int]) -> list[int]:
+    def text_ids(self, ids: Sequence[int]) -> list[int]:
+        """The ids without Whisper's special tokens."""
         return list(ids) if self.whisper is None else self.whisper.text_ids(ids)
 
     def _constrained(self, options: SearchOptions, timestamps: bool, prompt: int) -> SearchOptions:
@@ -326,7 +327,7 @@ class Transcriber(LoadedModels):
         ids: list[int] = []
         bounds: list[tuple[int, int]] = []  # first word of each segment and the one after its last
         for _, _, piece in pieces:
-            piece_ids = self._text_ids(piece)
+            piece_ids = self.text_ids(piece)
             of_piece = [word.later(len(ids)) for word in token_words(*self.tokenizer.decode_spans(piece_ids))]
             bounds.append((len(words), len(words) + len(of_piece)))
             words += of_piece
@@ -334,7 +335,7 @@ class Transcriber(LoadedModels):
         if not words:
             return []
         assert isinstance(request.source, FeatureFrames)
-        log_probs = [p for number, p in zip(best.ids, best.token_log_probs, strict=False) if self._text_ids([number])]
+        log_probs = [p for number, p in zip(best.ids, best.token_log_probs, strict=False) if self.text_ids([number])]
         timed = time_words(words, self._text_attention(request, ids), request.source, seconds, log_probs)
         return [
             SpeechSegment(

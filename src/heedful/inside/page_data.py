@@ -7,19 +7,20 @@ layers stay, and the page says so.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.audio.log_mel import FRAMES_PER_SECOND
+from heedful.audio.log_mel import FRAMES_PER_SECOND, FeatureFrames
+from heedful.inference.word_times import SpokenWord, TokenWord, time_words, token_words, upper_heads
 from heedful.inside.expert_use import chosen_experts
 from heedful.inside.head_roles import head_roles
 from heedful.inside.page_packing import half, shares
 from heedful.inside.position_figures import relative_table
-from heedful.inside.recorded_run import RecordedRun, kinds
-from heedful.inside.recorded_speech import aligned_heads, monotonic_path
+from heedful.inside.recorded_run import RecordedRun, RecordedSound, kinds
 from heedful.inside.tokens import TokenReader
 from heedful.model.block import Stack
 from heedful.model.norms import NORMS
@@ -69,25 +70,44 @@ def _largest(weights: Tensor, count: int) -> dict[str, Any]:
     return {"values": shares(values, False), "places": np.asarray(places.numpy(), np.uint16), "kept": mass}
 
 
+def sound_heads(weights: Tensor) -> list[tuple[int, int]]:
+    """(L, H, T, S) cross-attention -> the heads that words are timed by, as (layer, head)."""
+    layers, heads = weights.shape[:2]
+    return upper_heads([(layer, head) for layer in range(layers) for head in range(heads)])
+
+
 def sound(run: RecordedRun) -> dict[str, Any] | None:
-    """The spectrogram of a recording, and where each token of its transcript was heard."""
+    """The spectrogram of a recording, and where each token and each word of its transcript was heard."""
     if run.sound is None or run.target is None:
         return None
     weights = attention_weights(run, "decoder", "cross")  # (L, H, T, S)
-    heads = aligned_heads(weights)
-    mean = torch.stack([weights[layer, head] for layer, head in heads]).mean(0)  # (T, S)
+    heads = sound_heads(weights)
+    chosen = torch.stack([weights[layer, head] for layer, head in heads])  # (heads, T, S)
     pieces = TokenReader(run.folder.tokenizer).side(run.labels).pieces
-    places = monotonic_path(mean.double().numpy())
-    tokens = [
-        {"text": text, "seconds": round(place * run.sound.step, 2)} for text, place in zip(pieces, places, strict=True)
-    ]
+    tokens: list[dict[str, Any]] = [{"text": text} for text in pieces]
+    rows = run.sound.text_rows
+    single = [TokenWord("", (place,)) for place in range(len(rows))]
+    for row, token in zip(rows, _timed(run.sound, chosen, single), strict=True):
+        tokens[row] |= {"start": token.start, "end": token.end}
+    words = token_words(*run.folder.tokenizer.decode_spans([run.labels[row] for row in rows]))
     return {
         "spectrogram": np.asarray(run.sound.frames, np.float16),
         "seconds": len(run.sound.frames) / FRAMES_PER_SECOND,
-        "weights": half(mean),
+        "weights": half(chosen.mean(0)),
         "tokens": tokens,
+        "words": [
+            {"text": word.text, "start": word.start, "end": word.end} for word in _timed(run.sound, chosen, words)
+        ],
         "heads": [f"decoder.{layer}.cross.{head}" for layer, head in heads],
     }
+
+
+def _timed(sound: RecordedSound, weights: Tensor, words: Sequence[TokenWord]) -> list[SpokenWord]:
+    """The times of words, whose tokens are numbered by text row, from the (H, T, S) attention of all rows."""
+    rows = [*sound.text_rows, *range(max(sound.text_rows, default=0) + 1, weights.size(1))]  # and the end
+    features = FeatureFrames.of(sound.frames, round(sound.step * FRAMES_PER_SECOND))
+    attention = weights[:, rows].float().cpu().numpy()
+    return time_words(words, attention, features, len(sound.frames) / FRAMES_PER_SECOND, [0.0] * len(rows))
 
 
 def steps(run: RecordedRun) -> dict[str, Any] | None:

@@ -35,10 +35,11 @@ CONTINUED = 12  # tokens that a GPT adds to a text
 
 @dataclass(frozen=True)
 class RecordedSound:
-    """Log-mel frames (T, F), and the seconds of one position of the encoder."""
+    """Log-mel frames (T, F), the seconds of one position of the encoder, and which labels are text."""
 
     frames: Frames
     step: float
+    text_rows: list[int]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Runs one window of a recording through a speech recognizer and records it, for the page and the figures.
 
-The page shows the spectrogram with cross-attention over time, and each token under the sound that it came from.
+The page shows the spectrogram with cross-attention over time, and each word under the sound that it came from.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.audio.audio_files import AudioFile
@@ -23,7 +21,6 @@ from heedful.inside.recorded_run import RecordedRun, RecordedSound
 from heedful.inside.tokens import TokenReader, TokenSide
 from heedful.storage.folder import ModelFolder
 
-ALIGNED_HEADS = 4  # heads whose mean shows where a token was heard
 RECORDED = ("decoder*", "encoder", "front_end", "logits")  # the attention of the encoder is too large for a page
 
 
@@ -65,7 +62,11 @@ def record_speech(folder: ModelFolder, path: str, target: str | None, search: di
         trace={name: _real_positions(name, tensor, positions) for name, tensor in trace.items()},
         tree=None if target is not None else tree,
         note=note,
-        sound=RecordedSound(features.frames[: positions * model.config.feature_stride], step),
+        sound=RecordedSound(
+            features.frames[: positions * model.config.feature_stride],
+            step,
+            [row for row, token in enumerate(written) if transcriber.text_ids([token]) and token != tokenizer.eos_id],
+        ),
     )
 
 
@@ -82,35 +83,3 @@ def _real_positions(name: str, tensor: Tensor, positions: int) -> Tensor:
     if ".cross.keys" in name or ".cross.values" in name:
         return tensor[:, :positions]
     return tensor[:positions] if name.startswith(("encoder", "front_end")) else tensor
-
-
-def aligned_heads(weights: Tensor) -> list[tuple[int, int]]:
-    """(L, H, T, S) -> the heads that move through the sound as the text does.
-
-    Ranked by how much weight a monotonic path through the attention of a head collects.
-    """
-    layers, heads, tokens, _ = weights.shape
-    scores = []
-    for layer in range(layers):
-        for head in range(heads):
-            matrix = weights[layer, head].double().numpy()
-            path = monotonic_path(matrix)
-            moved = path[-1] - path[0] if tokens > 1 else 1
-            scores.append((float(matrix[np.arange(tokens), path].mean()) * (moved > 0), layer, head))
-    best = sorted(scores, key=lambda score: (-score[0], score[1], score[2]))[:ALIGNED_HEADS]
-    return [(layer, head) for _, layer, head in best]
-
-
-def monotonic_path(weights: NDArray[np.float64]) -> list[int]:
-    """(T, S) -> a position for each token, never falling, whose weights have the largest sum of logarithms."""
-    scores = np.log(weights + 1e-6)
-    total, choices = scores[0], []
-    for row in scores[1:]:
-        best = np.maximum.accumulate(total)
-        where = np.maximum.accumulate(np.where(total == best, np.arange(len(total)), 0))
-        choices.append(where)
-        total = best + row
-    path = [int(total.argmax())]
-    for where in reversed(choices):
-        path.append(int(where[path[-1]]))
-    return path[::-1]

@@ -9,10 +9,9 @@ import torch
 from heedful.inference.alignment import HeadChoice, align_words, choose_heads, cross_attention, weights_by_word
 from heedful.inference.forced_decoding import Pair, frame_pair
 from heedful.inference.torch_forced_decoder import TorchForcedDecoder
-from heedful.inside.page_data import attention_weights
+from heedful.inside.page_data import attention_weights, sound_heads
 from heedful.inside.page_packing import half
 from heedful.inside.recorded_run import RecordedRun
-from heedful.inside.recorded_speech import aligned_heads
 from heedful.model.transformer import EncoderDecoder
 from heedful.text import NO_WORD, words_of_spans
 from heedful.text.words import words as words_in
@@ -22,7 +21,7 @@ def alignment_heads(run: RecordedRun) -> HeadChoice:
     """The heads that align the words of a translation, or follow the sound of a recording."""
     assert isinstance(run.folder.model, EncoderDecoder)
     if run.sound is not None:
-        return HeadChoice(tuple(aligned_heads(attention_weights(run, "decoder", "cross"))))
+        return HeadChoice(tuple(sound_heads(attention_weights(run, "decoder", "cross"))))
     return choose_heads(TorchForcedDecoder(run.folder.model), [_pair(run)])
 
 

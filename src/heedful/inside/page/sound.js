@@ -1,24 +1,30 @@
-// Speech: the spectrogram, cross-attention over time, and each token under the sound that it came from.
+// Speech: the spectrogram, each word under the sound that it came from, and cross-attention over time.
+
+// ["decoder.2.cross.0", "decoder.2.cross.1"] -> ["decoder.2.cross.0–1"]
+const layers = (heads) =>
+  [...new Set(heads.map((head) => head.replace(/\.\d+$/, "")))].map((name) => {
+    const numbers = heads.filter((head) => head.startsWith(`${name}.`)).map((head) => head.split(".").pop());
+    return numbers.length > 1 ? `${name}.${numbers[0]}–${numbers.at(-1)}` : `${name}.${numbers[0]}`;
+  });
 
 views.sound = {
   title: "Sound",
   has: () => Boolean(data.sound),
   show(main) {
-    const { spectrogram, seconds, weights, tokens, heads } = data.sound;
+    const { spectrogram, seconds, weights, tokens, words, heads } = data.sound;
     const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "spectrogram with cross-attention" });
     const holder = h("div", { class: "heat" }, canvas);
     state.token = Math.min(state.token, tokens.length - 1);
     put(
       main,
-      h("h2", {}, "Where each token was heard"),
+      h("h2", {}, "Where each word was heard"),
       h(
         "p",
         { class: "lead" },
-        "Above: the log-mel spectrogram, low frequencies at the bottom. Below: for each token (a row), the ",
-        `cross-attention over time, the mean of ${heads.length} heads that move through the sound as the text does (`,
-        heads.map((name, i) => [i ? ", " : "", h("code", {}, name)]),
-        "). The words between stand at the place of a path that never goes back in time. ",
-        "Point at a row to see its place.",
+        "Above: the log-mel spectrogram, low frequencies at the bottom, and each word under its sound. ",
+        "Below: for each token (a row), the cross-attention over time, the mean of the heads in the upper half of the decoder (",
+        layers(heads).map((name, i) => [i ? ", " : "", h("code", {}, name)]),
+        "), by which the words are timed. Point at a row to see its sound.",
       ),
       holder,
     );
@@ -55,18 +61,23 @@ views.sound = {
         context.font = labelFont(12);
         context.textBaseline = "middle";
         const ends = [-1e9, -1e9, -1e9];
-        tokens.forEach(({ text, seconds: time }, i) => {
-          const x = at(time),
+        const chosen = tokens[state.token],
+          warm = style.getPropertyValue("--warm");
+        for (const { text, start, end } of words) {
+          const x = at(start),
             long = context.measureText(text).width,
-            start = Math.min(x, width - long), // not beyond the right edge
-            level = ends.findIndex((end) => end < start - 4);
-          context.fillStyle = i === state.token ? style.getPropertyValue("--warm") : ink;
-          if (level >= 0) {
-            context.textAlign = "left";
-            context.fillText(text, start, high + 14 + 18 * level);
-            ends[level] = start + long;
-            context.fillRect(x, high, 1, 6 + 18 * level);
-          }
+            place = Math.min(x + 4, width - long), // not beyond the right edge
+            level = ends.findIndex((right) => right < place - 4);
+          context.fillStyle = chosen.start < end && start < chosen.end ? warm : ink;
+          context.fillRect(x, high + 3, Math.max(1, at(end) - x - 2), 3);
+          if (level < 0) continue;
+          context.textAlign = "left";
+          context.fillText(text, place, high + 18 + 18 * level);
+          ends[level] = place + long;
+          context.fillRect(x, high + 3, 1, 8 + 18 * level);
+        }
+        tokens.forEach(({ text }, i) => {
+          context.fillStyle = i === state.token ? warm : ink;
           context.textAlign = "right";
           context.fillText(fitting(context, text, left - 12), left - 6, top + (i + 0.5) * line);
         });
@@ -75,11 +86,10 @@ views.sound = {
         const stride = [0.1, 0.2, 0.5, 1, 2, 5, 10].find((each) => (room * each) / seconds > 40) || 30;
         for (let time = 0; time <= seconds; time += stride)
           context.fillText(`${figure(time, stride < 1 ? 1 : 0)} s`, at(time), top + line * rows.length + 12);
-        context.strokeStyle = style.getPropertyValue("--warm");
+        context.strokeStyle = warm;
         context.lineWidth = 2;
         context.strokeRect(left, top + state.token * line, room, line);
-        const x = at(tokens[state.token].seconds);
-        context.strokeRect(x, 0, 0.5, high);
+        if ("start" in chosen) context.strokeRect(at(chosen.start), 1, at(chosen.end) - at(chosen.start), high);
       });
     };
     canvas.addEventListener("pointermove", (event) => {
