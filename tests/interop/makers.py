@@ -29,7 +29,7 @@ def shaken(model: Any, seed: int = 0) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if "embed_positions" not in name:
+            if weight.requires_grad:  # not the sinusoids
                 spread = 1.2 * min(weight.shape) ** -0.5 if weight.dim() > 1 else 0.2
                 weight.copy_(torch.randn(weight.shape, generator=generator) * spread + (name.endswith("norm.weight")))
         if hasattr(model, "final_logits_bias"):
