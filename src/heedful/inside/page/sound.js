@@ -1,7 +1,7 @@
 // Speech: the spectrogram, each word under the sound that it came from, and cross-attention over time.
 
 // ["decoder.2.cross.0", "decoder.2.cross.1"] -> ["decoder.2.cross.0–1"]
-const layers = (heads) =>
+const headRanges = (heads) =>
   [...new Set(heads.map((head) => head.replace(/\.\d+$/, "")))].map((name) => {
     const numbers = heads.filter((head) => head.startsWith(`${name}.`)).map((head) => head.split(".").pop());
     return numbers.length > 1 ? `${name}.${numbers[0]}–${numbers.at(-1)}` : `${name}.${numbers[0]}`;
@@ -23,7 +23,7 @@ views.sound = {
         { class: "lead" },
         "Above: the log-mel spectrogram, low frequencies at the bottom, and each word under its sound. ",
         "Below: for each token (a row), the cross-attention over time, the mean of the heads in the upper half of the decoder (",
-        layers(heads).map((name, i) => [i ? ", " : "", h("code", {}, name)]),
+        headRanges(heads).map((name, i) => [i ? ", " : "", h("code", {}, name)]),
         "), by which the words are timed. Point at a row to see its sound.",
       ),
       holder,
