@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import io
 import json
 import socket
+import struct
 import sys
 import threading
 import time
@@ -404,6 +406,25 @@ def test_the_last_accept_leaves_no_connection_in_the_backlog():
         if sys.platform == "linux":
             with pytest.raises(TimeoutError):
                 socket.create_connection(listener.getsockname(), timeout=0.2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sockets have filters on Linux only")
+def test_a_connection_that_has_inherited_the_filter_is_heard():
+    """As one that is established while the filter is attached; this filter drops only packets with data."""
+    long_packets = [(0x80, 0, 0, 0), (0x25, 0, 1, 100), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF)]  # BPF: length > 100
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in long_packets))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(10)
+        listener.setblocking(False)
+        attached = struct.pack("HP", len(long_packets), ctypes.addressof(program))
+        listener.setsockopt(socket.SOL_SOCKET, server.SO_ATTACH_FILTER, attached)
+        with socket.create_connection(listener.getsockname()) as client:
+            (accepted,) = server.accept_last(listener)
+            with accepted:
+                accepted.settimeout(20)
+                client.sendall(b"x" * 200)
+                assert accepted.recv(200) == b"x" * 200
 
 
 def test_models_and_keys_are_reloaded_without_a_loss(folders, tmp_path):

@@ -69,7 +69,7 @@ def test_it_serves_reloads_revives_and_drains(folders: dict[str, Path], tmp_path
         server.kill()
         server.wait()
     assert server.returncode == 0
-    assert set(statuses) == {200}
+    assert set(statuses) == {200}, errors
     events = [json.loads(line)["event"] for line in errors.splitlines()]
     assert {"model reloaded", "worker process died, restarting", "server is draining", "server stopped"} <= set(events)
     assert "key" not in errors

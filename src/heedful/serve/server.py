@@ -32,7 +32,7 @@ UNREAD_TIMEOUT_SECONDS = 60.0  # the kernel closes a connection whose client has
 NOT_READY_SECONDS = 1.0  # from /ready answering 503 to the end of accepting connections
 LINGER_SECONDS = 0.5  # after that, open connections may still send a request
 FIRST_REQUEST_SECONDS = 3.0  # and new connections, which the client has opened for a request, wait for it longer
-SO_ATTACH_FILTER = 26  # of Linux; the module socket does not have it
+SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # of Linux; the module socket does not have them
 DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # a classic BPF program of one instruction: keep 0 bytes of a packet
 
 
@@ -132,7 +132,8 @@ def accept_last(listener: socket.socket) -> list[socket.socket]:
     """Accept what waits in the backlog of a non-blocking socket; the kernel resets it when the socket is closed.
 
     On Linux no connection joins the backlog any more: the client of a dropped packet tries again in a second, and is
-    refused, which it can tell from a request that was lost.
+    refused, which it can tell from a request that was lost. A connection that was established in the same instant has
+    inherited the filter; without it, what its client sends again arrives.
     """
     if sys.platform == "linux":
         program = ctypes.create_string_buffer(DROP_ALL)
@@ -144,6 +145,10 @@ def accept_last(listener: socket.socket) -> list[socket.socket]:
     with contextlib.suppress(OSError):  # none is left
         while True:
             connections.append(listener.accept()[0])
+    if sys.platform == "linux":
+        for connection in connections:
+            with contextlib.suppress(OSError):  # most have no filter
+                connection.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
     return connections
 
 
