@@ -60,8 +60,9 @@ views.sound = {
         context.drawImage(pictures[1], left, top, room, line * rows.length);
         context.font = labelFont(12);
         context.textBaseline = "middle";
-        const ends = [-1e9, -1e9, -1e9];
-        const chosen = tokens[state.token],
+        const ends = [-1e9, -1e9, -1e9],
+          labels = [],
+          chosen = tokens[state.token],
           warm = style.getPropertyValue("--warm");
         for (const { text, start, end } of words) {
           const x = at(start),
@@ -71,10 +72,15 @@ views.sound = {
           context.fillStyle = chosen.start < end && start < chosen.end ? warm : ink;
           context.fillRect(x, high + 3, Math.max(1, at(end) - x - 2), 3);
           if (level < 0) continue;
-          context.textAlign = "left";
-          context.fillText(text, place, high + 18 + 18 * level);
           ends[level] = place + long;
+          labels.push({ text, place, long, y: high + 18 + 18 * level, color: context.fillStyle });
           context.fillRect(x, high + 3, 1, 8 + 18 * level);
+        }
+        context.textAlign = "left";
+        for (const { text, place, long, y, color } of labels) {
+          context.clearRect(place - 2, y - 8, long + 4, 16); // lines to lower words pass behind
+          context.fillStyle = color;
+          context.fillText(text, place, y);
         }
         tokens.forEach(({ text }, i) => {
           context.fillStyle = i === state.token ? warm : ink;
