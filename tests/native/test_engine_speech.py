@@ -110,6 +110,33 @@ def test_forced_decoding_is_that_of_torch(settings: dict[str, Any]) -> None:
         assert np.array_equal(engine.log_probs([pair])[0], log_probs[place])
 
 
+@torch.inference_mode()
+def test_forced_decoding_of_long_recordings_takes_fewer_tokens_at_once() -> None:
+    """The attention of 64 tokens to 1,500 positions in 48 heads would take more memory than a step may have."""
+    sizes = {"n_heads": 12, "encoder_layers": 1, "decoder_layers": 4, "source_max_length": 1500, "max_length": 70}
+    model = module(KINDS[0] | sizes)
+    random = np.random.default_rng(4)
+    frames = random.normal(size=(1500 * model.config.feature_stride, BINS)).astype(np.float32)
+    target = [1, *random.integers(4, V, 66).tolist(), 2]
+    pairs: list[Pair] = [(FeatureFrames.of(frames, model.config.feature_stride), target)]
+    engine, decoder = EngineForcedDecoder(Engine(ModuleWeights(model), int8=False), 2), TorchForcedDecoder(model)
+    ours, theirs = engine.attention(pairs, engine.heads)[0], decoder.attention(pairs, decoder.heads)[0]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(engine.log_probs(pairs)[0], decoder.log_probs(pairs)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_forced_decoding_reads_frames_in_any_memory_order() -> None:
+    model = module(KINDS[0])
+    engine = EngineForcedDecoder(Engine(ModuleWeights(model), int8=False), 1)
+    (expected,) = engine.log_probs([(recordings(model.config)[0], [1, 7, 5, 2])])
+    for change in (np.asfortranarray, lambda frames: frames.astype(np.float64)):
+        changed = recordings(model.config)[0]
+        object.__setattr__(changed, "frames", change(changed.frames))
+        assert np.array_equal(engine.log_probs([(changed, [1, 7, 5, 2])])[0], expected)
+    with pytest.raises(TypeError, match="recordings and ids"):
+        engine.log_probs([(recordings(model.config)[0], [1, 2]), ([5, 6], [1, 2])])
+
+
 class NoNeighbors(RowConstraint):
     """A token is never followed by one next to it, and number 7 never occurs."""
 

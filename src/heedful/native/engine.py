@@ -213,11 +213,15 @@ def concatenate_sources(
     sources: Sequence[Sequence[int] | FeatureFrames],
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[np.float32] | None, npt.NDArray[np.int32]]:
     """Ids, or audio frames, of several sources, the other one None; and the length of each source."""
-    recordings = [source.frames for source in sources if isinstance(source, FeatureFrames)]
+    recordings = [source for source in sources if isinstance(source, FeatureFrames)]
+    ids = [source for source in sources if not isinstance(source, FeatureFrames)]
+    if recordings and ids:
+        raise TypeError("sources are recordings and ids; a model reads only one kind")
     if recordings:
-        return None, np.concatenate(recordings), np.array([len(source) for source in sources], np.int32)
-    ids, lengths = concatenate([source for source in sources if not isinstance(source, FeatureFrames)])
-    return ids, None, lengths
+        frames = np.ascontiguousarray(np.concatenate([source.frames for source in recordings]), np.float32)
+        return None, frames, np.array([len(source) for source in recordings], np.int32)
+    concatenated, lengths = concatenate(ids)
+    return concatenated, None, lengths
 
 
 def _numbers(values: Sequence[int]) -> ctypes.Array[c_int32]:

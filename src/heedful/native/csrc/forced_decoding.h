@@ -7,7 +7,8 @@
 namespace heedful {
 
 constexpr size_t FORCED_GROUP_TOKENS = 256;  // of both sides, after which a group of pairs is full
-constexpr size_t FORCED_ROWS = 64;           // target tokens of one decoder step
+constexpr size_t FORCED_ROWS = 64;           // target tokens of one decoder step, at most
+constexpr size_t FORCED_WEIGHTS = 1 << 22;   // attention weights of its rows, after which a step is full
 
 struct ForcedPairs {  // without padding; native/capi.py mirrors it
     SourceArrays sources;
@@ -53,14 +54,16 @@ inline void force_group(Decoder& decoder, const ForcedPair* pairs, size_t count,
     }
     decoder.encode(encoded);
     Buffer<float> buffer;
-    for (size_t first = 0; first < tokens.size(); first += FORCED_ROWS) {
-        const size_t R = std::min(FORCED_ROWS, tokens.size() - first);
+    for (size_t first = 0, R = 0; first < tokens.size(); first += R) {
         std::vector<Row> rows;
         std::vector<size_t> offsets{0};  // of each row's attention weights
-        for (size_t r = 0; r < R; ++r) {
-            const auto [p, t] = tokens[first + r];
+        for (R = 0; R < FORCED_ROWS && first + R < tokens.size(); ++R) {
+            const auto [p, t] = tokens[first + R];
+            const size_t heads = all.head_count ? size_t(config.decoder_layers) * config.heads : 0;
+            const size_t weights = heads * pairs[p].source_length;
+            if (R && offsets.back() + weights > FORCED_WEIGHTS) break;
             rows.push_back({&sentences[p], t - 1, pairs[p].target[t], 0});
-            offsets.push_back(offsets.back() + size_t(config.decoder_layers) * config.heads * pairs[p].source_length);
+            offsets.push_back(offsets.back() + weights);
         }
         if (all.head_count) buffer.ensure(offsets.back());
         for (size_t r = 0; r < R && all.head_count; ++r) rows[r].cross_weights = buffer.get() + offsets[r];
@@ -79,18 +82,18 @@ inline void force_group(Decoder& decoder, const ForcedPair* pairs, size_t count,
 }
 
 // log_probs receives the log-probability of each label, of all pairs, and `weights` (heads, T, S) of each pair. Each thread
-// computes its own groups of pairs; all threads compute a single group.
+// computes its own groups of pairs; all threads compute a single group if it is full.
 inline void force(const Model& model, int threads, const ForcedPairs& all, float* log_probs, float* weights) {
     const std::vector<ForcedPair> pairs = split_pairs(model.config, all, log_probs, weights);
     std::vector<size_t> groups{0};  // first pair of each, and the end
-    size_t tokens = 0;
+    size_t tokens = 0;  // of the last group
     for (size_t p = 0; p < pairs.size(); ++p) {
+        if (groups.back() == p) tokens = 0;
         tokens += pairs[p].source_length + pairs[p].labels;
-        if (tokens < FORCED_GROUP_TOKENS && p + 1 < pairs.size()) continue;
-        groups.push_back(p + 1), tokens = 0;
+        if (tokens >= FORCED_GROUP_TOKENS || p + 1 == pairs.size()) groups.push_back(p + 1);
     }
     const size_t count = groups.size() - 1;
-    if (count == 1) {
+    if (count == 1 && tokens >= FORCED_GROUP_TOKENS) {
         Decoder decoder(model, threads);
         return force_group(decoder, pairs.data(), pairs.size(), all);
     }
