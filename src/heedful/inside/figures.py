@@ -50,10 +50,7 @@ def draw_attention(run: RecordedRun, path: Path, what: str | None = None) -> Non
         weights = torch.stack([run.trace[f"{head.attention}.weights"][head.number] for head in heads]).mean(0)
         title = f"mean of {_together(heads)}"
         rows = run.target if shift else _written(run)
-        if run.sound is None:
-            _one(weights, rows, run.source, title, path)
-        else:
-            _over_time(weights, rows, run.sound, title, path)
+        _tokens(run, "cross", weights, rows, run.source, title, path)
         return
     stack, layer, kind, head, rows, columns = _named(run, what)
     weights = attention_weights(run, stack, kind)  # (L, H, T, S)
@@ -62,9 +59,9 @@ def draw_attention(run: RecordedRun, path: Path, what: str | None = None) -> Non
     elif what is None:
         _many(weights[layer : layer + 1], [f"layer {layer}"], f"{stack}, {kind}-attention", path)
     elif head is None:
-        _one(weights[layer].mean(0), rows, columns, f"{stack}.{layer}.{kind}, mean of its heads", path)
+        _tokens(run, kind, weights[layer].mean(0), rows, columns, f"{stack}.{layer}.{kind}, mean of its heads", path)
     else:
-        _one(weights[layer, head], rows, columns, f"{stack}.{layer}.{kind}.{head}", path)
+        _tokens(run, kind, weights[layer, head], rows, columns, f"{stack}.{layer}.{kind}.{head}", path)
 
 
 def draw_heads(importance: Importance, path: Path) -> None:
@@ -147,8 +144,24 @@ def _named(
     )
 
 
-def _one(weights: Tensor, rows: TokenSide | None, columns: TokenSide | None, title: str, path: Path) -> None:
+def _tokens(
+    run: RecordedRun,
+    kind: str,
+    weights: Tensor,
+    rows: TokenSide | None,
+    columns: TokenSide | None,
+    title: str,
+    path: Path,
+) -> None:
+    """(T, S) attention of one head or the mean of several: over the seconds of a recording, or between tokens."""
     assert rows is not None and columns is not None
+    if run.sound is not None and kind == "cross":
+        _over_time(weights, rows, run.sound, title, path)
+    else:
+        _between_tokens(weights, rows, columns, title, path)
+
+
+def _between_tokens(weights: Tensor, rows: TokenSide, columns: TokenSide, title: str, path: Path) -> None:
     height, width = weights.shape
     cell = 0.4 if max(height, width) <= MAX_LABELED else 6 / max(height, width)
     wide = max(3.2, 2 + cell * width)
@@ -163,9 +176,7 @@ def _one(weights: Tensor, rows: TokenSide | None, columns: TokenSide | None, tit
         axis.figure.colorbar(image, label="attention")
 
 
-def _over_time(weights: Tensor, rows: TokenSide | None, sound: RecordedSound, title: str, path: Path) -> None:
-    """The attention of the tokens of a transcript to the seconds of its recording."""
-    assert rows is not None
+def _over_time(weights: Tensor, rows: TokenSide, sound: RecordedSound, title: str, path: Path) -> None:
     height, width = weights.shape
     with _figure(path, (TIME_WIDTH, 1.4 + 0.2 * height), 1) as (axis,):
         bounds = (0, width * sound.step, height - 0.5, -0.5)
