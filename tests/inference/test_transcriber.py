@@ -129,7 +129,6 @@ def test_subtitles() -> None:
         "1\n00:00:00,000 --> 00:00:01,250\nOne & two\n\n2\n01:01:01,500 --> 01:01:02,000\nthree\n"
     )
     assert webvtt(segments).startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.250\nOne &amp; two\n\n")
-    assert Transcript(segments, 3700.0).text == "One & two three"
 
 
 def test_the_command_writes_text_json_and_subtitles(folder: Path, tmp_path: Path, transcriber: Transcriber) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from heedful.audio.log_mel import FeatureFrames
-from heedful.inference.transcript_formats import SpeechSegment, as_object, join_texts, subrip, word_segments
-from heedful.inference.word_times import (
+from heedful.inference.transcript_formats import (
+    SpeechSegment,
     SpokenWord,
-    TokenWord,
+    as_object,
+    join_texts,
+    subrip,
+    webvtt,
+    word_segments,
+)
+from heedful.inference.word_times import (
+    SoundPath,
     has_sound,
+    path_costs,
     segment_bounds,
     time_warping,
-    time_words,
-    token_starts,
     token_words,
     upper_heads,
 )
@@ -34,7 +42,7 @@ def test_tokens_start_where_those_of_transformers_do(labels: int, positions: int
     theirs = _median_filter(((theirs - mean) / deviation.clamp(min=1e-9))[None], 7)[0].mean(0)
     tokens, times = _dynamic_time_warping(-theirs.double())
     expected = times[np.diff(tokens, prepend=-1) > 0].tolist()
-    assert token_starts(weights) == expected
+    assert time_warping(path_costs(weights)) == expected
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -82,18 +90,15 @@ def focused(*spans: tuple[int, int], positions: int) -> np.ndarray:
 def test_words_are_timed_without_the_pauses_around_them() -> None:
     recorded = frames((-0.5, 20), (0.6, 20), (-0.5, 40), (0.6, 20), (-0.5, 20), (-0.5, 80))  # the last is padding
     weights = focused((20, 30), (30, 40), (80, 100), (110, 120), positions=200)
-    words = [TokenWord(" one", (0, 1)), TokenWord(" two", (2,))]
-    first, second = time_words(words, weights, recorded, 2.4, [np.log(0.5), np.log(0.5), np.log(0.9)])
-    assert (first.text, first.start, first.end) == ("one", pytest.approx(0.4), pytest.approx(0.8))
-    assert (second.text, second.start, second.end) == ("two", pytest.approx(1.6), pytest.approx(2.0))
-    assert (first.probability, second.probability) == (pytest.approx(0.5), pytest.approx(0.9))
-    assert time_words([], weights, recorded, 2.4, []) == []
+    path = SoundPath(weights, recorded, 2.4)
+    assert path.times((0, 1)) == pytest.approx((0.4, 0.8))
+    assert path.times((2,)) == pytest.approx((1.6, 2.0))
 
 
 def test_a_word_is_the_sound_that_its_tokens_attend_to() -> None:
     recorded = frames((0.6, 10), (-0.5, 30), (0.6, 20), (-0.5, 30), (0.6, 10))  # a word between two other sounds
-    (only,) = time_words([TokenWord("one", (0,))], focused((40, 60), (60, 100), positions=100), recorded, 2.0, [0.0])
-    assert (only.start, only.end) == (pytest.approx(0.8), pytest.approx(1.2))
+    path = SoundPath(focused((40, 60), (60, 100), positions=100), recorded, 2.0)
+    assert path.times((0,)) == pytest.approx((0.8, 1.2))
 
 
 def test_times_are_within_the_sound_and_in_order() -> None:
@@ -103,11 +108,21 @@ def test_times_are_within_the_sound_and_in_order() -> None:
         for count in (1, 2, 9):
             weights = random.gamma(0.3, size=(2, count + 1, length)).astype(np.float32)
             seconds = length * STRIDE / 100 - 0.005
-            words = [TokenWord("a", (token,)) for token in range(count)]
-            timed = time_words(words, weights, recorded, seconds, [-0.1] * count)
-            bounds = [bound for word in timed for bound in (word.start, word.end)]
+            path = SoundPath(weights, recorded, seconds)
+            times = [path.times((token,)) for token in range(count)]
+            bounds = [bound for pair in times for bound in pair]
             assert bounds == sorted(bounds) and 0 <= bounds[0] <= bounds[-1] <= seconds
-            assert all(word.start < word.end for word in timed if word.end < seconds)
+            assert all(start < end for start, end in times if end < seconds)
+
+
+def test_the_attention_of_a_large_model_is_not_copied() -> None:
+    weights = np.random.default_rng(1).random((40, 50, 1500), np.float32)  # 12 MB
+    recorded = FeatureFrames.of(np.random.default_rng(2).random((3000, 8), np.float32), STRIDE)
+    tracemalloc.start()
+    SoundPath(weights, recorded, 30.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < weights.nbytes
 
 
 @pytest.mark.parametrize(
@@ -116,6 +131,10 @@ def test_times_are_within_the_sound_and_in_order() -> None:
         (" And so", [(0, 4), (4, 7)], [(" And", (0,)), (" so", (1,))]),
         ("tokenized, yes", [(0, 5), (5, 9), (9, 10), (10, 14)], [("tokenized,", (0, 1, 2)), (" yes", (3,))]),
         ("oui ! non", [(0, 3), (3, 5), (5, 9)], [("oui !", (0, 1)), (" non", (2,))]),
+        ("a « b »", [(0, 1), (1, 3), (3, 5), (5, 7)], [("a", (0,)), (" « b »", (1, 2, 3))]),
+        ("costs $ 5", [(0, 5), (5, 7), (7, 9)], [("costs", (0,)), (" $ 5", (1, 2))]),
+        ("说「你」", [(0, 1), (1, 2), (2, 3), (3, 4)], [("说", (0,)), ("「你」", (1, 2, 3))]),
+        ("a (", [(0, 1), (1, 3)], [("a", (0,)), (" (", (1,))]),
         ("你好吗。", [(0, 2), (2, 3), (3, 4)], [("你好", (0,)), ("吗。", (1, 2))]),  # two words share a token
         ("é!", [(0, 0), (0, 1), (1, 2)], [("é!", (0, 1, 2))]),  # a character of two byte tokens
         ("", [], []),
@@ -133,15 +152,19 @@ def test_segments_end_at_pauses_and_are_short() -> None:
     assert segment_bounds(spoken(*np.arange(20) * 0.5)) == [(0, 14), (14, 20)]  # seven seconds
     assert segment_bounds(spoken(*np.arange(20) * 0.31)) == [(0, 17), (17, 20)]  # 84 characters
     assert segment_bounds([]) == []
+    chinese = [SpokenWord("字", place * 0.05, place * 0.05 + 0.05, 0.9) for place in range(100)]
+    assert segment_bounds(chinese) == [(0, 84), (84, 100)]  # without spaces between them
 
 
 def test_words_in_formats() -> None:
     words = SpokenWord("one", 0.5, 0.75, 0.9), SpokenWord("two", 1.0, 1.5, 0.25)
     segment = SpeechSegment(0.0, 2.0, "one two", -1.0, words).later(10.0)
     assert subrip(word_segments([segment])).splitlines()[:3] == ["1", "00:00:10,500 --> 00:00:10,750", "one"]
+    instant = SpeechSegment(1.0, 1.0, "so")
+    assert "00:00:01,000 --> 00:00:01,001" in subrip([instant]) and "00:01.000 --> 00:00:01.001" in webvtt([instant])
     from heedful.inference.transcriber import Transcript
 
-    values = as_object(Transcript((segment,), 12.0))["segments"][0]
+    values = as_object(Transcript("one two", (segment,), 12.0))["segments"][0]
     assert (values["start"], values["words"][1]) == (
         10.0,
         {"word": "two", "start": 11.0, "end": 11.5, "probability": 0.25},
@@ -152,6 +175,7 @@ def test_texts_are_joined_as_they_are_written() -> None:
     assert join_texts(["one", "", "two"]) == "one two"
     assert join_texts(["你好。", "世界", "and", "世界"]) == "你好。世界 and 世界"
     assert join_texts(["안녕", "세상"]) == "안녕 세상"
+    assert join_texts(["สวัสดี", "ครับ"]) == "สวัสดีครับ"
 
 
 def test_upper_heads() -> None:

@@ -82,11 +82,11 @@ def test_words_stand_under_their_sound(tmp_path: Path) -> None:
     assert starts == sorted(starts) and len(starts) == len(run.labels) - 1
 
 
-@pytest.mark.parametrize("what", [None, "decoder.0.cross"])
+@pytest.mark.parametrize("what", [None, "decoder.0.cross", "decoder.0.cross.1", "decoder.0.self"])
 def test_the_picture_of_a_recording(folder: Path, recording: Path, tmp_path: Path, what: str | None) -> None:  # noqa: F811
     draw_attention(explain(open_folder(folder), str(recording)).run, tmp_path / "x.svg", what)
     text = (tmp_path / "x.svg").read_text(encoding="utf-8")
-    assert "attention" in text and ("seconds" in text) == (what is None)
+    assert "attention" in text and ("seconds" in text) == (what != "decoder.0.self")
 
 
 def test_a_given_transcript_and_silence(folder: Path, recording: Path, tmp_path: Path) -> None:  # noqa: F811

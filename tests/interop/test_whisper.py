@@ -195,6 +195,14 @@ def test_a_damaged_vocabulary_is_refused(tmp_path: Path, line: str) -> None:
         openai_whisper.read_vocabulary(tmp_path / "x.pt", 51_864)
 
 
+def test_the_vocabulary_of_multilingual_models_has_an_id_without_bytes(tmp_path: Path) -> None:
+    (tmp_path / "multilingual.tiktoken").write_text(f"{tiktoken()}= {BYTES + len(MERGES)}\n")
+    tokenizer = openai_whisper.read_vocabulary(tmp_path / "x.pt", 51_865)
+    text = "the cat in a hat, naïve 🙂"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.find("<|endoftext|>") == BYTES + len(MERGES) + 1
+
+
 def test_ids_of_special_tokens_and_languages() -> None:
     english, all_languages = openai_whisper.special_tokens(51_864), openai_whisper.special_tokens(51_865)
     assert 50_256 + english.index("<|notimestamps|>") == 50_362 and 50_256 + len(english) == 51_864
@@ -212,7 +220,7 @@ def test_the_server_names_the_language(folder: Path, theirs: Any) -> None:
     def named(tokens: WhisperTokens | None, language: str | None = None) -> tuple[str | None, str]:
         transcriber.whisper = tokens
         file.seek(0)
-        result = SpeechJob(transcriber, AudioFile(file, "a.wav"), 60, language=language)
+        result = SpeechJob(transcriber, transcriber, AudioFile(file, "a.wav"), 60, language=language)
         code = result._language()
         answer = {"text": "", "seconds": 1, "segments": [], "language": code}
         return code, json.loads(_response(request, answer).body)["language"]
@@ -267,7 +275,7 @@ def test_segments_between_times(folder: Path, theirs: Any) -> None:
     time = transcriber.whisper.first_time  # type: ignore[union-attr]
     ids = [time, 65, 66, time + 20, time + 30, 67, time + 40, time + 45, 68]
     pieces = transcriber._pieces(ids, 1.5)
-    assert [(start, end, transcriber.decode(text)) for start, end, text in pieces] == [
+    assert [(piece.start, piece.end, transcriber.decode(piece.ids)) for piece in pieces] == [
         (0.0, 0.4, "AB"), (0.6, 0.8, "C"), (0.9, 1.5, "D"),
     ]  # fmt: skip
 
@@ -283,7 +291,9 @@ def test_words_between_times(folder: Path, theirs: Any) -> None:
     ids = (time, *text, time + 20, time + 30, *transcriber.tokenizer.encode(" the"), ord("."), time + 45)
     request = transcriber.search_request(window, transcriber.options({}), timestamps=True)
     best = Hypothesis(ids, -1.0, -9.0, tuple(-0.1 * n for n in range(len(ids) + 1)), True)
-    transcript = transcriber.transcript(window, request, [best], transcriber.times(True, True))
+    timer = transcriber.timer(transcriber.time_options(True, True), threads=1)
+    assert timer is not None
+    transcript = transcriber.transcript(window, request, [best], timer)
     assert [segment.text for segment in transcript.segments] == ["the in", "the."]
     assert [[one.text for one in segment.words] for segment in transcript.segments] == [["the", "in"], ["the."]]
     expected = -0.1 * np.array([np.arange(1, 1 + len(text) - 2).mean(), np.arange(len(text) - 1, len(text) + 1).mean()])
@@ -292,10 +302,13 @@ def test_words_between_times(folder: Path, theirs: Any) -> None:
     ids_of_text = tokens.text_ids(ids)
     eager = transformers.WhisperForConditionalGeneration.from_pretrained(folder, attn_implementation="eager")
     features = torch.from_numpy(request.source.frames.T)[None]  # type: ignore[union-attr]
-    target = torch.tensor([[EOS + 1, tokens.no_timestamps, *ids_of_text]])
-    attention = eager(input_features=features, decoder_input_ids=target, output_attentions=True).cross_attentions
-    ours = transcriber._text_attention(request, ids_of_text)
-    np.testing.assert_allclose(ours, attention[-1][0, :, 1:], atol=1e-5)
+    german = replace(tokens, languages={"de": EOS + 2, "fr": EOS + 3})
+    for timer.whisper, prefix in ((tokens, ()), (german, (EOS + 3, tokens.transcribe))):
+        prompt = [EOS + 1, *prefix, tokens.no_timestamps]
+        target = torch.tensor([[*prompt, *ids_of_text]])
+        attention = eager(input_features=features, decoder_input_ids=target, output_attentions=True).cross_attentions
+        ours = timer.attention(request._replace(prefix=prefix), ids_of_text)
+        np.testing.assert_allclose(ours, attention[-1][0, :, len(prompt) - 1 :], atol=1e-5)
 
 
 def test_recording_activations_of_a_transcript(folder: Path, theirs: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import httpx
@@ -13,10 +13,13 @@ import numpy as np
 import openai
 import pytest
 import soundfile
+from openai.types.audio import TranscriptionVerbose
 
 import heedful
 from heedful.inference.transcriber import Transcriber
+from heedful.serve.messages import Event, WorkerTask
 from heedful.serve.server_settings import Limits
+from heedful.serve.speech_workload import SpeechWorkload
 from tests.audio.sounds import word
 from tests.inference.test_transcriber import folder, long_recording  # noqa: F401
 from tests.serve.conftest import Running, serving
@@ -63,6 +66,10 @@ def test_the_official_client_works(speech: Running, expected: str) -> None:
         verbose = made.audio.transcriptions.create(model="asr", file=audio, response_format="verbose_json")
         assert verbose.duration == pytest.approx(len(long_recording()) / 16_000, abs=0.01)
         assert verbose.segments is not None and 0 <= verbose.segments[0].start < verbose.segments[0].end
+        TranscriptionVerbose.model_validate(verbose.model_dump())  # the client itself does not check it
+        for segment in verbose.segments:
+            assert segment.tokens and segment.avg_logprob < 0 < segment.compression_ratio
+            assert segment.seek / 100 <= segment.start
         timed = {"model": "asr", "file": audio, "response_format": "verbose_json"}
         assert made.audio.transcriptions.create(**timed, timestamp_granularities=["segment"]) == verbose
         assert verbose.words is None
@@ -79,6 +86,31 @@ def test_the_official_client_works(speech: Running, expected: str) -> None:
         assert len(events) > 2 and events[-1].type == "transcript.text.done" and events[-1].text == expected
         deltas = [event.delta for event in events if event.type == "transcript.text.delta"]
         assert "".join(deltas) == expected
+
+
+def test_times_are_side_work(folder: Path) -> None:  # noqa: F811
+    """A step of the searches reads no times; a stream, which sends text only, never does."""
+    transcriber = heedful.load(folder, kind=Transcriber, precision="float32")
+    workload = SpeechWorkload(transcriber, transcriber)
+    payload = {"audio": encode(long_recording()), "name": "a.wav", "max_seconds": 60.0, "timestamps": True}
+    workload.add(WorkerTask(1, payload))
+    events: list[Event] = []
+    while not workload.idle():
+        events += workload.step()
+    *deltas, done = events
+    assert isinstance(done.value, Generator)
+    steps = iter(done.value)
+    count = 0
+    while True:
+        try:
+            next(steps)
+            count += 1
+        except StopIteration as stop:
+            result = stop.value
+            break
+    expected = transcriber.transcripts([long_recording()], timestamps=True)[0]
+    assert count > 1 and result["text"] == expected.text == " ".join(delta.value for delta in deltas)
+    assert [part["text"] for part in result["segments"]] == [segment.text for segment in expected.segments]
 
 
 def test_formats(client: httpx.Client) -> None:

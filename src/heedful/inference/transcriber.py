@@ -26,10 +26,10 @@ from heedful.inference.native_search import NativeSearchPool
 from heedful.inference.scheduler import SearchBackend, search_in_order
 from heedful.inference.timestamp_rules import SuppressTokens, TimestampRules
 from heedful.inference.transcript_formats import SpeechSegment, join_texts
+from heedful.inference.transcript_timer import TextPiece, TimeOptions, TranscriptTimer
 from heedful.inference.whisper_tokens import WhisperTokens
-from heedful.inference.word_times import TokenWord, segment_bounds, time_words, token_words, upper_heads
 from heedful.native.decoder_session import DecoderSession
-from heedful.native.forced_decoder import Floats
+from heedful.native.forced_decoder import EngineForcedDecoder
 from heedful.search import Hypothesis, RowConstraint, SearchOptions, SearchRequest
 from heedful.storage import folder as model_folder
 from heedful.storage.folder import ModelFolder, wrong_family_error
@@ -38,16 +38,7 @@ AHEAD = 8  # windows that are read ahead
 MAX_SEARCHES = 4  # at once in the native engine, which bounds the memory; they share the other threads
 SERVED_LANES = 2  # batches of windows that PyTorch searches at once for a server
 
-Piece = tuple[float, float, list[int]]  # ids between two times
 Recording = Path | str | AudioFile | NDArray[np.floating]  # a file, or samples at 16 kHz
-
-
-@dataclass(frozen=True)
-class Times:
-    """What has times from cross-attention: the words, and segments that a window is divided into at pauses."""
-
-    divide: bool = False
-    words: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,29 +47,23 @@ class WindowTranscript:
 
     start: float
     end: float
-    segments: tuple[SpeechSegment, ...]
+    text: str = ""
+    segments: tuple[SpeechSegment, ...] = ()
     ids: tuple[int, ...] = field(default=(), repr=False)
-
-    @property
-    def text(self) -> str:
-        return join_texts(segment.text for segment in self.segments)
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said in a recording."""
+    """What was said in a recording of `duration` seconds."""
 
+    text: str
     segments: tuple[SpeechSegment, ...]
     duration: float
-
-    @property
-    def text(self) -> str:
-        return join_texts(segment.text for segment in self.segments)
 
     @classmethod
     def of(cls, windows: Sequence[WindowTranscript]) -> Transcript:
         segments = tuple(segment for window in windows for segment in window.segments)
-        return cls(segments, windows[-1].end if windows else 0.0)
+        return cls(join_texts(window.text for window in windows), segments, windows[-1].end if windows else 0.0)
 
 
 class Transcriber(LoadedModels):
@@ -192,7 +177,7 @@ class Transcriber(LoadedModels):
         **search: Any,
     ) -> Iterator[WindowTranscript]:
         """Each window as soon as it and all before it are finished; a silent one has no text."""
-        options, times = self.options(search), self.times(timestamps, word_timestamps)
+        options, times = self.options(search), self.time_options(timestamps, word_timestamps)
         waiting: deque[tuple[AudioWindow, SearchRequest]] = deque()
 
         def requests() -> Iterator[SearchRequest]:
@@ -203,9 +188,18 @@ class Transcriber(LoadedModels):
 
         windows = iter(windows)
         first = list(islice(windows, 2))
-        windows = chain(first, windows)
-        for hypotheses in search_in_order(self._backend(options, few=len(first) < 2), requests()):
-            yield self.transcript(*waiting.popleft(), hypotheses, times)
+        windows, few = chain(first, windows), len(first) < 2
+        timer = self.timer(times, self.threads if few else 1)
+        for hypotheses in search_in_order(self._backend(options, few), requests()):
+            yield self.transcript(*waiting.popleft(), hypotheses, timer)
+
+    def timer(self, times: TimeOptions, threads: int) -> TranscriptTimer | None:
+        """What reads these times off the cross-attention with so many threads; None if no times are wanted."""
+        if not times.wanted:
+            return None
+        engines = self.engines
+        decoder = EngineForcedDecoder(engines[0], threads) if engines else self.forced_decoders[0]
+        return TranscriptTimer(decoder, self.config, self.tokenizer, self.whisper, times)
 
     def _backend(self, options: SearchOptions, few: bool = False) -> SearchBackend:
         """What computes the searches of one call; all threads compute one search if there are `few`."""
@@ -300,78 +294,47 @@ class Transcriber(LoadedModels):
         constraints = (*options.constraints, *self._constraints[timestamps, prompt])
         return options.model_copy(update={"constraints": constraints})
 
-    def times(self, timestamps: bool, word_timestamps: bool) -> Times:
+    def time_options(self, timestamps: bool, word_timestamps: bool) -> TimeOptions:
         """Whisper writes the times of its segments itself."""
-        return Times(divide=timestamps and self.whisper is None, words=word_timestamps)
+        return TimeOptions(words=word_timestamps, divide=timestamps and self.whisper is None)
 
     def transcript(
-        self, window: AudioWindow, request: SearchRequest, hypotheses: Sequence[Hypothesis], times: Times
+        self,
+        window: AudioWindow,
+        request: SearchRequest,
+        hypotheses: Sequence[Hypothesis],
+        timer: TranscriptTimer | None = None,
     ) -> WindowTranscript:
-        """The best hypothesis of a window as text with times; none if the window is silent."""
+        """The best hypothesis of a window, none if it is silent; without a `timer`, words have no times."""
         if not hypotheses:
-            return WindowTranscript(window.start, window.end, ())
+            return WindowTranscript(window.start, window.end)
         best, seconds = hypotheses[0], window.end - window.start
         pieces = self._pieces(best.ids, seconds)
-        if times.divide or times.words:
-            segments = self._timed_segments(request, best, pieces, seconds, times)
+        if timer is not None:
+            segments = timer.segments(request, best, pieces, seconds)
         else:
-            segments = [SpeechSegment(start, end, self.decode(ids), best.log_prob) for start, end, ids in pieces]
+            segments = [
+                SpeechSegment(piece.start, piece.end, self.decode(piece.ids), best.log_prob, ids=tuple(piece.ids))
+                for piece in pieces
+            ]
         in_recording = tuple(segment.later(window.start) for segment in segments if segment.text)
-        return WindowTranscript(window.start, window.end, in_recording, best.ids)
+        return WindowTranscript(window.start, window.end, self.decode(best.ids), in_recording, best.ids)
 
-    def _timed_segments(
-        self, request: SearchRequest, best: Hypothesis, pieces: Sequence[Piece], seconds: float, times: Times
-    ) -> list[SpeechSegment]:
-        """The segments of a window with words, which begin and end them: its pieces, or what pauses divide."""
-        words: list[TokenWord] = []
-        ids: list[int] = []
-        bounds: list[tuple[int, int]] = []  # first word of each segment and the one after its last
-        for _, _, piece in pieces:
-            piece_ids = self.text_ids(piece)
-            of_piece = [word.later(len(ids)) for word in token_words(*self.tokenizer.decode_spans(piece_ids))]
-            bounds.append((len(words), len(words) + len(of_piece)))
-            words += of_piece
-            ids += piece_ids
-        if not words:
-            return []
-        assert isinstance(request.source, FeatureFrames)
-        log_probs = [p for number, p in zip(best.ids, best.token_log_probs, strict=False) if self.text_ids([number])]
-        timed = time_words(words, self._text_attention(request, ids), request.source, seconds, log_probs)
-        return [
-            SpeechSegment(
-                timed[first].start,
-                timed[last - 1].end,
-                "".join(word.text for word in words[first:last]).strip(),
-                best.log_prob,
-                tuple(timed[first:last]) if times.words else (),
-            )
-            for first, last in (segment_bounds(timed) if times.divide else bounds)
-            if last > first
-        ]
-
-    def _text_attention(self, request: SearchRequest, ids: Sequence[int]) -> Floats:
-        """-> (H, T + 1, S): attention of the tokens of a transcript, and of its end, in heads that follow the sound."""
-        whisper, decoder = self.whisper, self.forced_decoders[0]
-        prompt = () if whisper is None else whisper.prompt(whisper.language(request.prefix), timestamps=False)
-        target = [self.config.bos_id, *prompt, *ids, self.config.eos_id]
-        return decoder.attention([(request.source, target)], upper_heads(decoder.heads))[0][:, len(prompt) :]
-
-    def _pieces(self, ids: Sequence[int], seconds: float) -> list[Piece]:
-        """Ids between two times, or all of them as one piece."""
+    def _pieces(self, ids: Sequence[int], seconds: float) -> list[TextPiece]:
+        """The text between two of Whisper's times, or all of it as one piece."""
         whisper = self.whisper
-        if whisper is None or not any(number >= whisper.first_time for number in ids):
-            return [(0.0, seconds, list(ids))]
-        pieces: list[Piece] = []
+        if whisper is None:
+            return [TextPiece(0.0, seconds, list(ids))]
+        pieces: list[TextPiece] = []
         start, text = 0.0, list[int]()
         for number in ids:
-            if number < whisper.first_time:
-                text.append(number)
-                continue
-            time = min(whisper.seconds(number), seconds)
-            if whisper.text_ids(text):
-                pieces.append((start, time, text))
-            start, text = time, []
-        return [*pieces, *([(start, seconds, text)] if whisper.text_ids(text) else [])]
+            if number >= whisper.first_time:
+                time = min(whisper.seconds(number), seconds)
+                pieces.append(TextPiece(start, time, text))
+                start, text = time, []
+            else:
+                text += whisper.text_ids([number])
+        return [piece for piece in [*pieces, TextPiece(start, seconds, text)] if piece.ids]
 
 
 def _check_several(recordings: object) -> None:

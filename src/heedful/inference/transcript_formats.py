@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from heedful.inference.word_times import SpokenWord
+from heedful.text.words import SPACELESS
 
 if TYPE_CHECKING:
     from heedful.inference.transcriber import Transcript
 
-# Two characters of Chinese or Japanese, between which there is no space.
-NO_SPACE = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]{2}")
+NO_SPACE = re.compile(f"[{SPACELESS}]{{2}}")
+SHORTEST_CUE = 0.001  # seconds; players drop a subtitle that ends when it begins
+
+
+@dataclass(frozen=True)
+class SpokenWord:
+    """A word with its punctuation, its times in seconds, and the geometric mean of the probabilities of its tokens."""
+
+    text: str
+    start: float
+    end: float
+    probability: float
+
+    def later(self, seconds: float) -> SpokenWord:
+        """The word with so many seconds before it."""
+        return SpokenWord(self.text, round(self.start + seconds, 3), round(self.end + seconds, 3), self.probability)
 
 
 @dataclass(frozen=True)
@@ -28,15 +42,17 @@ class SpeechSegment:
     text: str
     log_prob: float = 0.0
     words: tuple[SpokenWord, ...] = ()
+    ids: tuple[int, ...] = field(default=(), repr=False)
 
     def later(self, seconds: float) -> SpeechSegment:
         """The segment with so many seconds before it."""
+        words = tuple(word.later(seconds) for word in self.words)
         start, end = round(self.start + seconds, 3), round(self.end + seconds, 3)
-        return SpeechSegment(start, end, self.text, self.log_prob, tuple(word.later(seconds) for word in self.words))
+        return replace(self, start=start, end=end, words=words)
 
 
 def join_texts(texts: Iterable[str]) -> str:
-    """Texts with a space between them, but in Chinese and Japanese."""
+    """Texts with a space between them, but in scripts without spaces."""
     joined = ""
     for text in filter(None, texts):
         joined += text if not joined or NO_SPACE.match(joined[-1] + text[0]) else f" {text}"
@@ -61,20 +77,19 @@ def clock(seconds: float, comma: str = ".") -> str:
 
 def subrip(segments: Sequence[SpeechSegment]) -> str:
     """Numbered subtitles with a blank line after each."""
-    blocks = [
-        f"{number}\n{clock(segment.start, ',')} --> {clock(segment.end, ',')}\n{segment.text}\n"
-        for number, segment in enumerate(segments, 1)
-    ]
+    blocks = [f"{number}\n{_cue(segment, ',')}\n{segment.text}\n" for number, segment in enumerate(segments, 1)]
     return "\n".join(blocks)
 
 
 def webvtt(segments: Sequence[SpeechSegment]) -> str:
     """The subtitles of web pages; arrows in a text are escaped."""
-    blocks = [
-        f"{clock(segment.start)} --> {clock(segment.end)}\n{segment.text.replace('&', '&amp;').replace('<', '&lt;')}\n"
-        for segment in segments
-    ]
+    blocks = [f"{_cue(segment)}\n{segment.text.replace('&', '&amp;').replace('<', '&lt;')}\n" for segment in segments]
     return "\n".join(["WEBVTT\n", *blocks])
+
+
+def _cue(segment: SpeechSegment, comma: str = ".") -> str:
+    """The times of a subtitle."""
+    return f"{clock(segment.start, comma)} --> {clock(max(segment.end, segment.start + SHORTEST_CUE), comma)}"
 
 
 def as_object(transcript: Transcript) -> dict[str, Any]:

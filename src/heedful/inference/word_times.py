@@ -8,40 +8,28 @@ pauses too, so each word is then reduced to the sound in which its tokens have m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful.audio.log_mel import FRAMES_PER_SECOND, FeatureFrames, Frames
+from heedful.inference.transcript_formats import SpokenWord, join_texts
 from heedful.text.words import NO_WORD, Span, word_spans, words_of_spans
 
 MEDIAN_WIDTH = 7  # positions of the filter that smooths the attention of a token over time
 PAUSE_SECONDS = 0.2  # shorter quiet stretches, such as that before a "t", do not interrupt a word
 QUIET, LOUD = 5, 99  # percentiles of the loudness of a window; log-mel values of 1 are 40 dB apart
-LOUDNESS = 0.3  # on the way from the quiet to the loud: from here on a frame is sound,
-SOUND_RANGE = 0.5  # unless it is so far below the loud, as the noise of a room is beside digital silence
-CONTRAST = 0.25  # if the quiet and the loud are closer together, all of a window is sound
-SENTENCE_PAUSE = 0.6  # seconds between two words that end a segment,
-LONGEST_SEGMENT = 7.0  # which is not longer than this, in seconds,
-SEGMENT_CHARACTERS = 84  # and this, two lines of a subtitle
+LOUDNESS = 0.3  # a frame is sound if it is louder than this share of the way from quiet to loud,
+SOUND_RANGE = 0.5  # and at most this far below loud: beside digital silence the noise of a room is not sound
+CONTRAST = 0.25  # a window whose quiet and loud are closer together is all sound
+SENTENCE_PAUSE = 0.6  # seconds between two words that end a segment
+LONGEST_SEGMENT = 7.0  # seconds
+SEGMENT_CHARACTERS = 84  # two lines of a subtitle
 
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class SpokenWord:
-    """A word with its punctuation, its times in seconds, and the geometric mean of the probabilities of its tokens."""
-
-    text: str
-    start: float
-    end: float
-    probability: float
-
-    def later(self, seconds: float) -> SpokenWord:
-        """The word with so many seconds before it."""
-        return SpokenWord(self.text, round(self.start + seconds, 3), round(self.end + seconds, 3), self.probability)
 
 
 @dataclass(frozen=True)
@@ -51,28 +39,42 @@ class TokenWord:
     text: str
     tokens: tuple[int, ...]
 
-    def later(self, count: int) -> TokenWord:
+    def shifted(self, count: int) -> TokenWord:
         """The word with so many tokens before it."""
         return TokenWord(self.text, tuple(token + count for token in self.tokens))
+
+    def followed_by(self, other: TokenWord) -> TokenWord:
+        """Both as one word."""
+        return TokenWord(self.text + other.text, self.tokens + other.tokens)
 
 
 def token_words(text: str, spans: Sequence[Span]) -> list[TokenWord]:
     """The words of a text whose tokens have these spans of characters.
 
-    Punctuation that stands alone belongs to the word before it, and words that share a token are one.
+    An opening bracket, quotation mark or currency sign that stands alone belongs to the word after it, other
+    punctuation to the word before. Words that share a token are one.
     """
     ends = [end for _, end in word_spans(text)]
     words: list[TokenWord] = []
+    opening = TokenWord("", ())
     done = 0  # characters
     for place, number in enumerate(words_of_spans(text, spans)):
         if number == NO_WORD:
             continue
         piece, done = text[done : ends[number]], max(done, ends[number])
-        if words and not any(map(str.isalnum, piece)):
-            words[-1] = TokenWord(words[-1].text + piece, (*words[-1].tokens, place))
+        if piece and all(map(_opens, piece.strip())):
+            opening = opening.followed_by(TokenWord(piece, (place,)))
+        elif words and not opening.tokens and not any(map(str.isalnum, piece)):
+            words[-1] = words[-1].followed_by(TokenWord(piece, (place,)))
         else:
-            words.append(TokenWord(piece, (place,)))
-    return words
+            words.append(opening.followed_by(TokenWord(piece, (place,))))
+            opening = TokenWord("", ())
+    return [*words, opening] if opening.tokens else words
+
+
+def _opens(character: str) -> bool:
+    """Whether it is an opening bracket or quotation mark, or a currency sign."""
+    return unicodedata.category(character) in ("Ps", "Pi", "Sc") or character in "¿¡"
 
 
 def upper_heads(heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -81,14 +83,51 @@ def upper_heads(heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(layer, head) for layer, head in heads if layer >= middle]
 
 
-def token_starts(weights: Floats) -> list[int]:
-    """(H, T, S) attention of each label to each position of the sound -> the first position of each label.
+class SoundPath:
+    """The path of the tokens of a transcript through the sound of a window.
 
-    The weights of a position are standardized over the labels, and those of a label smoothed over time.
+    `weights` (H, T, S) is the attention of each token, and of the end of the transcript, to the positions of the
+    window, which may be longer than its `seconds` of sound.
     """
-    deviation = np.maximum(weights.std(1, keepdims=True), 1e-9)
-    standardized = (weights - weights.mean(1, keepdims=True)) / deviation
-    return time_warping(-_median_filter(standardized).mean(0, dtype=np.float64))
+
+    def __init__(self, weights: Floats, features: FeatureFrames, seconds: float) -> None:
+        self.stride, self.seconds = len(features.frames) // features.positions, seconds
+        positions = min(features.positions, max(1, round(seconds * FRAMES_PER_SECOND / self.stride)))
+        self.attention = np.zeros((weights.shape[1], positions), np.float32)  # the mean of the heads
+
+        def heads() -> Iterable[Floats]:
+            for head in weights[..., :positions]:
+                normalized = head / np.maximum(head.sum(-1, keepdims=True), 1e-9)
+                self.attention += normalized / len(weights)
+                yield normalized
+
+        self.bounds = [*_divide_shared(time_warping(path_costs(heads()))), float(positions)]
+        self.sound = has_sound(features.frames, self.stride, positions)
+
+    def times(self, tokens: Sequence[int]) -> tuple[float, float]:
+        """Start and end, in seconds, of the sound of tokens that follow each other."""
+        first, last = tokens[0], tokens[-1]
+        attention = self.attention[first : last + 1].sum(0)
+        start, end = _most_attended(self.bounds[first], self.bounds[last + 1], attention, self.sound)
+        return self._seconds(start), self._seconds(end)
+
+    def _seconds(self, position: float) -> float:
+        return min(position * self.stride / FRAMES_PER_SECOND, self.seconds)
+
+
+def path_costs(heads: Iterable[Floats]) -> NDArray[np.float64]:
+    """(T, S) attention of each head -> (T, S): low where the heads attend more than at other labels.
+
+    The weights of a position are standardized over the labels, and those of a label smoothed over time. Heads come one
+    by one, because copies of those of a large model would take gigabytes.
+    """
+    costs, count = np.zeros(1), 0
+    for weights in heads:
+        deviation = np.maximum(weights.std(0), 1e-9)
+        costs = costs - _median_filter((weights - weights.mean(0)) / deviation)
+        count += 1
+    mean: NDArray[np.float64] = costs / count
+    return mean
 
 
 def time_warping(costs: NDArray[np.float64]) -> list[int]:
@@ -115,31 +154,6 @@ def time_warping(costs: NDArray[np.float64]) -> list[int]:
     return starts
 
 
-def time_words(
-    words: Sequence[TokenWord], weights: Floats, features: FeatureFrames, seconds: float, log_probs: Sequence[float]
-) -> list[SpokenWord]:
-    """The words of a window of sound, with times from its start.
-
-    `weights` (H, T, S) is the attention of each token, and of the end of the transcript, to the positions of the
-    window, which may be longer than its `seconds` of sound.
-    """
-    if not words:
-        return []
-    stride = len(features.frames) // features.positions
-    positions = min(features.positions, max(1, round(seconds * FRAMES_PER_SECOND / stride)))
-    weights = weights[..., :positions] / np.maximum(weights[..., :positions].sum(-1, keepdims=True), 1e-9)
-    sound = has_sound(features.frames, stride, positions)
-    bounds, mean = [*_divide_shared(token_starts(weights)), float(positions)], weights.mean(0)
-    timed = []
-    for word in words:
-        first, last = word.tokens[0], word.tokens[-1]
-        span = _loudest_stretch(bounds[first], bounds[last + 1], mean[first : last + 1].sum(0), sound)
-        start, end = (min(position * stride / FRAMES_PER_SECOND, seconds) for position in span)
-        probability = float(np.exp(np.mean([log_probs[token] for token in word.tokens])))
-        timed.append(SpokenWord(word.text.strip(), start, end, probability))
-    return timed
-
-
 def _divide_shared(starts: Sequence[int]) -> list[float]:
     """Rising positions: labels that start at the same one get equal parts of it."""
     places = [starts[:label].count(start) for label, start in enumerate(starts)]
@@ -159,12 +173,12 @@ def has_sound(frames: Frames, stride: int, positions: int) -> NDArray[np.bool_]:
     return sound
 
 
-def _loudest_stretch(start: float, end: float, attention: Floats, sound: NDArray[np.bool_]) -> tuple[float, float]:
+def _most_attended(start: float, end: float, attention: Floats, sound: NDArray[np.bool_]) -> tuple[float, float]:
     """The stretch of sound between two positions that has most attention; all of it if there is no sound."""
     first = int(start)
     stretches = [(first + a, first + b) for a, b in _stretches(sound[first : math.ceil(end)])]
-    loudest = max(stretches, key=lambda bounds: float(attention[slice(*bounds)].sum()), default=(start, end))
-    return max(start, loudest[0]), min(end, loudest[1])
+    chosen = max(stretches, key=lambda bounds: float(attention[slice(*bounds)].sum()), default=(start, end))
+    return max(start, chosen[0]), min(end, chosen[1])
 
 
 def _stretches(values: NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -179,9 +193,9 @@ def segment_bounds(words: Sequence[SpokenWord]) -> list[tuple[int, int]]:
     for place, word in enumerate(words):
         if bounds:
             first, end = bounds[-1]
-            characters = sum(len(before.text) + 1 for before in words[first:end]) + len(word.text)
+            text = join_texts(spoken.text for spoken in words[first : place + 1])
             pause, seconds = word.start - words[end - 1].end, word.end - words[first].start
-            if pause < SENTENCE_PAUSE and seconds <= LONGEST_SEGMENT and characters <= SEGMENT_CHARACTERS:
+            if pause < SENTENCE_PAUSE and seconds <= LONGEST_SEGMENT and len(text) <= SEGMENT_CHARACTERS:
                 bounds[-1] = first, place + 1
                 continue
         bounds.append((place, place + 1))
@@ -193,6 +207,7 @@ def _median_filter(values: Floats) -> Floats:
     reach = MEDIAN_WIDTH // 2
     if values.shape[-1] <= reach:
         return values
-    padded = np.pad(values, ((0, 0), (0, 0), (reach, reach)), mode="reflect")
-    smooth: Floats = np.median(np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_WIDTH, -1), -1)
+    padded = np.pad(values, ((0, 0), (reach, reach)), mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_WIDTH, -1)
+    smooth: Floats = np.partition(windows, reach, -1)[..., reach]
     return smooth

@@ -7,7 +7,6 @@ layers stay, and the page says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from heedful.audio.log_mel import FRAMES_PER_SECOND, FeatureFrames
-from heedful.inference.word_times import SpokenWord, TokenWord, time_words, token_words, upper_heads
+from heedful.inference.word_times import SoundPath, token_words, upper_heads
 from heedful.inside.expert_use import chosen_experts
 from heedful.inside.head_roles import head_roles
 from heedful.inside.page_packing import half, shares
@@ -86,9 +85,9 @@ def sound(run: RecordedRun) -> dict[str, Any] | None:
     pieces = TokenReader(run.folder.tokenizer).side(run.labels).pieces
     tokens: list[dict[str, Any]] = [{"text": text} for text in pieces]
     rows = run.sound.text_rows
-    single = [TokenWord("", (place,)) for place in range(len(rows))]
-    for row, token in zip(rows, _timed(run.sound, chosen, single), strict=True):
-        tokens[row] |= {"start": token.start, "end": token.end}
+    path = _sound_path(run.sound, chosen)
+    for place, row in enumerate(rows):
+        tokens[row] |= dict(zip(("start", "end"), path.times([place]), strict=True))
     words = token_words(*run.folder.tokenizer.decode_spans([run.labels[row] for row in rows]))
     return {
         "spectrogram": np.asarray(run.sound.frames, np.float16),
@@ -96,18 +95,19 @@ def sound(run: RecordedRun) -> dict[str, Any] | None:
         "weights": half(chosen.mean(0)),
         "tokens": tokens,
         "words": [
-            {"text": word.text, "start": word.start, "end": word.end} for word in _timed(run.sound, chosen, words)
+            {"text": word.text.strip()} | dict(zip(("start", "end"), path.times(word.tokens), strict=True))
+            for word in words
         ],
         "heads": [f"decoder.{layer}.cross.{head}" for layer, head in heads],
     }
 
 
-def _timed(sound: RecordedSound, weights: Tensor, words: Sequence[TokenWord]) -> list[SpokenWord]:
-    """The times of words, whose tokens are numbered by text row, from the (H, T, S) attention of all rows."""
-    rows = [*sound.text_rows, *range(max(sound.text_rows, default=0) + 1, weights.size(1))]  # and the end
+def _sound_path(sound: RecordedSound, weights: Tensor) -> SoundPath:
+    """The path of the tokens of a text through its sound, from the (H, T, S) attention of all rows."""
+    end = range(max(sound.text_rows, default=-1) + 1, weights.size(1))  # of the transcript, unless it was cut off
     features = FeatureFrames.of(sound.frames, round(sound.step * FRAMES_PER_SECOND))
-    attention = weights[:, rows].float().cpu().numpy()
-    return time_words(words, attention, features, len(sound.frames) / FRAMES_PER_SECOND, [0.0] * len(rows))
+    attention = weights[:, [*sound.text_rows, *end]].float().cpu().numpy()
+    return SoundPath(attention, features, len(sound.frames) / FRAMES_PER_SECOND)
 
 
 def steps(run: RecordedRun) -> dict[str, Any] | None:

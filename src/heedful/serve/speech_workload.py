@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import zlib
+from collections.abc import Generator
 from typing import Any
 
 from heedful.audio.audio_files import AudioFile
+from heedful.audio.log_mel import FRAMES_PER_SECOND
 from heedful.inference.transcriber import Transcriber, Transcript, WindowTranscript
-from heedful.inference.transcript_formats import as_object, join_texts
+from heedful.inference.transcript_formats import SpeechSegment, as_object, join_texts
+from heedful.ops.threads import compute_with_one_thread
 from heedful.search import Hypothesis
 from heedful.serve.messages import Counts
 from heedful.serve.workload import Job, Workload
@@ -15,22 +19,25 @@ from heedful.serve.workload import Job, Workload
 
 class SpeechJob(Job):
     """The windows of one recording. A finished one is sent at once; the result is text, seconds, segments, and the
-    language of the first window with speech, if the model tells.
+    language of the first window with speech, if the model tells. Times of words are side work, which `timer` computes.
     """
 
-    def __init__(self, transcriber: Transcriber, file: AudioFile, max_seconds: float, **options: Any) -> None:
+    def __init__(
+        self, transcriber: Transcriber, timer: Transcriber, file: AudioFile, max_seconds: float, **options: Any
+    ) -> None:
         timestamps, language = options.pop("timestamps", False), options.pop("language", None)
-        self.times = transcriber.times(timestamps, options.pop("word_timestamps", False))
+        self.times = transcriber.time_options(timestamps, options.pop("word_timestamps", False))
         search = transcriber.options(options)
-        self.transcriber = transcriber
+        self.transcriber, self.timer = transcriber, timer
         self.windows = list(transcriber.windows(file, max_seconds))
         self.speaking = [place for place, window in enumerate(self.windows) if not window.silent]  # those to search
         self.requests = [
             transcriber.search_request(self.windows[place], search, timestamps, language) for place in self.speaking
         ]
         self.tokens_in = sum(len(request.source) for request in self.requests)
+        self.hypotheses: dict[int, list[Hypothesis]] = {}
         self.finished: dict[int, WindowTranscript] = {
-            place: WindowTranscript(window.start, window.end, ())
+            place: WindowTranscript(window.start, window.end)
             for place, window in enumerate(self.windows)
             if window.silent
         }
@@ -38,8 +45,8 @@ class SpeechJob(Job):
 
     def take(self, place: int, result: list[Hypothesis], counts: Counts) -> str | None:
         number = self.speaking[place]
-        transcript = self.transcriber.transcript(self.windows[number], self.requests[place], result, self.times)
-        self.finished[number] = transcript
+        transcript = self.transcriber.transcript(self.windows[number], self.requests[place], result)
+        self.finished[number], self.hypotheses[place] = transcript, result
         counts.tokens_out += len(transcript.ids)
         texts = []
         while self.sent in self.finished:  # windows are sent in order
@@ -47,9 +54,27 @@ class SpeechJob(Job):
             self.sent += 1
         return join_texts(texts) or None
 
-    def result(self) -> dict[str, Any]:
-        transcript = Transcript.of([self.finished[place] for place in range(len(self.windows))])
-        return as_object(transcript) | {"language": self._language()}
+    def result(self) -> dict[str, Any] | Generator[None, None, dict[str, Any]]:
+        return self._time() if self.times.wanted else self._object()
+
+    def _time(self) -> Generator[None, None, dict[str, Any]]:
+        """Read the times of one window after the other, then the result."""
+        if not self.timer.engines:
+            compute_with_one_thread()
+        timer = self.timer.timer(self.times, threads=1)
+        for place, number in enumerate(self.speaking):
+            window, request = self.windows[number], self.requests[place]
+            self.finished[number] = self.timer.transcript(window, request, self.hypotheses[place], timer)
+            yield
+        return self._object()
+
+    def _object(self) -> dict[str, Any]:
+        windows = [self.finished[place] for place in range(len(self.windows))]
+        value = as_object(Transcript.of(windows)) | {"language": self._language()}
+        found = [(window, segment) for window in windows for segment in window.segments]
+        for of_segment, (window, segment) in zip(value["segments"], found, strict=True):
+            of_segment.update(_search_figures(window, segment))
+        return value
 
     def _language(self) -> str | None:
         whisper = self.transcriber.whisper
@@ -58,13 +83,24 @@ class SpeechJob(Job):
         return whisper.language(self.requests[0].prefix if self.requests else ())
 
 
-class SpeechWorkload(Workload):
-    """A speech recognizer."""
+def _search_figures(window: WindowTranscript, segment: SpeechSegment) -> dict[str, Any]:
+    """What OpenAI's API tells of the search that found a segment."""
+    text = segment.text.encode()
+    return {
+        "seek": round(window.start * FRAMES_PER_SECOND),
+        "tokens": list(segment.ids),
+        "avg_logprob": segment.log_prob / (len(window.ids) + 1),
+        "compression_ratio": len(text) / len(zlib.compress(text)),
+    }
 
-    def __init__(self, transcriber: Transcriber) -> None:
+
+class SpeechWorkload(Workload):
+    """A speech recognizer, and the same one for side work."""
+
+    def __init__(self, transcriber: Transcriber, timer: Transcriber) -> None:
         super().__init__(transcriber.shared_backend())
-        self.transcriber = transcriber
+        self.transcriber, self.timer = transcriber, timer
 
     def job(self, payload: dict[str, Any]) -> SpeechJob:
         audio, name = payload.pop("audio"), payload.pop("name")
-        return SpeechJob(self.transcriber, AudioFile(io.BytesIO(audio), name), **payload)
+        return SpeechJob(self.transcriber, self.timer, AudioFile(io.BytesIO(audio), name), **payload)

@@ -1,7 +1,7 @@
 """The worker process of one model: receives tasks through a pipe and sends events.
 
-Alignments, attention, the explain page and HTML are side work. It uses a copy of the modules that shares the weights,
-so that its hooks do not affect the searches.
+Alignments, attention, times of words, the explain page and HTML are side work. It uses a copy of the modules that
+shares the weights, so that its hooks do not affect the searches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,12 +83,12 @@ class Worker:
 
     def __init__(self, pipe: socket.socket, folder: ModelFolder, precision: str, shortlist: bool = False) -> None:
         self.pipe, self.folder, self.precision, self.shortlist = pipe, folder, precision, shortlist
+        self.side_folder = _copy_modules(self.folder)
         self.workload = self._make_workload()
         self.tasks: dict[int, WorkerTask] = {}
         self.next_counts = 0.0  # when to send counts again
         self.send_lock = threading.Lock()
         self.side_work = SideWork(self.tasks.__contains__, self._finish)
-        self.side_folder = _copy_modules(self.folder)
         self.side_translator = self._make_side_translator()
 
     def run(self) -> None:
@@ -131,13 +131,15 @@ class Worker:
             self._finish(error_event(message.id, error))
 
     def _report(self, events: list[Event]) -> None:
-        """Send the events of a step; translations that need alignments go to side work first."""
+        """Send the events of a step; what needs alignments or times of words goes to side work first."""
         outgoing = []
         for event in events:
             if event.kind == "delta":
                 outgoing.append(event)
             elif (task := self.tasks.get(event.task)) is None:
                 continue
+            elif event.kind == "done" and isinstance(event.value, Generator):
+                self.side_work.add(task.id, event.value)
             elif event.kind == "done" and self._needs_attention(task, event):
                 self.side_work.add(task.id, self._complete(task, *event.value))
             else:
@@ -244,7 +246,9 @@ class Worker:
                 from heedful.inference.transcriber import Transcriber
                 from heedful.serve.speech_workload import SpeechWorkload
 
-                return SpeechWorkload(Transcriber(self.folder, self.precision))
+                transcriber = Transcriber(self.folder, self.precision)
+                timer = transcriber if transcriber.engines else Transcriber(self.side_folder, self.precision)
+                return SpeechWorkload(transcriber, timer)
             case "encoder-decoder":
                 kind = translator_type(self.folder)
                 translator = kind([self.folder], self.precision, shortlist=self.shortlist)

@@ -29,7 +29,7 @@ class Job(ABC):
 
     @abstractmethod
     def result(self) -> Any:
-        """The value of the "done" event, when all requests have finished."""
+        """The value of the "done" event, when all requests have finished; a generator computes it as side work."""
 
 
 class RequestPlace(NamedTuple):

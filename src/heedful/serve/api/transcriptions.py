@@ -18,6 +18,8 @@ from heedful.serve.state import ServerState
 
 TRANSCRIPTION_COST = 16  # sentences that take as much time
 PATH = "/v1/audio/transcriptions"
+SEGMENT_FIELDS = ("seek", "start", "end", "text", "tokens", "avg_logprob", "compression_ratio")
+FIXED_FIELDS = {"temperature": 0.0, "no_speech_prob": 0.0}  # searches are not random; silent windows have no segments
 
 
 async def transcriptions(state: ServerState, request: Request) -> Response:
@@ -27,7 +29,8 @@ async def transcriptions(state: ServerState, request: Request) -> Response:
     body = validate(TranscriptionRequest, values, strict=False)
     if audio is None:
         raise HttpError(422, "file: the form has no file; send a recording.", param="file")
-    timed, words = body.response_format in ("srt", "vtt", "verbose_json"), "word" in body.timestamp_granularities
+    timed = body.response_format in ("srt", "vtt", "verbose_json") and not body.stream  # a stream has text only
+    words = "word" in body.timestamp_granularities
     if words and (body.stream or body.response_format != "verbose_json"):
         message = "timestamp_granularities[]: times of words need response_format=verbose_json and no stream."
         raise HttpError(422, message, param="timestamp_granularities[]")
@@ -53,8 +56,8 @@ def _response(body: TranscriptionRequest, result: dict[str, Any]) -> Response:
             return PlainTextResponse(webvtt(segments))
         case "verbose_json":
             numbered = [
-                {"id": number, "start": segment.start, "end": segment.end, "text": segment.text}
-                for number, segment in enumerate(segments)
+                {"id": number, **{name: segment[name] for name in SEGMENT_FIELDS}, **FIXED_FIELDS}
+                for number, segment in enumerate(result["segments"])
             ]
             code = result["language"] or body.language
             language = language_name(code).lower() if code else "unknown"
