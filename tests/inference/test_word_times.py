@@ -101,6 +101,12 @@ def test_a_word_is_the_sound_that_its_tokens_attend_to() -> None:
     assert path.times((0,)) == pytest.approx((0.8, 1.2))
 
 
+def test_the_end_takes_no_sound_of_the_last_word() -> None:
+    recorded = frames((-0.5, 10), (0.6, 30), (-0.5, 30))
+    weights = focused((10, 40), (12, 40), positions=70)  # the end attends to the only word, too
+    assert SoundPath(weights, recorded, 1.4).times((0,)) == pytest.approx((0.2, 0.8), abs=0.15)
+
+
 def test_times_are_within_the_sound_and_in_order() -> None:
     random = np.random.default_rng(5)
     for length in (1, 2, 3, 8, 60):

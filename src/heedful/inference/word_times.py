@@ -25,6 +25,7 @@ QUIET, LOUD = 5, 99  # percentiles of the loudness of a window; log-mel values o
 LOUDNESS = 0.3  # a frame is sound if it is louder than this share of the way from quiet to loud,
 SOUND_RANGE = 0.5  # and at most this far below loud: beside digital silence the noise of a room is not sound
 CONTRAST = 0.25  # a window whose quiet and loud are closer together is all sound
+LAST_ATTENTION = 0.8  # the last word lasts until this share of its attention is over
 SENTENCE_PAUSE = 0.6  # seconds between two words that end a segment
 LONGEST_SEGMENT = 7.0  # seconds
 SEGMENT_CHARACTERS = 84  # two lines of a subtitle
@@ -108,7 +109,10 @@ class SoundPath:
         """Start and end, in seconds, of the sound of tokens that follow each other."""
         first, last = tokens[0], tokens[-1]
         attention = self.attention[first : last + 1].sum(0)
-        start, end = _most_attended(self.bounds[first], self.bounds[last + 1], attention, self.sound)
+        start, end = self.bounds[first], self.bounds[last + 1]
+        if last + 2 == len(self.attention):
+            end = max(end, _position_of_share(attention, start, LAST_ATTENTION))
+        start, end = _most_attended(start, end, attention, self.sound)
         return self._seconds(start), self._seconds(end)
 
     def _seconds(self, position: float) -> float:
@@ -171,6 +175,16 @@ def has_sound(frames: Frames, stride: int, positions: int) -> NDArray[np.bool_]:
         if start > 0 and end < positions and (end - start) * stride < PAUSE_SECONDS * FRAMES_PER_SECOND:
             sound[start:end] = True
     return sound
+
+
+def _position_of_share(attention: Floats, start: float, share: float) -> float:
+    """The position by which so much of the attention from `start` on is over.
+
+    The end of a transcript has no sound of its own: small models attend to the last word there, so that its path
+    would end too early, and in a window of one word at its beginning.
+    """
+    sums = attention[int(start) :].cumsum()
+    return min(float(len(attention)), int(start) + 1.0 + int(np.searchsorted(sums, share * sums[-1])))
 
 
 def _most_attended(start: float, end: float, attention: Floats, sound: NDArray[np.bool_]) -> tuple[float, float]:
