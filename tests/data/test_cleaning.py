@@ -132,12 +132,15 @@ def test_training_uses_cheap_filters_for_segments(tmp_path: Path) -> None:
     rows = [{"en": f"number {n} is here", "de": f"Nummer {n} ist hier"} for n in range(60)]
     path.write_bytes(tmx([*rows, {"en": "a b c", "de": "a b c"}, {"en": "{x} is", "de": "ist"}]))
     report = prepare_parallel(config(pairs=path), tmp_path / "cache").report
-    assert "  1 dropped: filter copy" in report.lines()
-    assert "  1 dropped: filter placeholders" in report.lines()
+    assert "  1 dropped: filter copy (first: pair 61: 'a b c' and 'a b c')" in report.lines()
+    assert "  1 dropped: filter placeholders (first: pair 62: '{x} is' and 'ist')" in report.lines()
     assert report.kept + report.held_out == 60
     assert (
         prepare_parallel(config(pairs=path, filters=[]), tmp_path / "cache").report.dropped.get("filter copy") is None
     )
+    for task in ("summarization", "similarity"):  # a summary need not repeat the placeholders of its document
+        settings = config(pairs=path).model_copy(update={"task": task})
+        assert prepare_parallel(settings, tmp_path / "cache").report.kept + report.held_out == 62
     tsv = tmp_path / "a.tsv"
     tsv.write_text("".join(f"{row['en']}\t{row['en']}\n" for row in rows), encoding="utf-8")
     assert prepare_parallel(config(pairs=tsv), tmp_path / "cache").report.dropped.get("filter copy") is None

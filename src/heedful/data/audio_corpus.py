@@ -162,7 +162,11 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
         for name, files in (("train", train_kept), ("valid", valid_kept)):
             if not files:
                 why = "; ".join(line.strip() for line in [*report.unreadable_lines(), *report.valid_unreadable_lines()])
-                raise DataError(f"no recording is left in the {name} set of {self.train} ({why or '0 kept'}).")
+                names = {"train": "training", "valid": "validation"}
+                raise DataError(
+                    f"no recording of {self.train} is left in the {names[name]} set ({why or '0 kept'}); give more that"
+                    " can be read, or others for validation with data.valid_audio."
+                )
         report.kept, report.valid_kept, report.vocab_size = len(train_kept), len(valid_kept), tokenizer.vocab_size
         report.seconds, report.valid_seconds = (
             sum(seconds for _, seconds in files) for files in (train_kept, valid_kept)
@@ -185,7 +189,9 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
             return train, list(self.valid.utterances(None if data.strict else valid_dropped))
         candidates = np.array([utterance.path.is_file() for utterance in train], np.bool_)
         if not candidates.any():
-            raise DataError(f"no recording of {self.train} exists; paths are relative to that file.")
+            raise DataError(
+                f"no recording of {self.train} exists, such as {train[0].path}; paths are relative to that file."
+            )
         return split_examples(train, (utterance.name for utterance in train), candidates, self.config)
 
     def _train_vocabulary(self, texts: Sequence[str]) -> Tokenizer:

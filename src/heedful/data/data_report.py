@@ -115,6 +115,7 @@ class ParallelReport(CorpusReport):
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     joint: bool = True
+    examples: dict[str, str] = field(default_factory=dict)  # the first pair that was dropped for a reason
     masked: int = 0  # pairs whose placeholders are slots
     annotated: int = 0  # training pairs with annotated terms
     sampled: int = 1  # the vocabulary is trained on one pair in this many
@@ -127,10 +128,12 @@ class ParallelReport(CorpusReport):
 
     def reasons(self) -> list[str]:
         """What was dropped and why, as '3 dropped: not UTF-8 (first: line 2 of a.en)'."""
-        return _describe_dropped_pairs(self.dropped, "", self.unreadable, self.files)
+        return _describe_dropped_pairs(self.dropped, "", self.unreadable, self.files, self.examples)
 
     def valid_reasons(self) -> list[str]:
-        return _describe_dropped_pairs(self.valid_dropped, " from validation", self.valid_unreadable, self.valid_files)
+        return _describe_dropped_pairs(
+            self.valid_dropped, " from validation", self.valid_unreadable, self.valid_files, {}
+        )
 
     def lines(self) -> list[str]:
         return [
@@ -193,9 +196,14 @@ class ParallelReport(CorpusReport):
 
 
 def _describe_dropped_pairs(
-    dropped: Mapping[str, int], where: str, unreadable: Mapping[str, Dropped], files: Sequence[str]
+    dropped: Mapping[str, int],
+    where: str,
+    unreadable: Mapping[str, Dropped],
+    files: Sequence[str],
+    examples: Mapping[str, str],
 ) -> list[str]:
-    places = {reason: f" (first: {_first_line(lines, files)})" for reason, lines in unreadable.items()}
+    first = {reason: _first_line(lines, files) for reason, lines in unreadable.items()} | dict(examples)
+    places = {reason: f" (first: {example})" for reason, example in first.items()}
     return [f"{count:,} dropped{where}: {reason}{places.get(reason, '')}" for reason, count in dropped.items() if count]
 
 

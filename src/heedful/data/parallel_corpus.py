@@ -222,10 +222,14 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         )
 
     def filters(self) -> tuple[str, ...]:
-        """The filters of training pairs: those that are set, or the usual ones of files of segments."""
+        """The filters of training pairs: those that are set, or for translators the usual ones of files of segments.
+
+        Neither a summary nor a sentence of the same meaning repeats the placeholders of its source.
+        """
         if self.config.data.filters is not None:
             return self.config.data.filters
-        return USUAL_FILTERS if isinstance(self.train, PairFiles) else ()
+        translates = self.config.task in (None, "translation")
+        return USUAL_FILTERS if translates and isinstance(self.train, PairFiles) else ()
 
     def build(self, folder: Path) -> tuple[Tokenizers, ParallelReport]:
         report = ParallelReport()
@@ -257,6 +261,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         report.dropped |= train.dropped.counts()
         report.dropped[EMPTY] = int(train.empty.sum()) - train.dropped.total
         report.dropped |= {f"filter {name}": train.filtered[name] for name in filters}
+        report.examples = {f"filter {name}": example for name, example in train.examples.items()}
         usable = ~train.empty & ~train.unwanted
         if self.config.data.deduplicate:
             repeated = duplicates(train) & usable

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from heedful.config import DataSettings, RunConfig
 from heedful.data.data_report import UnusualCharacter
 from heedful.data.pair_filters import Judge
-from heedful.errors import DataError, SettingError
+from heedful.errors import DataError, SettingError, quote
 from heedful.formats.line_files import EXTRA_COLUMNS, DroppedLines
 from heedful.formats.pair_files import PairCorpus
 
@@ -51,6 +51,7 @@ class Scan:
     dropped: DroppedLines = field(default_factory=DroppedLines)  # their pairs count as empty
     unwanted: Flags = field(default_factory=lambda: np.zeros(0, np.bool_))  # by filters
     filtered: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)  # the first pair that each filter dropped
 
     def __len__(self) -> int:
         return len(self.source)
@@ -68,7 +69,7 @@ def scan(
     hashes, empty, notes = (bytearray(), bytearray()), bytearray(), Counter[str]()
     unusual: dict[str, UnusualCharacter] = {}
     dropped = DroppedLines()
-    identical = 0
+    identical, examples = 0, dict[str, str]()
     for number, (source, target) in enumerate(corpus.pairs(notes, dropped), 1):
         for side, text in (("source", source), ("target", target)):
             if (not text.isprintable() or "\ufffd" in text) and ANY_UNUSUAL.search(text):
@@ -80,7 +81,9 @@ def scan(
         name = next((name for name, judge in (filters or {}).items() if not empty[-1] and judge(source, target)), "")
         identical += a == b and not empty[-1] and not name
         unwanted.append(bool(name))
-        filtered[name] += bool(name)
+        if name:
+            filtered[name] += 1
+            examples.setdefault(name, f"pair {number:,}: {quote(source)} and {quote(target)}")
         if number % 500_000 == 0:
             progress(f"read {number:,} pairs")
     if not empty:
@@ -95,6 +98,7 @@ def scan(
         dropped,
         np.frombuffer(unwanted, np.bool_),
         filtered,
+        examples,
     )
 
 
@@ -113,16 +117,25 @@ def hold_out_pairs(sources: Hashes, candidates: Flags, data: DataSettings, seed:
     size = data.valid_size or _valid_size(len(unique))
     if size >= len(unique):
         if data.valid_size is None:
+            noun, settings = _validation_files(data)
             raise DataError(
-                f"the corpus has {len(unique)} different source{'s' * (len(unique) != 1)}, too few to hold one out for"
-                " validation; give more, or files for validation (data.valid_source and data.valid_target, or"
-                " data.valid_labeled)."
+                f"the corpus has {len(unique)} different {noun}{'s' * (len(unique) != 1)}, too few to hold one out for"
+                f" validation; give more, or files for validation ({settings})."
             )
         raise SettingError(
             f"data.valid_size is {size}, but the corpus has only {len(unique)} different sources; hold out fewer."
         )
     drawn = np.random.default_rng(seed).choice(unique, size, replace=False)
     return candidates & np.isin(sources, drawn)
+
+
+def _validation_files(data: DataSettings) -> tuple[str, str]:
+    """What one example of the corpus is called, and the settings that name files for validation."""
+    if data.audio:
+        return "recording", "data.valid_audio"
+    if data.labeled:
+        return "example", "data.valid_labeled"
+    return "source", "data.valid_pairs, or data.valid_source and data.valid_target"
 
 
 def split_examples(
