@@ -313,7 +313,7 @@ def test_a_denoiser_is_a_start_only(call: Call, trained: Path, tmp_path: Path, c
     for command in ("translate", "summarize"):
         done = call(command, tmp_path / "d", "-i", corpus / "valid.en")
         assert done.code == 2
-        assert_one_sentence(done.err, "neither translates nor summarizes; use heedful train, with --init")
+        assert_one_sentence(done.err, "neither translates nor summarizes; use heedful train, with this folder for init")
     assert "to start from" in repr(loaded := heedful.load(tmp_path / "d")) and "heedful.train(init" in repr(loaded)
 
 

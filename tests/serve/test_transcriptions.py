@@ -158,9 +158,11 @@ def test_wrong_requests(client: httpx.Client) -> None:
     assert "has no file" in client.post(PATH, data={"model": "asr"}, files={"other": ""}).text
     assert "response_format" in upload(client, audio, response_format="yaml").json()["error"]["message"]
     wrong = upload(client, audio, response_format="verbose_json", **{"timestamp_granularities[]": "letter"})
-    for others in ({"response_format": "json"}, {"response_format": "verbose_json", "stream": "true"}):
-        refused = upload(client, audio, **others, **{"timestamp_granularities[]": "word"})
-        assert refused.status_code == 422 and "need response_format=verbose_json" in refused.text
+    refused = upload(client, audio, response_format="json", **{"timestamp_granularities[]": "word"})
+    assert refused.status_code == 422 and "need response_format=verbose_json" in refused.text
+    for form in ("srt", "vtt", "verbose_json"):
+        refused = upload(client, audio, response_format=form, stream="true")
+        assert refused.status_code == 422 and "a stream has text only" in refused.text
     assert "stream: " in upload(client, audio, stream="maybe").json()["error"]["message"]
     assert wrong.status_code == 422 and "must be 'word' or 'segment'" in wrong.json()["error"]["message"]
     assert upload(client, audio, model="gpt").status_code == 404

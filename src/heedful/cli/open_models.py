@@ -60,12 +60,11 @@ def set_threads(threads: int) -> None:
 def open_translator(models: Sequence[Path], compute: Compute, trees: Sequence[Path] | None = None) -> Translator:
     """Load one model, or several as an ensemble, for translation; notices go to stderr."""
     from heedful.inference.open_model import translator_type
-    from heedful.storage.folder import wrong_family_error
+    from heedful.storage.folder import refuse_denoiser
 
     folders = _open_folders(models, compute)
     for folder in folders:
-        if folder.task == "denoising":
-            raise wrong_family_error(folder, "restores text and neither translates nor summarizes", "with --init")
+        refuse_denoiser(folder)
     kind = translator_type(folders[0])
     translator = kind(folders, **vars(compute))
     translator.notice = print_notice

@@ -37,7 +37,7 @@ from heedful.serve.messages import Counts, Event, MessageReader, WorkerTask, err
 from heedful.serve.side_work import SideWork, Steps
 from heedful.serve.translation_workload import TranslationWorkload, translations
 from heedful.serve.workload import Workload
-from heedful.storage.folder import ModelFolder, parameter_count
+from heedful.storage.folder import ModelFolder, parameter_count, refuse_denoiser
 from heedful.storage.weight_file import WeightFile
 from heedful.text.text_sentences import SentenceTranslations
 
@@ -250,6 +250,7 @@ class Worker:
                 timer = transcriber if transcriber.engines else Transcriber(self.side_folder, self.precision)
                 return SpeechWorkload(transcriber, timer)
             case "encoder-decoder":
+                refuse_denoiser(self.folder)
                 kind = translator_type(self.folder)
                 translator = kind([self.folder], self.precision, shortlist=self.shortlist)
                 translator.notice = lambda text: None  # the log never mentions texts of users

@@ -261,6 +261,12 @@ def wrong_family_error(folder: ModelFolder, why: str, instead: str = "") -> Fold
     return FolderError(f"{folder.path} holds {kind.title}, which {why}; use {commands}{instead and ', '}{instead}.")
 
 
+def refuse_denoiser(folder: ModelFolder) -> None:
+    """Refuse a model that was only pre-trained, for whatever is more than a start."""
+    if folder.task == "denoising":
+        raise wrong_family_error(folder, "restores text and neither translates nor summarizes", "with this folder for init")
+
+
 def parameter_count(weights: Module | WeightFile) -> int:
     """Number of parameters; shared ones count once."""
     if isinstance(weights, WeightFile):

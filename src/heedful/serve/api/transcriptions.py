@@ -29,10 +29,12 @@ async def transcriptions(state: ServerState, request: Request) -> Response:
     body = validate(TranscriptionRequest, values, strict=False)
     if audio is None:
         raise HttpError(422, "file: the form has no file; send a recording.", param="file")
-    timed = body.response_format in ("srt", "vtt", "verbose_json") and not body.stream  # a stream has text only
-    words = "word" in body.timestamp_granularities
-    if words and (body.stream or body.response_format != "verbose_json"):
-        message = "timestamp_granularities[]: times of words need response_format=verbose_json and no stream."
+    timed, words = body.response_format in ("srt", "vtt", "verbose_json"), "word" in body.timestamp_granularities
+    if timed and body.stream:
+        message = f"response_format: a stream has text only, and no times; leave out stream or {body.response_format}."
+        raise HttpError(422, message, param="response_format")
+    if words and body.response_format != "verbose_json":
+        message = "timestamp_granularities[]: times of words need response_format=verbose_json."
         raise HttpError(422, message, param="timestamp_granularities[]")
     payload: dict[str, Any] = {"audio": audio, "name": name, "timestamps": timed, "word_timestamps": words}
     payload |= {"max_seconds": state.settings.limits.max_seconds}
