@@ -15,6 +15,7 @@ views.sound = {
     const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "spectrogram with cross-attention" });
     const holder = h("div", { class: "heat" }, canvas);
     state.token = Math.min(state.token, tokens.length - 1);
+    if (!("start" in tokens[state.token])) state.token = Math.max(0, tokens.findIndex((token) => "start" in token));
     put(
       main,
       h("h2", {}, "Where each word was heard"),
