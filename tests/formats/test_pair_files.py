@@ -256,6 +256,8 @@ HOSTILE = {
             '{"translation": {"en": "a", "de": "b"}}\n',
             "no fields source and target, .*; it has en, de: choose",
         ),
+        ("a.jsonl", '{"text": "a", "summary": null}\n', "that are not text .text: 'a', summary: None.; give strings"),
+        ("a.json", '[{"source": "a", "target": "b"}]', "is one JSON array; write one object per line"),
         ("a.tmx", "", "a.tmx is empty; give another file"),
         (
             "folder/a.docx",
@@ -291,6 +293,13 @@ def test_two_languages_are_a_header_and_two_short_words_a_pair(
     pairs, dropped = read(tmp_path / "a.csv", *wanted)
     assert pairs == [("a", "b")] if is_header else [tuple(first.split(",")), ("a", "b")]
     assert (f"(CSV, header: {first.replace(',', ', ')})" in str(dropped.by_file[0])) == is_header
+
+
+def test_a_table_without_known_names_is_told_by_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("number,from,to\n1,a,b\n", encoding="utf-8")
+    pairs, dropped = read(tmp_path / "a.csv")
+    assert pairs == [("number", "from"), ("1", "a")]
+    assert "no header with known names: the first two of 3 columns" in str(dropped.by_file[0])
 
 
 @pytest.mark.parametrize("extension", ["csv", "tsv", "jsonl"])

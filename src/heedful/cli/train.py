@@ -34,7 +34,9 @@ class DataFiles(Languages):
     valid_pairs: Annotated[
         list[Path] | None, typer.Option(help="Validation set as files of pairs; may be given again.")
     ] = None
-    text: Annotated[list[Path] | None, typer.Option(help="Plain text for a GPT or BERT; may be given again.")] = None
+    text: Annotated[
+        list[Path] | None, typer.Option(help="Plain text for a GPT, a BERT or denoising; may be given again.")
+    ] = None
     valid_text: Annotated[list[Path] | None, typer.Option(help="Validation text; may be given again.")] = None
     labeled: Annotated[Path | None, typer.Option(help="Labeled examples: TSV, CoNLL, SQuAD or bAbI.")] = None
     valid_labeled: Annotated[Path | None, typer.Option(help="Labeled validation examples.")] = None
@@ -65,12 +67,16 @@ def train(
         bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint, exactly.")
     ] = False,
 ) -> None:
-    """Train a model from your own data. Sentence pairs give a translator, plain text a GPT or a BERT, labeled examples
-    a classifier, recordings a speech recognizer.
+    """Train a model from your own data. Sentence pairs give a translator or a summarizer, plain text a GPT or a BERT,
+    labeled examples a classifier, recordings a speech recognizer.
 
     For example: heedful train --source train.en --target train.de --out runs/x --time 30m
 
     Or: heedful train --pairs memory.tmx --pairs project.po --source-language en --target-language de --out runs/x
+
+    Or: heedful train --task summarization --pairs articles.tsv --out runs/s
+
+    Or: heedful train --task denoising --text corpus.txt --out runs/d, for --init of a summarizer or translator
 
     Or: heedful train --task language-model --text book.txt --out runs/gpt; --task masked-lm trains a BERT.
 

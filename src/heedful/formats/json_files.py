@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
-from heedful.errors import DataError
+from heedful.errors import DataError, quote
 from heedful.formats.document import Document, DocumentOptions, TargetText
 from heedful.formats.encoded_text import EncodedText, Splice
 from heedful.formats.language_tags import WantedLanguages
@@ -19,7 +19,7 @@ STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 KEY = re.compile(r"\s*:")
 HAS_LETTERS = re.compile(r"[^\W\d_]")
 NOT_TEXT = re.compile(r"\s*(?:https?://\S*|[\w.+-]+@[\w.-]+|#[0-9a-fA-F]{3,8}|[\w./-]*/[\w./-]*)\s*")
-NOT_JSON, NO_PAIR = "not a JSON object", "no source and target"
+NOT_JSON, NO_PAIR, NO_TEXT = "not a JSON object", "no source and target", "a source or target that is not text"
 
 
 def read_json_lines(file: BinaryIO, languages: WantedLanguages) -> Iterator[Segment]:
@@ -45,10 +45,13 @@ def object_segment(values: Mapping[str, Any], languages: WantedLanguages, line: 
     pair = values.get("translation")
     pair = pair if isinstance(pair, Mapping) else values
     names = pair_names(list(pair), languages, summaries=True)
-    source, target = (None, None) if names is None else (pair[name] for name in names)
-    if not isinstance(source, str) or not isinstance(target, str):
+    if names is None:
         field_names = ", ".join(map(str, pair))[:80]
         return Segment(TaggedText(field_names), None, line, NO_PAIR, defect=True)
+    source, target = (pair[name] for name in names)
+    if not isinstance(source, str) or not isinstance(target, str):
+        both = ", ".join(f"{name}: {quote(pair[name])}" for name in names)
+        return Segment(TaggedText(both), None, line, NO_TEXT, defect=True)
     return Segment(TaggedText(source), TaggedText(target), line)
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from heedful.errors import DataError
 from heedful.formats.encoded_text import detect_encoding, read_leniently, utf8_chunks
 from heedful.formats.format_names import packed_stem
-from heedful.formats.json_files import NO_PAIR, read_json_lines
+from heedful.formats.json_files import NO_PAIR, NO_TEXT, read_json_lines
 from heedful.formats.language_tags import WantedLanguages, best_match, match_rank
 from heedful.formats.line_files import DroppedLines, open_bytes, open_unpacked, read_pairs, read_tsv
 from heedful.formats.parquet import read_parquet
 from heedful.formats.po import parse_po, read_po
 from heedful.formats.segment import Segment, TaggedText
-from heedful.formats.tables import are_languages, header_row, pair_columns, read_table
+from heedful.formats.tables import are_languages, first_row, pair_columns, read_table
 from heedful.formats.tmx import is_tmx, read_tmx, tmx_languages
 from heedful.formats.xliff import XliffParser, is_xliff
 from heedful.formats.xml_parser import XmlError
@@ -160,18 +160,21 @@ class TablePairs(PairFormat):
 
     @property
     def description(self) -> str:
-        header = ", ".join(self._header())
-        return ("TSV" if self.tabs else "CSV") + (f", header: {header}" if header else "")
+        cells, is_header = self._first_row()
+        kind = "TSV" if self.tabs else "CSV"
+        if is_header:
+            return f"{kind}, header: {', '.join(cells)}"
+        return f"{kind}, no header with known names: the first two of {len(cells)} columns" if len(cells) > 2 else kind
 
     def check_languages(self) -> None:
-        header = self._header()
-        if len(header) > 2 and are_languages(header) and not pair_columns(header, self.languages):
+        header, is_header = self._first_row()
+        if is_header and len(header) > 2 and are_languages(header) and not pair_columns(header, self.languages):
             wanted = "source_language and target_language"
             raise _language_error(self.path, wanted, None, dict.fromkeys(header, 0))
 
-    def _header(self) -> list[str]:
+    def _first_row(self) -> tuple[list[str], bool]:
         with open_unpacked(self.path) as file:
-            return header_row(file, str(self.path), self.tabs, self.languages)
+            return first_row(file, str(self.path), self.tabs, self.languages)
 
     def segments(self) -> Iterator[Segment]:
         with open_unpacked(self.path) as file:
@@ -269,6 +272,8 @@ def find_format(path: Path) -> str:
         return "po"
     if not by_name and text.lstrip().startswith('{"'):
         return "jsonl"
+    if not by_name and path.suffix.lower() == ".json" and text.lstrip().startswith("["):
+        raise DataError(f"{path} is one JSON array; write one object per line (JSON Lines).")
     return by_name
 
 
@@ -313,6 +318,10 @@ def _has_header(path: Path, languages: WantedLanguages) -> bool:
 def _check_fields(path: Path, segments: Iterator[Segment]) -> None:
     """Refuse a file whose first objects all lack source and target."""
     first = list(islice(segments, CHECKED_OBJECTS))
+    if first and all(segment.problem == NO_TEXT for segment in first):
+        raise DataError(
+            f"{path} has values of source and target that are not text ({first[0].source.text}); give strings."
+        )
     if first and all(segment.problem == NO_PAIR for segment in first):
         raise DataError(
             f"{path} has no fields source and target, nor document and summary; it has {first[0].source.text}: choose"

@@ -79,14 +79,14 @@ def _name(names: Sequence[str], usual: Sequence[str], language: str | None = Non
     return next((name for name in usual if name in names), None)
 
 
-def header_row(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages) -> list[str]:
-    """The cells of the first row, if it is a header; else an empty list."""
+def first_row(file: BinaryIO, name: str, tabs: bool, languages: WantedLanguages) -> tuple[list[str], bool]:
+    """The cells of the first row, and whether it is a header."""
     first = next(_text_lines(utf8_chunks(file, name)), "")
     try:
         row: list[str] = next(table_dialect(first, tabs).reader([first]), [])
     except csv.Error:  # of a row that is reported when it is read
-        return []
-    return [cell.strip() for cell in row] if _is_header(row, languages) else []
+        return [], False
+    return [cell.strip() for cell in row], _is_header(row, languages)
 
 
 def are_languages(row: Sequence[str]) -> bool:

@@ -42,6 +42,7 @@ class Summarizer(Translator):
     """A trained model, or several as an ensemble, ready to summarize."""
 
     builder_type: ClassVar[type[SourcePartBuilder]] = DocumentBuilder
+    lacks: ClassVar[str] = "does not summarize"
 
     @overload
     def summarize(self, texts: str, **options: Any) -> str: ...

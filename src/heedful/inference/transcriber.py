@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import IOBase
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, overload
@@ -340,7 +341,7 @@ class Transcriber(LoadedModels):
 def _check_several(recordings: object) -> None:
     if isinstance(recordings, np.ndarray):
         raise TypeError("recordings are an array of samples; give one or several arrays in a list.")
-    if isinstance(recordings, str | bytes) or not isinstance(recordings, Iterable):
+    if isinstance(recordings, str | bytes | IOBase) or not isinstance(recordings, Iterable):
         raise _not_recordings(recordings)
 
 

@@ -46,6 +46,7 @@ class Translator(LoadedModels):
     """A trained model, or several as an ensemble, ready to translate."""
 
     builder_type: ClassVar[type[SourcePartBuilder]] = SourcePartBuilder
+    lacks: ClassVar[str] = "does not translate"  # said of a folder with another kind of model
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Translator(LoadedModels):
         """`shortlist` restricts each sentence to the tokens that the shortlist of the first folder allows."""
         for folder in folders:
             if folder.config.family != "encoder-decoder" or folder.config.features:
-                raise wrong_family_error(folder, "does not translate")
+                raise wrong_family_error(folder, self.lacks)
         if workers < 0:
             raise SettingError(f"workers is {workers}; it must be 0 (one for each thread) or more.")
         super().__init__(folders, precision, device, threads, load_shortlist(folders[0]) if shortlist else None)
