@@ -63,7 +63,9 @@ def token_words(text: str, spans: Sequence[Span]) -> list[TokenWord]:
         if number == NO_WORD:
             continue
         piece, done = text[done : ends[number]], max(done, ends[number])
-        if piece and all(map(_opens, piece.strip())):
+        if all(map(_opens, piece.strip())) and (
+            piece or opening.tokens
+        ):  # a character of several tokens is in the first
             opening = opening.followed_by(TokenWord(piece, (place,)))
         elif words and not opening.tokens and not any(map(str.isalnum, piece)):
             words[-1] = words[-1].followed_by(TokenWord(piece, (place,)))

@@ -19,16 +19,21 @@ from heedful.serve.workload import Job, Workload
 
 class SpeechJob(Job):
     """The windows of one recording. A finished one is sent at once; the result is text, seconds, segments, and the
-    language of the first window with speech, if the model tells. Times of words are side work, which `timer` computes.
+    language of the first window with speech, if the model tells. Times of words are side work of `side_transcriber`.
     """
 
     def __init__(
-        self, transcriber: Transcriber, timer: Transcriber, file: AudioFile, max_seconds: float, **options: Any
+        self,
+        transcriber: Transcriber,
+        side_transcriber: Transcriber,
+        file: AudioFile,
+        max_seconds: float,
+        **options: Any,
     ) -> None:
         timestamps, language = options.pop("timestamps", False), options.pop("language", None)
         self.times = transcriber.time_options(timestamps, options.pop("word_timestamps", False))
         search = transcriber.options(options)
-        self.transcriber, self.timer = transcriber, timer
+        self.transcriber, self.side_transcriber = transcriber, side_transcriber
         self.windows = list(transcriber.windows(file, max_seconds))
         self.speaking = [place for place, window in enumerate(self.windows) if not window.silent]  # those to search
         self.requests = [
@@ -59,12 +64,12 @@ class SpeechJob(Job):
 
     def _time(self) -> Generator[None, None, dict[str, Any]]:
         """Read the times of one window after the other, then the result."""
-        if not self.timer.engines:
+        if not self.side_transcriber.engines:
             compute_with_one_thread()
-        timer = self.timer.timer(self.times, threads=1)
+        timer = self.side_transcriber.timer(self.times, threads=1)
         for place, number in enumerate(self.speaking):
             window, request = self.windows[number], self.requests[place]
-            self.finished[number] = self.timer.transcript(window, request, self.hypotheses[place], timer)
+            self.finished[number] = self.side_transcriber.transcript(window, request, self.hypotheses[place], timer)
             yield
         return self._object()
 
@@ -97,10 +102,11 @@ def _search_figures(window: WindowTranscript, segment: SpeechSegment) -> dict[st
 class SpeechWorkload(Workload):
     """A speech recognizer, and the same one for side work."""
 
-    def __init__(self, transcriber: Transcriber, timer: Transcriber) -> None:
+    def __init__(self, transcriber: Transcriber, side_transcriber: Transcriber) -> None:
         super().__init__(transcriber.shared_backend())
-        self.transcriber, self.timer = transcriber, timer
+        self.transcriber, self.side_transcriber = transcriber, side_transcriber
 
     def job(self, payload: dict[str, Any]) -> SpeechJob:
         audio, name = payload.pop("audio"), payload.pop("name")
-        return SpeechJob(self.transcriber, self.timer, AudioFile(io.BytesIO(audio), name), **payload)
+        file = AudioFile(io.BytesIO(audio), name)
+        return SpeechJob(self.transcriber, self.side_transcriber, file, **payload)

@@ -247,8 +247,8 @@ class Worker:
                 from heedful.serve.speech_workload import SpeechWorkload
 
                 transcriber = Transcriber(self.folder, self.precision)
-                timer = transcriber if transcriber.engines else Transcriber(self.side_folder, self.precision)
-                return SpeechWorkload(transcriber, timer)
+                side = transcriber if transcriber.engines else Transcriber(self.side_folder, self.precision)
+                return SpeechWorkload(transcriber, side)
             case "encoder-decoder":
                 refuse_denoiser(self.folder)
                 kind = translator_type(self.folder)

@@ -264,7 +264,9 @@ def wrong_family_error(folder: ModelFolder, why: str, instead: str = "") -> Fold
 def refuse_denoiser(folder: ModelFolder) -> None:
     """Refuse a model that was only pre-trained, for whatever is more than a start."""
     if folder.task == "denoising":
-        raise wrong_family_error(folder, "restores text and neither translates nor summarizes", "with this folder for init")
+        raise wrong_family_error(
+            folder, "restores text and neither translates nor summarizes", "with this folder for init"
+        )
 
 
 def parameter_count(weights: Module | WeightFile) -> int:
