@@ -85,8 +85,8 @@ class DataSettings(Section):
     filters: tuple[Literal["copy", "placeholders", "numbers"], ...] | None = Field(
         None,
         description="Filters for training pairs, as in `heedful clean`: copy (the target is the source), placeholders"
-        " and numbers (they differ). If not set: copy and placeholders for TMX, XLIFF, PO and other files of segments,"
-        " none for line-aligned files and TSV.",
+        " and numbers (they differ). If not set: for translators copy and placeholders of TMX, XLIFF, PO, tables with a"
+        " header and other files of segments, otherwise none.",
     )
     strict: bool = Field(
         False,

@@ -162,10 +162,13 @@ class AudioBuilder(CorpusBuilder[AudioManifest, AudioReport, AudioCorpus]):
         for name, files in (("train", train_kept), ("valid", valid_kept)):
             if not files:
                 why = "; ".join(line.strip() for line in [*report.unreadable_lines(), *report.valid_unreadable_lines()])
-                names = {"train": "training", "valid": "validation"}
+                part, manifest, advice = "training", self.train, ""
+                if name == "valid":
+                    part, manifest = "validation", self.valid or self.train
+                    advice = "" if self.valid else ", or others for validation with data.valid_audio"
                 raise DataError(
-                    f"no recording of {self.train} is left in the {names[name]} set ({why or '0 kept'}); give more that"
-                    " can be read, or others for validation with data.valid_audio."
+                    f"no recording of {manifest} is left in the {part} set ({why or '0 kept'}); give more that can be"
+                    f" read{advice}."
                 )
         report.kept, report.valid_kept, report.vocab_size = len(train_kept), len(valid_kept), tokenizer.vocab_size
         report.seconds, report.valid_seconds = (

@@ -115,7 +115,7 @@ class ParallelReport(CorpusReport):
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     joint: bool = True
-    examples: dict[str, str] = field(default_factory=dict)  # the first pair that was dropped for a reason
+    examples: dict[str, str] = field(default_factory=dict)  # the first pair that a filter dropped
     masked: int = 0  # pairs whose placeholders are slots
     annotated: int = 0  # training pairs with annotated terms
     sampled: int = 1  # the vocabulary is trained on one pair in this many
@@ -131,9 +131,7 @@ class ParallelReport(CorpusReport):
         return _describe_dropped_pairs(self.dropped, "", self.unreadable, self.files, self.examples)
 
     def valid_reasons(self) -> list[str]:
-        return _describe_dropped_pairs(
-            self.valid_dropped, " from validation", self.valid_unreadable, self.valid_files, {}
-        )
+        return _describe_dropped_pairs(self.valid_dropped, " from validation", self.valid_unreadable, self.valid_files)
 
     def lines(self) -> list[str]:
         return [
@@ -200,9 +198,9 @@ def _describe_dropped_pairs(
     where: str,
     unreadable: Mapping[str, Dropped],
     files: Sequence[str],
-    examples: Mapping[str, str],
+    examples: Mapping[str, str] | None = None,
 ) -> list[str]:
-    first = {reason: _first_line(lines, files) for reason, lines in unreadable.items()} | dict(examples)
+    first = {reason: _first_line(lines, files) for reason, lines in unreadable.items()} | dict(examples or {})
     places = {reason: f" (first: {example})" for reason, example in first.items()}
     return [f"{count:,} dropped{where}: {reason}{places.get(reason, '')}" for reason, count in dropped.items() if count]
 

@@ -218,8 +218,12 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
             self.config.data.model_dump(include=names)
             | chosen
             | ({"filters": self.filters()} if self.filters() else {})
+            | ({} if self._may_have_slots() else {"slots": False})
             | self.config.train.model_dump(include={"glossary_augmentation"}, exclude_defaults=True)
         )
+
+    def _may_have_slots(self) -> bool:
+        return self.config.task != "summarization"
 
     def filters(self) -> tuple[str, ...]:
         """The filters of training pairs: those that are set, or for translators the usual ones of files of segments.
@@ -296,7 +300,7 @@ class ParallelBuilder(CorpusBuilder[PairCorpus, ParallelReport, ParallelCorpus])
         text = self.config.text
         vocabularies = "a joint vocabulary" if text.joint else "two vocabularies"
         self.progress(f"training {vocabularies} on {len(pairs) // report.sampled:,} pairs")
-        slots = self.config.task != "summarization" and _has_placeholders(pairs)
+        slots = self._may_have_slots() and _has_placeholders(pairs)
         trained = [
             train_vocabulary(
                 SampledLines(pairs, sides, report.sampled, slots, augmentation),
