@@ -111,7 +111,7 @@ def test_forced_decoding_is_that_of_torch(settings: dict[str, Any]) -> None:
 
 
 @torch.inference_mode()
-def test_forced_decoding_of_long_recordings_takes_fewer_tokens_at_once() -> None:
+def test_forced_decoding_is_the_same_where_a_step_takes_fewer_tokens() -> None:
     """The attention of 64 tokens to 1,500 positions in 48 heads would take more memory than a step may have."""
     sizes = {"n_heads": 12, "encoder_layers": 1, "decoder_layers": 4, "source_max_length": 1500, "max_length": 70}
     model = module(KINDS[0] | sizes)

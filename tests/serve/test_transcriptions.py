@@ -91,7 +91,7 @@ def test_the_official_client_works(speech: Running, expected: str) -> None:
 def test_times_are_side_work(folder: Path) -> None:  # noqa: F811
     """A step of the searches reads no times; a stream, which sends text only, never does."""
     transcriber = heedful.load(folder, kind=Transcriber, precision="float32")
-    workload = SpeechWorkload(transcriber, transcriber)
+    workload = SpeechWorkload(transcriber, heedful.load(folder, kind=Transcriber, precision="float32"))
     payload = {"audio": encode(long_recording()), "name": "a.wav", "max_seconds": 60.0, "timestamps": True}
     workload.add(WorkerTask(1, payload))
     events: list[Event] = []

@@ -54,7 +54,7 @@ def transcribe(
         raise SettingError("--timestamps, --json and --srt are forms of the output; give one of them.")
     if srt and len(files) > 1:
         raise SettingError(f"--srt writes the subtitles of one recording, and {len(files)} were given; give one.")
-    if Path("-") in files:
+    if Path("-") in files and not Path("-").exists():
         raise SettingError("recordings are read from files, and - is none; give paths.")
     check_outputs(output)
     transcriber = open_transcriber(model, compute)

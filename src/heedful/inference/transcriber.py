@@ -190,7 +190,7 @@ class Transcriber(LoadedModels):
         windows = iter(windows)
         first = list(islice(windows, 2))
         windows, few = chain(first, windows), len(first) < 2
-        timer = self.timer(times, self.threads if few else 1)
+        timer = self.timer(times, self.threads if few else self._threads_of_search())
         for hypotheses in search_in_order(self._backend(options, few), requests()):
             yield self.transcript(*waiting.popleft(), hypotheses, timer)
 
@@ -207,9 +207,15 @@ class Transcriber(LoadedModels):
         observer = self.observer or options.observer
         native = observer is None and all(isinstance(constraint, RowConstraint) for constraint in options.constraints)
         if native and (engines := self.engines):
-            searches = 1 if few else min(self.threads, MAX_SEARCHES)
-            return NativeSearchPool(engines[0], searches, max(1, self.threads // searches), lookahead=AHEAD)
+            if few:
+                return NativeSearchPool(engines[0], 1, self.threads, lookahead=AHEAD)
+            searches = min(self.threads, MAX_SEARCHES)
+            return NativeSearchPool(engines[0], searches, self._threads_of_search(), lookahead=AHEAD)
         return self.torch_lanes(lanes=1, observer=observer, lookahead=AHEAD)
+
+    def _threads_of_search(self) -> int:
+        """The threads of each of several searches in the engine."""
+        return max(1, self.threads // MAX_SEARCHES)
 
     def shared_backend(self) -> SearchBackend:
         """What computes the searches of many clients: in the engine all threads compute one step for all of them."""

@@ -89,7 +89,7 @@ class TranscriptTimer:
     ) -> list[SpokenWord]:
         """The words with their times and probabilities."""
         assert isinstance(request.source, FeatureFrames)
-        path = SoundPath(self.attention(request, ids), request.source, seconds)
+        path = SoundPath(self.attention(request, ids), len(ids), request.source, seconds)
         is_text = [self.whisper is None or bool(self.whisper.text_ids([number])) for number in best.ids]
         log_probs = [p for p, text in zip(best.token_log_probs, is_text, strict=False) if text]
         spoken = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,8 @@ QUIET, LOUD = 5, 99  # percentiles of the loudness of a window; log-mel values o
 LOUDNESS = 0.3  # a frame is sound if it is louder than this share of the way from quiet to loud,
 SOUND_RANGE = 0.5  # and at most this far below loud: beside digital silence the noise of a room is not sound
 CONTRAST = 0.25  # a window whose quiet and loud are closer together is all sound
-LAST_ATTENTION = 0.8  # the last word lasts until this share of its attention is over
+LEAST_ATTENTION = 0.5  # if the path leaves the last word less than this share of its attention,
+LAST_ATTENTION = 0.8  # the word lasts until this share is over
 SENTENCE_PAUSE = 0.6  # seconds between two words that end a segment
 LONGEST_SEGMENT = 7.0  # seconds
 SEGMENT_CHARACTERS = 84  # two lines of a subtitle
@@ -52,8 +53,8 @@ class TokenWord:
 def token_words(text: str, spans: Sequence[Span]) -> list[TokenWord]:
     """The words of a text whose tokens have these spans of characters.
 
-    An opening bracket, quotation mark or currency sign that stands alone belongs to the word after it, other
-    punctuation to the word before. Words that share a token are one.
+    An opening bracket or quotation mark that stands alone belongs to the word after it, other punctuation to the word
+    before. Words that share a token are one.
     """
     ends = [end for _, end in word_spans(text)]
     words: list[TokenWord] = []
@@ -63,9 +64,8 @@ def token_words(text: str, spans: Sequence[Span]) -> list[TokenWord]:
         if number == NO_WORD:
             continue
         piece, done = text[done : ends[number]], max(done, ends[number])
-        if all(map(_opens, piece.strip())) and (
-            piece or opening.tokens
-        ):  # a character of several tokens is in the first
+        continues = not piece  # the same word or character as the token before
+        if opening.tokens if continues else all(map(_opens, piece.strip())):
             opening = opening.followed_by(TokenWord(piece, (place,)))
         elif words and not opening.tokens and not any(map(str.isalnum, piece)):
             words[-1] = words[-1].followed_by(TokenWord(piece, (place,)))
@@ -76,8 +76,8 @@ def token_words(text: str, spans: Sequence[Span]) -> list[TokenWord]:
 
 
 def _opens(character: str) -> bool:
-    """Whether it is an opening bracket or quotation mark, or a currency sign."""
-    return unicodedata.category(character) in ("Ps", "Pi", "Sc") or character in "¿¡"
+    """Whether it is an opening bracket, quotation mark or the like."""
+    return unicodedata.category(character) in ("Ps", "Pi") or character in "¿¡"
 
 
 def upper_heads(heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -89,22 +89,20 @@ def upper_heads(heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 class SoundPath:
     """The path of the tokens of a transcript through the sound of a window.
 
-    `weights` (H, T, S) is the attention of each token, and of the end of the transcript, to the positions of the
+    `weights` (H, T, S) is the attention of its `tokens`, and of its end unless it was cut off, to the positions of the
     window, which may be longer than its `seconds` of sound.
     """
 
-    def __init__(self, weights: Floats, features: FeatureFrames, seconds: float) -> None:
-        self.stride, self.seconds = len(features.frames) // features.positions, seconds
+    def __init__(self, weights: Floats, tokens: int, features: FeatureFrames, seconds: float) -> None:
+        self.tokens, self.stride, self.seconds = tokens, len(features.frames) // features.positions, seconds
         positions = min(features.positions, max(1, round(seconds * FRAMES_PER_SECOND / self.stride)))
         self.attention = np.zeros((weights.shape[1], positions), np.float32)  # the mean of the heads
-
-        def heads() -> Iterable[Floats]:
-            for head in weights[..., :positions]:
-                normalized = head / np.maximum(head.sum(-1, keepdims=True), 1e-9)
-                self.attention += normalized / len(weights)
-                yield normalized
-
-        self.bounds = [*_divide_shared(time_warping(path_costs(heads()))), float(positions)]
+        costs = np.zeros(self.attention.shape)
+        for head in weights[..., :positions]:  # one by one: copies of all heads of a large model would take gigabytes
+            normalized = head / np.maximum(head.sum(-1, keepdims=True), 1e-9)
+            self.attention += normalized / len(weights)
+            costs += path_costs(normalized)
+        self.bounds = [*_divide_shared(time_warping(costs)), float(positions)]
         self.sound = has_sound(features.frames, self.stride, positions)
 
     def times(self, tokens: Sequence[int]) -> tuple[float, float]:
@@ -112,8 +110,8 @@ class SoundPath:
         first, last = tokens[0], tokens[-1]
         attention = self.attention[first : last + 1].sum(0)
         start, end = self.bounds[first], self.bounds[last + 1]
-        if last + 2 == len(self.attention):
-            end = max(end, _position_of_share(attention, start, LAST_ATTENTION))
+        if last + 1 == self.tokens:
+            end = _end_of_last(attention, start, end)
         start, end = _most_attended(start, end, attention, self.sound)
         return self._seconds(start), self._seconds(end)
 
@@ -121,19 +119,13 @@ class SoundPath:
         return min(position * self.stride / FRAMES_PER_SECOND, self.seconds)
 
 
-def path_costs(heads: Iterable[Floats]) -> NDArray[np.float64]:
-    """(T, S) attention of each head -> (T, S): low where the heads attend more than at other labels.
+def path_costs(weights: Floats) -> Floats:
+    """(T, S) attention of a head -> (T, S): low where a label attends more than the others.
 
-    The weights of a position are standardized over the labels, and those of a label smoothed over time. Heads come one
-    by one, because copies of those of a large model would take gigabytes.
+    The weights of a position are standardized over the labels, and those of a label smoothed over time.
     """
-    costs, count = np.zeros(1), 0
-    for weights in heads:
-        deviation = np.maximum(weights.std(0), 1e-9)
-        costs = costs - _median_filter((weights - weights.mean(0)) / deviation)
-        count += 1
-    mean: NDArray[np.float64] = costs / count
-    return mean
+    deviation = np.maximum(weights.std(0), 1e-9)
+    return -_median_filter((weights - weights.mean(0)) / deviation)
 
 
 def time_warping(costs: NDArray[np.float64]) -> list[int]:
@@ -179,14 +171,17 @@ def has_sound(frames: Frames, stride: int, positions: int) -> NDArray[np.bool_]:
     return sound
 
 
-def _position_of_share(attention: Floats, start: float, share: float) -> float:
-    """The position by which so much of the attention from `start` on is over.
+def _end_of_last(attention: Floats, start: float, end: float) -> float:
+    """The end of the last word, whose path leads from `start` to `end`.
 
     The end of a transcript has no sound of its own: small models attend to the last word there, so that its path
     would end too early, and in a window of one word at its beginning.
     """
-    sums = attention[int(start) :].cumsum()
-    return min(float(len(attention)), int(start) + 1.0 + int(np.searchsorted(sums, share * sums[-1])))
+    first = int(start)
+    sums = attention[first:].cumsum()
+    if sums[math.ceil(end) - first - 1] >= LEAST_ATTENTION * sums[-1]:
+        return end
+    return max(end, min(float(len(attention)), first + 1.0 + int(np.searchsorted(sums, LAST_ATTENTION * sums[-1]))))
 
 
 def _most_attended(start: float, end: float, attention: Floats, sound: NDArray[np.bool_]) -> tuple[float, float]:

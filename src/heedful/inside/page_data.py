@@ -107,7 +107,7 @@ def _sound_path(sound: RecordedSound, weights: Tensor) -> SoundPath:
     end = range(max(sound.text_rows, default=-1) + 1, weights.size(1))  # of the transcript, unless it was cut off
     features = FeatureFrames.of(sound.frames, round(sound.step * FRAMES_PER_SECOND))
     attention = weights[:, [*sound.text_rows, *end]].float().cpu().numpy()
-    return SoundPath(attention, features, len(sound.frames) / FRAMES_PER_SECOND)
+    return SoundPath(attention, len(sound.text_rows), features, len(sound.frames) / FRAMES_PER_SECOND)
 
 
 def steps(run: RecordedRun) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Side work of a model, slow and seldom requested: alignments, attention, the explain page, HTML.
+"""Side work of a model: alignments, attention, times of words, the explain page, HTML.
 
 One thread beside the searches computes it. Each request is a generator that yields after every small step, and the
 requests take turns (round robin), so that a large one does not delay the others.

@@ -66,7 +66,7 @@ class SpeechJob(Job):
         """Read the times of one window after the other, then the result."""
         if not self.side_transcriber.engines:
             compute_with_one_thread()
-        timer = self.side_transcriber.timer(self.times, threads=1)
+        timer = self.side_transcriber.timer(self.times, max(1, self.side_transcriber.threads // 2))
         for place, number in enumerate(self.speaking):
             window, request = self.windows[number], self.requests[place]
             self.finished[number] = self.side_transcriber.transcript(window, request, self.hypotheses[place], timer)

@@ -15,9 +15,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
 from heedful.errors import HeedfulError
@@ -138,7 +139,7 @@ class Worker:
                 outgoing.append(event)
             elif (task := self.tasks.get(event.task)) is None:
                 continue
-            elif event.kind == "done" and isinstance(event.value, Generator):
+            elif event.kind == "done" and isinstance(event.value, GeneratorType):
                 self.side_work.add(task.id, event.value)
             elif event.kind == "done" and self._needs_attention(task, event):
                 self.side_work.add(task.id, self._complete(task, *event.value))

@@ -16,7 +16,7 @@ from heedful.serve.model_process import ModelProcess
 from heedful.serve.request_checks import bearer_token, check_key, read_upload, validate
 from heedful.serve.state import ServerState
 
-TRANSCRIPTION_COST = 16  # sentences that take as much time
+TRANSCRIPTION_COST = 16  # sentences that take as much time; times take as much again
 PATH = "/v1/audio/transcriptions"
 SEGMENT_FIELDS = ("seek", "start", "end", "text", "tokens", "avg_logprob", "compression_ratio")
 FIXED_FIELDS = {"temperature": 0.0, "no_speech_prob": 0.0}  # searches are not random; silent windows have no segments
@@ -42,7 +42,7 @@ async def transcriptions(state: ServerState, request: Request) -> Response:
     model = state.model(body.model, "transcribe")
     if body.stream:
         return await _stream(model, payload)
-    return _response(body, await model.request(payload, TRANSCRIPTION_COST))
+    return _response(body, await model.request(payload, TRANSCRIPTION_COST * (1 + timed)))
 
 
 def _response(body: TranscriptionRequest, result: dict[str, Any]) -> Response:
