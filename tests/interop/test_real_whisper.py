@@ -57,7 +57,7 @@ def test_the_official_multilingual_vocabulary(tmp_path: Path) -> None:
     tokenizer = read_vocabulary(tmp_path / "tiny.pt", 51_865)
     names = ["<|endoftext|>", "<|startoftranscript|>", "<|zh|>", "<|transcribe|>", "<|notimestamps|>", "<|0.00|>"]
     assert [tokenizer.find(name) for name in names] == [50257, 50258, 50260, 50359, 50363, 50364]
-    assert tokenizer.decode(tokenizer.encode(" naïve 你好 🙂")) == "naïve 你好 🙂"
+    assert tokenizer.decode(tokenizer.encode("naïve 你好 🙂")) == "naïve 你好 🙂"
 
 
 def test_suppressed_tokens_are_the_official_ones(path: Path) -> None:
